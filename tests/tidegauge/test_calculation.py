@@ -198,9 +198,9 @@ def test_one_scan_adds_to_stored_states_and_stores_the_sum(spark):
     states = InMemoryStateProvider()
     first = spark.createDataFrame([(1,), (2,), (3,)], "a int")
     second = spark.createDataFrame([(10,), (20,)], "a int")
-    asked = [SIZE, MEAN, SUM, tg.Mean("nope")]
-    tg.calculate(first, asked, aggregate_with=states, save_states_with=states)
-    metrics = tg.calculate(second, asked, aggregate_with=states, save_states_with=states)
+    analyzers = [SIZE, MEAN, SUM, tg.Mean("nope")]
+    tg.calculate(first, analyzers, aggregate_with=states, save_states_with=states)
+    metrics = tg.calculate(second, analyzers, aggregate_with=states, save_states_with=states)
     assert [metric.value for metric in metrics[:3]] == [5.0, 36 / 5, 36.0]
     assert metrics[3].failed
     assert states.load(SUM) == SumAndCount(36, 5)

@@ -71,8 +71,8 @@ def test_shares_keep_all_digits_of_decimals(verified):
 
 def test_rows_keep_all_digits_of_decimals(data, verified):
     checks, _ = verified
-    asked = {f"is {name}": check.constraints[0].analyzer for name, check in checks.items()}
-    rows = tg.row_level_results(data, asked).collect()
+    analyzers = {f"is {name}": check.constraints[0].analyzer for name, check in checks.items()}
+    rows = tg.row_level_results(data, analyzers).collect()
     found = {name: {row.id for row in rows if row[f"is {name}"]} for name in checks}
     assert found == {name: rows for name, (_, rows) in CONDITIONS.items()}
 

@@ -131,14 +131,16 @@ def test_other_types_are_compared_by_their_common_representation(spark):
         data = spark.sql(f"SELECT {', '.join(columns)}")
         schema = Schema.from_frame(data)
         names = [name for name in data.columns]
-        asked = [re.sub(r"\bc\b", name, OTHERS[int(name[1:].split("_")[0])][3]) for name in names]
-        row = data.selectExpr(*(compare_exactly(c, schema) for c in asked)).first()
+        conditions = [
+            re.sub(r"\bc\b", name, OTHERS[int(name[1:].split("_")[0])][3]) for name in names
+        ]
+        row = data.selectExpr(*(compare_exactly(c, schema) for c in conditions)).first()
         expected = [
             v
             for _, good, bad, _ in OTHERS
             for v in [*[True] * len(good), *[False] * len(bad), None]
         ]
-        wrong = [(c, e, v) for c, e, v in zip(asked, expected, row, strict=True) if e is not v]
+        wrong = [(c, e, v) for c, e, v in zip(conditions, expected, row, strict=True) if e is not v]
         assert wrong == [], ansi
 
 

@@ -42,8 +42,8 @@ def case(request, tmp_path):
 def test_exit_status_and_json_have_the_outcome(case):
     gate = Gate(anomalies=case.fail_on_anomaly)
     assert case.summary.status(gate) == EXIT[case.outcome]
-    told = json.loads(case.summary.json(gate))
-    assert (told["status"], told["outcome"]) == (EXIT[case.outcome], case.outcome)
+    report = json.loads(case.summary.json(gate))
+    assert (report["status"], report["outcome"]) == (EXIT[case.outcome], case.outcome)
 
 
 def test_junit_has_the_outcome(case):
@@ -62,8 +62,8 @@ def test_checks_alone_have_the_outcome(name, tmp_path):
     with case_of(name, tmp_path) as case:
         tables = [replace(table, only_checks=True) for table in case.summary.tables]
         summary = SuiteResult(tables, case.summary.failed, only_checks=True)
-        told = json.loads(summary.json())
-        assert (summary.status(), told["outcome"]) == (EXIT[case.outcome], case.outcome)
+        report = json.loads(summary.json())
+        assert (summary.status(), report["outcome"]) == (EXIT[case.outcome], case.outcome)
         root = ET.fromstring(summary.junit())
         assert (root.find(".//error") is not None) == (case.outcome == "error")
         assert (root.find(".//failure") is not None) == (case.outcome == "failed")
@@ -134,8 +134,8 @@ def test_a_failed_day_fails_no_later_run_and_the_run_shows_how_to_settle_it(maki
     )
     assert advice.endswith("tidegauge dataset accept d ds=2013-01-02 --db x.db")
     results = json.loads(making.summary.json())["results"]
-    told = {row["partition"]: (row["passed"], row["known"]) for row in results}
-    assert told == {"ds=2013-01-02": (False, True), "ds=2013-01-03": (True, False)}
+    verdicts = {row["partition"]: (row["passed"], row["known"]) for row in results}
+    assert verdicts == {"ds=2013-01-02": (False, True), "ds=2013-01-03": (True, False)}
     (row,) = making.repository.overview().to_dict("records")
     assert (row["failing"], row["failing_known"]) == (0, 1)
     making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # written again, and still failing
@@ -300,8 +300,8 @@ def test_commands_accept_and_label_failures(making, tmp_path, capsys):
 def test_an_accepted_day_stays_accepted_if_it_is_measured_again(making):
     """For example if a user clears the task of that day so that dependent tasks run."""
     making.run(FULL, size(1), size(2, rows=10))
-    told = tg.accept_failures(making.repository, "d", "ds=2013-01-02")
-    assert told
+    accepted = tg.accept_failures(making.repository, "d", "ds=2013-01-02")
+    assert accepted
     making.run(FULL, size(2, rows=10), partitions="ds=2013-01-02")
     assert status(making) == 0
     making.run(FULL)

@@ -165,7 +165,7 @@ def test_targets_are_validated_before_a_table_is_read(proposals, tmp_path, capsy
     assert (tmp_path / "new" / "folder" / "orders.yml").exists()
     proposals.clear()
     (tmp_path / "file").write_text("")
-    for words, says in (
+    for words, message in (
         (["shop.orders", "--output", "new/folder/orders.yml"], "already exists"),
         (["shop.orders", "--output", "file/orders.yml"], "cannot write"),
         (["shop.orders", "--rules", "file/x.yml"], "cannot write"),
@@ -174,5 +174,5 @@ def test_targets_are_validated_before_a_table_is_read(proposals, tmp_path, capsy
         (["shop.*", "--output", "suites/", "--dataset", "d"], "requires a single table"),
     ):
         assert run_command(["profile", *words]) == 1
-        assert says in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert proposals == []

@@ -112,8 +112,8 @@ def test_the_newest_value_is_marked_as_an_anomaly_even_if_it_is_settled(url, rep
 
 
 def test_a_page_cannot_be_combined_with_a_format(url, tmp_path, capsys):
-    asked = ["report", "--db", url, "--html", str(tmp_path / "a.html"), "--format", "json"]
-    assert run_command(asked) != 0
+    command = ["report", "--db", url, "--html", str(tmp_path / "a.html"), "--format", "json"]
+    assert run_command(command) != 0
     assert "--html and --format json exclude each other" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))
 

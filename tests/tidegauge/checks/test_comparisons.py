@@ -76,7 +76,7 @@ def test_query_checks_fail_without_data(repo):
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda c: c.has_size_of("t", within=-0.1), "within must be the allowed difference"),
         (
@@ -90,19 +90,19 @@ def test_query_checks_fail_without_data(repo):
         (lambda c: c.has_size_of("t").warn(3), "warn"),
     ],
 )
-def test_invalid_comparison_parameters_are_refused(make, says):
-    with pytest.raises(tg.TidegaugeError, match=says):
+def test_invalid_comparison_parameters_are_refused(make, message):
+    with pytest.raises(tg.TidegaugeError, match=message):
         make(tg.Check("d"))
 
 
 def test_only_equal_counts_become_a_great_expectations_expectation():
-    told = tg.to_great_expectations(
+    suite = tg.to_great_expectations(
         tg.Check("d").has_size_of("raw").has_size_of("raw", within=0.1).has_same_result("a", "b")
     )
-    (one,) = told["expectations"]
+    (one,) = suite["expectations"]
     assert one["type"] == "expect_table_row_count_to_equal_other_table"
     assert one["kwargs"] == {"other_table_name": "raw"}
-    assert len(told["meta"]["left_out"]) == 2
+    assert len(suite["meta"]["left_out"]) == 2
 
 
 # --- Spark

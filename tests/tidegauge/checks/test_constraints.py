@@ -71,11 +71,11 @@ def result_of(check, state):
     ],
 )
 def test_assertions_accept_limits_ranges_and_values(given, text, inside, outside):
-    wanted = as_assertion(given)
-    assert str(wanted) == text
-    assert all(map(wanted.holds, inside))
-    assert not any(map(wanted.holds, outside))
-    assert ASSERTION_REGISTRY.parse(repr(wanted)) == wanted
+    expected = as_assertion(given)
+    assert str(expected) == text
+    assert all(map(expected.holds, inside))
+    assert not any(map(expected.holds, outside))
+    assert ASSERTION_REGISTRY.parse(repr(expected)) == expected
 
 
 @pytest.mark.parametrize("given", [True, "0.9", None, (1, 2, 3), object()])
@@ -180,7 +180,7 @@ def test_builder_mistakes_raise_immediately(make):
 
 
 @pytest.mark.parametrize(
-    ("check", "analyzer", "wanted"),
+    ("check", "analyzer", "expected"),
     [
         (CHECK.has_size(3), tg.Size(), "at least 3"),
         (CHECK.has_column_count((3, 3)), tg.ColumnCount(), "exactly 3"),
@@ -237,10 +237,10 @@ def test_builder_mistakes_raise_immediately(make):
     ],
     ids=lambda x: repr(x) if isinstance(x, tg.Analyzer) else "",
 )
-def test_each_method_adds_its_analyzer_and_assertion(check, analyzer, wanted):
+def test_each_method_adds_its_analyzer_and_assertion(check, analyzer, expected):
     (constraint,) = check.constraints
     assert constraint.analyzer == analyzer
-    assert str(constraint.assertion) == wanted
+    assert str(constraint.assertion) == expected
     assert str(constraint.assertion) in constraint.description
 
 
@@ -619,12 +619,12 @@ def test_method_names_of_other_tools_are_answered_with_ours():
 
 
 def test_suggested_names_exist():
-    for told in (*hints._CODE_BY_FOREIGN_NAME.values(), *hints._METHOD_BY_EXPECTATION.values()):
-        for name in re.findall(r"tg\.(\w+)", told):
-            assert hasattr(tg, name), told
-    for told in hints._METHOD_BY_EXPECTATION.values():
-        for name in re.findall(r"(?:^| and )(\w+)\(", told):
-            assert hasattr(tg.Check, name), told
+    for hint in (*hints._CODE_BY_FOREIGN_NAME.values(), *hints._METHOD_BY_EXPECTATION.values()):
+        for name in re.findall(r"tg\.(\w+)", hint):
+            assert hasattr(tg, name), hint
+    for hint in hints._METHOD_BY_EXPECTATION.values():
+        for name in re.findall(r"(?:^| and )(\w+)\(", hint):
+            assert hasattr(tg.Check, name), hint
 
 
 def test_columns_that_differ_from_another_table_are_named():

@@ -83,7 +83,7 @@ def test_a_missing_state_is_reported(repo):
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda c: c.has_not_drifted("x", "mean of 28d"), "invalid baseline"),
         (lambda c: c.has_not_drifted("x", distance="kss"), "did you mean 'ks'"),
@@ -92,8 +92,8 @@ def test_a_missing_state_is_reported(repo):
         (lambda c: c.has_not_drifted(" "), "column must be a string"),
     ],
 )
-def test_invalid_drift_parameters_are_refused(make, says):
-    with pytest.raises(tg.TidegaugeError, match=says):
+def test_invalid_drift_parameters_are_refused(make, message):
+    with pytest.raises(tg.TidegaugeError, match=message):
         make(tg.Check("d"))
 
 

@@ -58,13 +58,13 @@ def test_examples_break_the_limit_that_decides_the_status(spark):
 
 
 def test_private_values_are_never_shown(orders):
-    told = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
-    assert told[0] == (
+    lines = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
+    assert lines[0] == (
         "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows."
         " Codes are a letter and a digit."
     )
-    assert told[1].endswith("'odd'")
-    assert told[2:5] == [
+    assert lines[1].endswith("'odd'")
+    assert lines[2:5] == [
         "id is 50 % unique, at least 100 % needed: 2 of 4 rows",
         "MinLength of code is 2, at least 3 needed",
         "closed orders have a status: true of 75 % of rows, at least 100 % needed: 1 of 4 rows",

@@ -295,11 +295,11 @@ def test_partitions_of_the_same_time_are_not_compared(repo):
     commit(repo, day(2, rows=15), twin)
     check = tg.Check("d").is_usual(SIZE, LIMIT).not_above(SIZE, "previous", by=10)
     found = verified(repo, check, partitions=["ds=2013-01-02", "ds=20130102"])
-    told = {
+    status_by_value = {
         (p[-2:], v): s
         for p, v, s in zip(found["partition"], found["value"], found["status"], strict=True)
     }
-    assert told == {("02", 15): "success", ("02", 100): "failure"}
+    assert status_by_value == {("02", 15): "success", ("02", 100): "failure"}
 
 
 def test_the_default_detector_needs_history(repo):

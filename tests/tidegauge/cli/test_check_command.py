@@ -177,14 +177,14 @@ checks:
 def test_failures_show_bad_values_unless_they_are_private(table, check):
     # Null does not match.
     first, second = (f"ds={day}: name matches its pattern in " for day in DAYS)
-    told = (
+    message = (
         f"{first}50 % of rows, at least 100 % needed: 2 of 4 rows: null, 'd'",
         f"{second}25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'd'",
     )
     for _ in range(2):  # The second time, the stored message is shown without a scan.
         status, out = check(text=PATTERN)
         assert status == 2
-        assert all(f"people.yml:6: error: {one}\n" in out for one in told)
+        assert all(f"people.yml:6: error: {one}\n" in out for one in message)
     hidden = PATTERN.replace("[a-c]", "[abc]") + "private: [name]\n"
     status, out = check(text=hidden)
     assert status == 2

@@ -359,7 +359,7 @@ def test_the_database_url_is_read_from_the_environment(url, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["metrics", "e"], "no dataset 'e' in this repository; there are: 'd'"),
         (["metrics", "d", "--since", "lately"], "since='lately' is not a time"),
@@ -370,14 +370,14 @@ def test_the_database_url_is_read_from_the_environment(url, monkeypatch, capsys)
         (["run", "/no/such.yml"], "no suite file at '/no/such.yml'"),
     ],
 )
-def test_invalid_arguments_exit_with_1_and_a_reason(url, arguments, says, capsys):
+def test_invalid_arguments_exit_with_1_and_a_reason(url, arguments, message, capsys):
     options = [] if arguments[0] == "measure" or arguments == ["run"] else ["--db", url]
     assert run_command([*arguments, *options]) == 1
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "message"),
     [
         (
             "sqlite:////no/such/folder/x.db",
@@ -387,10 +387,10 @@ def test_invalid_arguments_exit_with_1_and_a_reason(url, arguments, says, capsys
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", "cannot open or write"),
     ],
 )
-def test_databases_that_cannot_be_opened_exit_with_1(url, says, capsys):
+def test_databases_that_cannot_be_opened_exit_with_1(url, message, capsys):
     assert run_command(["metrics", "--db", url]) == 1
     err = capsys.readouterr().err
-    assert says in err
+    assert message in err
     assert len(err.splitlines()) == 1
 
 

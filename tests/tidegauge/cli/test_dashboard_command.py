@@ -153,8 +153,8 @@ def test_failing_records_are_sent_only_if_samples_are_allowed(url, tmp_path, opt
         number = int(repo.incidents("d")["id"].item())
     question = {"id": "1", "ask": "incident", "about": {"incident": number}}
     with dashboard_server(tmp_path, url, "--read-only", *options) as (_, address):
-        told = post_question(address, question)
-    (check,) = told["checks"]
+        answer = post_question(address, question)
+    (check,) = answer["checks"]
     assert check["reasons"] == ["fare: 1 record, none wanted"]
     assert check["samples"] == samples
 

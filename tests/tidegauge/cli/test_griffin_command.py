@@ -81,13 +81,13 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("rules", "options", "said"), WRONG.values(), ids=WRONG)
-def test_an_invalid_job_exits_with_1(spark, command, repo, rules, options, said):
+@pytest.mark.parametrize(("rules", "options", "message"), WRONG.values(), ids=WRONG)
+def test_an_invalid_job_exits_with_1(spark, command, repo, rules, options, message):
     import re
 
     status, out, err = command(rules, *options)
     assert status == 1
-    assert re.search(said, err, re.DOTALL)
+    assert re.search(message, err, re.DOTALL)
     assert "Traceback" not in out + err
     assert repo.datasets() == []
 
@@ -120,12 +120,12 @@ def test_check_prints_sql_and_reads_no_row(spark, command):
 
 def test_check_validates_the_sinks_of_a_job(spark, command, tmp_path):
     env = {"sinks": [{"name": "out", "type": "console"}]}
-    asked = {"verb": "check", "env": env}
+    options = {"verb": "check", "env": env}
     where = ("--env", str(tmp_path / "env.json"))
-    for sink, wanted in (("OUT", 0), ("oot", 1)):
+    for sink, expected in (("OUT", 0), ("oot", 1)):
         text = json.dumps(job([PEOPLE], RULES, sinks=[sink]))
-        status, _, err = command(text, *where, **asked)
-        assert status == wanted
+        status, _, err = command(text, *where, **options)
+        assert status == expected
     assert "no sink 'oot'; did you mean 'out'?" in err
 
 

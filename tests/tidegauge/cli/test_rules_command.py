@@ -118,7 +118,7 @@ def junit(rules, text, *options):
 def test_junit_has_a_case_for_each_rule_and_verdict(table, rules):
     status, counts, cases = junit(rules, SPEC)
     assert (status, counts) == (2, (6, 1, 0))
-    assert [(of, name) for of, name in cases if of != "people"] == [
+    assert [(dataset, name) for dataset, name in cases if dataset != "people"] == [
         (f"people.ds={day}", "age") for day in DAYS
     ]
     (failure,) = (
@@ -268,10 +268,10 @@ def test_a_partition_that_became_empty_is_removed_from_its_targets(spark, table,
     assert status == 2
     assert f"ds={DAYS[0]}: no data: records: there are no records to judge" in out
     assert DAYS[0] in {day for (day,) in contents(spark, "people_clean", "ds")}
-    told = json.loads(
+    report = json.loads(
         rules(both.replace("FailCount: 2", "FailCount: 3"), "run", "--format", "json")[1]
     )
-    assert told["runs"][0]["no_data"] == [f"ds={DAYS[0]}"]
+    assert report["runs"][0]["no_data"] == [f"ds={DAYS[0]}"]
     allowed = "on_empty: warn" + both.replace("FailCount: 2", "FailCount: 3")
     status, out = rules(allowed)
     assert status == 0
@@ -393,9 +393,9 @@ def test_a_broken_rule_of_severity_warning_warns_unless_a_policy_decides(
     caplog.set_level("INFO", "tidegauge.incidents")
     notified = SPEC + "notify: [log]\n"
     rules(notified)
-    (told,) = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
+    (messages,) = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
     warning = "not two: 1 of 4 records break it"
-    assert told.splitlines()[1:-1] == [
+    assert messages.splitlines()[1:-1] == [
         "1 partition fails, 1 warns",
         f"- ds={DAYS[1]}: age: 2 of 4 records, fewer than 2 wanted",
         f"- ds={DAYS[2]}: warning: {warning}",
@@ -499,9 +499,9 @@ def test_a_rule_that_does_not_resolve_leaves_the_counts_of_the_others(spark, tab
     assert "  rule age: 3 rejected, 2 break it, 1 unknown" in lines
     assert "    ds=2013-01-01: age=200" in lines
     assert "  rule mail: could not be evaluated" in lines
-    told = [line for line in lines if "e_mail" in line]
-    assert len(told) == 1
-    assert "people.yml:7: rule 'mail': " in told[0]
+    warnings = [line for line in lines if "e_mail" in line]
+    assert len(warnings) == 1
+    assert "people.yml:7: rule 'mail': " in warnings[0]
     assert "  ds=2013-01-01: failed: mail: could not be evaluated" in lines
     assert (
         "  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted;"

@@ -38,7 +38,7 @@ def test_options_become_settings():
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"spark_conf": ["spark.x"]}, "Invalid value 'spark.x' of --conf: use the form key=value"),
         ({"spark_conf": ["sql.ansi.enabled=true"]}, "names of Spark settings begin with 'spark.'"),
@@ -47,8 +47,8 @@ def test_options_become_settings():
         ({"packages": ""}, "Invalid package '' of --packages"),
     ],
 )
-def test_invalid_options_are_refused(options, says):
-    with pytest.raises(CommandError, match=says):
+def test_invalid_options_are_refused(options, message):
+    with pytest.raises(CommandError, match=message):
         SparkOptions(**options).settings()
 
 

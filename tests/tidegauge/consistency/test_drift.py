@@ -93,8 +93,8 @@ def test_histories_of_req_sketches_continue_with_pairs_of_kll_sketches(repo):
 
     keep("2023-01-05", before)
     with repo.database.engine.begin() as connection:
-        of = s.statistic.c.canonical
-        connection.execute(s.statistic.update().values(canonical=of + " ", key="before"))
+        statistic = s.statistic.c.canonical
+        connection.execute(s.statistic.update().values(canonical=statistic + " ", key="before"))
     assert medians() == {"2023-01-05/2023-01-06": 20.0}
     keep("2023-01-06", SketchPairs(logged=sketch(3, 42)))
     assert medians()["2023-01-06/2023-01-07"] == 22.0

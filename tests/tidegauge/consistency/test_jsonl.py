@@ -100,13 +100,13 @@ def view_content(repository, **asked):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [{}, {"by": "smape"}, {"by": "delta-p95", "range": "all"}, {"segment": "query_source=app"}],
     ids=str,
 )
-def test_a_file_shows_the_same_as_its_repository(repo, file, asked):
+def test_a_file_shows_the_same_as_its_repository(repo, file, options):
     with open_consistency(file) as here:
-        np.testing.assert_equal(view_content(here, **asked), view_content(repo, **asked))
+        np.testing.assert_equal(view_content(here, **options), view_content(repo, **options))
 
 
 def test_importing_the_same_file_again_writes_nothing(repo, file, tmp_path):
@@ -160,8 +160,8 @@ def test_weights_are_kept(tmp_path):
     }
     with open_consistency(tmp_path / "f.jsonl") as here:
         found = here.metrics("search").set_index("name")["weight"].fillna(-1)
-    wanted = {"row_missing": 90, "mismatch": 80, "total": 80, "smape": 70, "missing": -1}
-    assert found.to_dict() == {f"{PREFIX}{name}": weight for name, weight in wanted.items()}
+    expected = {"row_missing": 90, "mismatch": 80, "total": 80, "smape": 70, "missing": -1}
+    assert found.to_dict() == {f"{PREFIX}{name}": weight for name, weight in expected.items()}
 
 
 def test_days_without_buckets_have_one_partition_each():
@@ -182,8 +182,8 @@ def test_finite_numbers_of_a_distribution_are_kept(tmp_path):
             repo.record("search", f"{PREFIX}delta-{name}", numbers, instance="g.f")
         consistency_file(repo, "search", tmp_path / "f.jsonl")
         first, second = lines_in(tmp_path / "f.jsonl")
-        told = first["metrics"]["segments"][""]["g"]["features"]["f"]
-        assert told == {"delta": [[-9.0, -3.0, -1.0, 0.0, 1.0, 3.0, None]]}
+        feature = first["metrics"]["segments"][""]["g"]["features"]["f"]
+        assert feature == {"delta": [[-9.0, -3.0, -1.0, 0.0, 1.0, 3.0, None]]}
         assert second["metrics"]["segments"][""]["g"]["features"] == {}
         with open_consistency(tmp_path / "f.jsonl") as here:
             assert sorted(here.metrics("search")["value"]) == [-9, -3, -1, 0, 1, 3]
@@ -204,7 +204,7 @@ def test_missing_metrics_and_times_cannot_be_exported(repo):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "line 1: not JSON"),
         ("[]", "line 1: not the consistency metrics"),
@@ -220,10 +220,10 @@ def test_missing_metrics_and_times_cannot_be_exported(repo):
         ),
     ],
 )
-def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, said):
+def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, message):
     file = tmp_path / "wrong.jsonl"
     file.write_text(text + "\n")
-    with pytest.raises(tg.SourceError, match=said):
+    with pytest.raises(tg.SourceError, match=message):
         open_consistency(file)
 
 
@@ -248,8 +248,8 @@ def test_several_series_are_recorded_in_one_commit():
         ]
         assert write_records(repo.database, second) == 2
         found = repo.metrics("d")
-        told = zip(found["name"], found["partition"], found["value"], found["version"], strict=True)
-        assert list(told) == [
+        rows = zip(found["name"], found["partition"], found["value"], found["version"], strict=True)
+        assert list(rows) == [
             ("a", days[0], 1, 1),
             ("b", days[0], 4, 1),
             ("a", days[1], 5, 2),

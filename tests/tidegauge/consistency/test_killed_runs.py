@@ -138,10 +138,10 @@ def dump(warehouse, names, folder, to):
     found = {}
     for name in names.split(","):
         with tg.Repository(f"sqlite:///{folder}/{name}.db") as repo:
-            told = configuration(name)
-            tg.consistency.run(told, repository=repo, spark=spark, until="2023-01-06")
+            configured = configuration(name)
+            tg.consistency.run(configured, repository=repo, spark=spark, until="2023-01-06")
             tg.consistency.compact(name, repository=repo, spark=spark)
-            again = tg.consistency.run(told, repository=repo, spark=spark, until="2023-01-06")
+            again = tg.consistency.run(configured, repository=repo, spark=spark, until="2023-01-06")
             facts = repo.metrics("d")[["partition", "name", "instance", "value"]]
             logs = repo.metrics("d.log")[["partition", "name", "instance", "value"]]
             anomalies = repo.anomalies()[[*ANOMALY]]
@@ -203,8 +203,8 @@ def test_a_run_killed_at_any_moment_is_completed_by_the_next(tmp_path):
     assert all("count=1" in one for one in files)
     assert 0 < len(anomalies) < len(facts)
     for name in names[1:]:
-        for part, wanted in zip(found[name], found["whole"], strict=True):
-            assert part == wanted, name
+        for part, expected in zip(found[name], found["whole"], strict=True):
+            assert part == expected, name
 
 
 def test_a_cleaning_killed_at_any_moment_is_completed_by_the_next(tmp_path):

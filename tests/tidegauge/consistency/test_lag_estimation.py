@@ -69,7 +69,7 @@ def minutes(estimated):
 
 
 @pytest.mark.parametrize(
-    ("unequal", "wanted", "said"),
+    ("unequal", "expected", "message"),
     [
         pytest.param([[40, 20, 2, 20, 40]] * 8, (2, 1, 3), "", id="a valley"),
         pytest.param([[40, 0, 0, 0, 40, 60]] * 8, (2, 0, 4), "", id="a plateau: the middle, all of it left open"),
@@ -86,11 +86,11 @@ def minutes(estimated):
         ),
     ],
 )  # fmt: skip
-def test_lags_are_estimated_from_counts(unequal, wanted, said):
+def test_lags_are_estimated_from_counts(unequal, expected, message):
     found = estimate(unequal)
-    assert minutes(found) == wanted
-    assert said in found.note
-    assert bool(said) == bool(found.note)
+    assert minutes(found) == expected
+    assert message in found.note
+    assert bool(message) == bool(found.note)
 
 
 def test_the_configured_lag_is_the_starting_point():
@@ -212,7 +212,7 @@ MIXED = Configuration(
 
 
 @pytest.mark.parametrize(
-    ("conf", "asked", "problem"),
+    ("conf", "group_bys", "problem"),
     [
         (MIXED, ["table"], "the backfill of 'table' is the table offline, which is already computed; to estimate a lag"),
         (MIXED, ["query", "table"], "the backfill of 'table' is the table offline"),
@@ -221,10 +221,10 @@ MIXED = Configuration(
         (replace(MIXED, group_bys={}, backfill=TableBackfill("t")), None, "the backfill of '[*]' is the table t"),
     ],
 )  # fmt: skip
-def test_a_table_has_no_lag_to_estimate(conf, asked, problem):
+def test_a_table_has_no_lag_to_estimate(conf, group_bys, problem):
     assert shiftable(MIXED) == (("query",), ("table",))
     with pytest.raises(SuiteError, match=problem):
-        shiftable(conf, asked)
+        shiftable(conf, group_bys)
 
 
 # A service with delayed writes. Every query is answered by hand in Python.
@@ -286,7 +286,7 @@ def namespace(spark, events, queries):
 
 def conf(namespace, *names, **more):
     names = names or (*LAGS, "still")
-    told = {
+    settings = {
         "backfill": QueryBackfill(EVENTS),
         "group_bys": {name: GroupBy((name,)) for name in names},
         "logged_as": {"taps": "taps_1"} if "taps" in names else {},
@@ -295,7 +295,7 @@ def conf(namespace, *names, **more):
         "bucket_minutes": None,
         **more,
     }
-    return Configuration(namespace, "search", ("user",), **told)
+    return Configuration(namespace, "search", ("user",), **settings)
 
 
 def naive(events, queries, kind, lags):
@@ -314,11 +314,11 @@ def naive(events, queries, kind, lags):
 @pytest.fixture(scope="module")
 def estimated(spark, namespace):
     """Estimate lags where one group-by has a lag between grid points, and another group-by is a table."""
-    told = conf(namespace)
-    some = {**told.group_bys, "clicks": GroupBy(("clicks",), 17 * MINUTE)}
+    configuration = conf(namespace)
+    some = {**configuration.group_bys, "clicks": GroupBy(("clicks",), 17 * MINUTE)}
     some["other"] = GroupBy(("nothing",), 0, TableBackfill("nowhere"))
-    told = replace(told, group_bys=some)
-    return estimate_lag(spark, told, until="2023-01-05", longest_ms=HOUR)
+    configuration = replace(configuration, group_bys=some)
+    return estimate_lag(spark, configuration, until="2023-01-05", longest_ms=HOUR)
 
 
 @pytest.mark.soak
@@ -348,34 +348,36 @@ def test_each_group_by_has_its_own_lag(estimated, events, queries):
 )  # fmt: skip
 def test_a_lag_of_100_seconds_is_estimated(spark, namespace, step, wanted, monkeypatch):
     """With a function, called once, and one column more than fits into one aggregate."""
-    asked = []
+    calls = []
 
     def offline(keys):
-        asked.append(keys.count())
+        calls.append(keys.count())
         keys.createOrReplaceTempView("lag_asked")
         return spark.sql(EVENTS.replace("logged_keys", "lag_asked"))
 
     monkeypatch.setattr(lag, "TARGET_BUFFERS", 1)
     some = {"taps": GroupBy(("taps", "still")), "clicks": GroupBy(("clicks",))}
     more = {"backfill": CallableBackfill(offline, "offline"), "group_bys": some}
-    told = conf(namespace, "taps", "still", **more)
-    found = estimate_lag(spark, told, until="2023-01-05", longest_ms=5 * step, step_ms=step)
+    configuration = conf(namespace, "taps", "still", **more)
+    found = estimate_lag(
+        spark, configuration, until="2023-01-05", longest_ms=5 * step, step_ms=step
+    )
     assert found["taps"].lag_ms in wanted
     assert found["taps"].low_ms <= 100_000 <= found["taps"].high_ms
     assert (found["taps"].share_best == 0) == (step == 50_000)
     assert [one.curve[0].compared / found.queries for one in found.values()] == [2, 1]
-    assert asked == [6 * found.queries]
+    assert calls == [6 * found.queries]
 
 
 @pytest.mark.soak
 @pytest.mark.spark
 def test_configuring_the_estimate_reduces_the_mismatch(spark, namespace, estimated, tmp_path):
-    told = conf(namespace, "clicks", "views")
+    configuration = conf(namespace, "clicks", "views")
     set_now = estimated.settings()
-    lagged = {name: replace(one, **set_now[name]) for name, one in told.group_bys.items()}
+    lagged = {name: replace(one, **set_now[name]) for name, one in configuration.group_bys.items()}
     shares = []
     with Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        for one in (told, replace(told, group_bys=lagged)):
+        for one in (configuration, replace(configuration, group_bys=lagged)):
             pipeline.run(spark, one, repository, until="2023-01-05")
             facts = repository.metrics(one.dataset, name="Consistency.mismatch")
             shares.append(dict(zip(facts.instance, facts.value, strict=True)))
@@ -389,13 +391,13 @@ def test_configuring_the_estimate_reduces_the_mismatch(spark, namespace, estimat
 @pytest.mark.soak
 @pytest.mark.spark
 def test_a_sample_has_all_queries_of_some_keys(spark, namespace, queries):
-    told = conf(namespace, "clicks")
+    configuration = conf(namespace, "clicks")
     few = {"until": "2023-01-05", "longest_ms": HOUR, "step_ms": HOUR}
-    found = estimate_lag(spark, told, rows=64, **few)
+    found = estimate_lag(spark, configuration, rows=64, **few)
     kept = sorted(USERS, key=lambda user: bucket({"user": user}))[:6]
     assert found.queries == len({q for q in queries if q[0] in kept})
     assert found.of_queries == len(queries) + 1
-    assert estimate_lag(spark, told, rows=1, **few).queries == 10
+    assert estimate_lag(spark, configuration, rows=1, **few).queries == 10
 
 
 @pytest.mark.soak

@@ -82,8 +82,8 @@ def log_query(service, user, at, clicks, price, **more):
 
 def conf(namespace, **more):
     group_bys = {"clicks": GroupBy(("clicks",)), "prices": GroupBy(("price",))}
-    told = {"backfill": QueryBackfill(EVENTS), "group_bys": group_bys, **more}
-    return Configuration(namespace, "search", ("user",), **told)
+    settings = {"backfill": QueryBackfill(EVENTS), "group_bys": group_bys, **more}
+    return Configuration(namespace, "search", ("user",), **settings)
 
 
 def two_days(service):
@@ -104,8 +104,8 @@ def test_a_run_writes_tables_and_history_and_the_next_run_has_nothing_to_do(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
-    told = conf(namespace)
-    done = pipeline.run(spark, told, repository, until="2023-01-06")
+    configuration = conf(namespace)
+    done = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert done.compared == ("2023-01-05", "2023-01-06")
     rows = spark.table(f"{namespace}.search_comparison")
     assert rows.columns == [
@@ -136,7 +136,7 @@ def test_a_run_writes_tables_and_history_and_the_next_run_has_nothing_to_do(
     ).collect()
     assert (delta.histogram[0], delta.histogram[-1], delta.number) == (0.0, 1.0, None)
     assert delta.group_by_name == "clicks"
-    again = pipeline.run(spark, told, repository, until="2023-01-06")
+    again = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert (again.compared, again.reports) == ((), ())
     assert list(repository.partitions(dataset).version) == [1, 1, 1]
     assert list(repository.runs().tags.iloc[0].items()) == [("sample_percent", "100")]
@@ -145,11 +145,11 @@ def test_a_run_writes_tables_and_history_and_the_next_run_has_nothing_to_do(
 @pytest.mark.soak
 def test_late_queries_are_measured_as_a_new_version(spark, namespace, service, repository, offline):
     two_days(service)
-    told = conf(namespace)
-    pipeline.run(spark, told, repository, until="2023-01-06")
+    configuration = conf(namespace)
+    pipeline.run(spark, configuration, repository, until="2023-01-06")
     log_query(service, 1, D5 + 8 * HOUR + 2 * MINUTE, 2, 2.5)
     service.flush()
-    late = pipeline.run(spark, told, repository, until="2023-01-06")
+    late = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert late.compared == ("2023-01-05",)
     versions = repository.partitions(f"{namespace}.search").set_index("partition").version
     assert versions["ds=2023-01-05/hr_minute=08-00"] == 2
@@ -163,19 +163,19 @@ def test_the_next_run_completes_a_killed_run(
     spark, namespace, service, repository, offline, monkeypatch
 ):
     two_days(service)
-    told = conf(namespace)
+    configuration = conf(namespace)
     with monkeypatch.context() as broken:
         broken.setattr(pipeline, "record", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            pipeline.run(spark, told, repository, until="2023-01-06")
-    done = pipeline.run(spark, told, repository, until="2023-01-06")
+            pipeline.run(spark, configuration, repository, until="2023-01-06")
+    done = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert done.compared == ()
     assert len(done.changes) == 3
     with monkeypatch.context() as broken:
         broken.setattr(pipeline.ComparisonTable, "write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            pipeline.run(spark, told, repository, until="2023-01-06", recompute=True)
-    assert pipeline.run(spark, told, repository, until="2023-01-06").changes == {}
+            pipeline.run(spark, configuration, repository, until="2023-01-06", recompute=True)
+    assert pipeline.run(spark, configuration, repository, until="2023-01-06").changes == {}
 
 
 def test_the_second_of_two_concurrent_runs_waits_and_has_nothing_to_do(
@@ -183,14 +183,14 @@ def test_the_second_of_two_concurrent_runs_waits_and_has_nothing_to_do(
 ):
     """The first run is in the middle of its backfill when the second requests the lease."""
     two_days(service)
-    asked, waiting = [], threading.Event()
+    requests, waiting = [], threading.Event()
 
     def offline(keys):
-        asked.append(keys.columns)
-        assert len(asked) > 1 or waiting.wait(120)
+        requests.append(keys.columns)
+        assert len(requests) > 1 or waiting.wait(120)
         return keys.selectExpr("user", "ts", "2L AS clicks", "2.5D AS price")
 
-    told = conf(namespace, backfill=CallableBackfill(offline, "offline"))
+    configuration = conf(namespace, backfill=CallableBackfill(offline, "offline"))
     with Repository(f"sqlite:///{tmp_path / 'r.db'}") as other, ThreadPoolExecutor(2) as pool:
         hold = other.store.hold
 
@@ -199,14 +199,14 @@ def test_the_second_of_two_concurrent_runs_waits_and_has_nothing_to_do(
             return hold(*arguments)
 
         monkeypatch.setattr(other.store, "hold", wait)
-        first = pool.submit(pipeline.run, spark, told, repository, until="2023-01-06")
-        while not (asked or first.done()):
+        first = pool.submit(pipeline.run, spark, configuration, repository, until="2023-01-06")
+        while not (requests or first.done()):
             clock.sleep(0.01)
-        second = pool.submit(pipeline.run, spark, told, other, until="2023-01-06")
+        second = pool.submit(pipeline.run, spark, configuration, other, until="2023-01-06")
         done, after = first.result(), second.result()
     assert (done.compared, len(done.changes)) == (("2023-01-05", "2023-01-06"), 3)
     assert (after.compared, after.changes) == ((), {})
-    assert len(asked) == 1
+    assert len(requests) == 1
     assert list(repository.partitions(f"{namespace}.search").version) == [1, 1, 1]
 
 
@@ -279,15 +279,19 @@ def test_a_table_is_compared_on_its_own_days(spark, namespace, service, reposito
     rows = [(user, time(D5 + HOUR), 1, 2.5, "2023-01-05") for user in (1, 2)]
     rows.append((1, time(D5 + DAY), 1, 2.5, "2023-01-06"))
     offline_table(spark, namespace, rows)
-    told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
-    assert pipeline.run(spark, told, repository, until="2023-01-06").compared == ("2023-01-05",)
+    configuration = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
+    assert pipeline.run(spark, configuration, repository, until="2023-01-06").compared == (
+        "2023-01-05",
+    )
     one = "ds=2023-01-05/hr_minute=01-00"
     missing = metric(repository, "row_missing", f"{namespace}.search")
     assert missing == {(one, "clicks"): 1, (one, "prices"): 1}
     offline_table(spark, namespace, [(2, time(D5 + DAY), 1, 2.5, "2023-01-06")])
-    assert pipeline.run(spark, told, repository, until="2023-01-06").compared == ()
+    assert pipeline.run(spark, configuration, repository, until="2023-01-06").compared == ()
     offline_table(spark, namespace, [(3, time(D5 + HOUR), 1, 2.5, "2023-01-05")])
-    assert pipeline.run(spark, told, repository, until="2023-01-06").compared == ("2023-01-05",)
+    assert pipeline.run(spark, configuration, repository, until="2023-01-06").compared == (
+        "2023-01-05",
+    )
     assert metric(repository, "row_missing", f"{namespace}.search")[one, "clicks"] == 2
 
 
@@ -298,9 +302,9 @@ def test_both_sides_are_sampled_by_the_same_keys(spark, namespace, service, repo
         log_query(service, user, D5, user, 0.5)
     service.flush()
     offline_table(spark, namespace, [(user, time(D5), user, 0.5, "2023-01-05") for user in users])
-    of = TableBackfill(f"{namespace}.offline")
-    told = conf(namespace, backfill=of, sample_percent=30)
-    pipeline.run(spark, told, repository, until="2023-01-05")
+    backfill = TableBackfill(f"{namespace}.offline")
+    configuration = conf(namespace, backfill=backfill, sample_percent=30)
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
     kept = [user for user in users if is_sampled({"user": user}, 30)]
     assert 0 < len(kept) < len(users)
     rows = spark.table(f"{namespace}.search_comparison").select("user", "row_presence").collect()
@@ -318,12 +322,12 @@ def test_a_run_warns_if_less_was_sampled_in_the_log_than_in_the_table(
         log_query(service, user, D5, user, 0.5)
     service.flush()
     offline_table(spark, namespace, [(user, time(D5), user, 0.5, "2023-01-05") for user in users])
-    told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
-    found = pipeline.run(spark, told, repository, until="2023-01-05")
+    configuration = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
+    found = pipeline.run(spark, configuration, repository, until="2023-01-05")
     (notice,) = found.notices
     assert notice.startswith("a client logged 30 % of the keys, but 100 % of the keys in ")
     assert str(found).endswith("set sample_percent: 30")
-    sampled = replace(told, sample_percent=30.0)
+    sampled = replace(configuration, sample_percent=30.0)
     assert pipeline.run(spark, sampled, repository, until="2023-01-05").notices == ()
 
 
@@ -336,9 +340,11 @@ def test_query_sources_are_selected_and_stored(spark, namespace, service, reposi
     offline_table(
         spark, namespace, [(user, time(D5), 1, 0.5, "2023-01-05") for user in (1, 2, 3, 4)]
     )
-    of = TableBackfill(f"{namespace}.offline")
-    told = conf(namespace, backfill=of, query_sources=("web", "app"), segment_by=("query_source",))
-    pipeline.run(spark, told, repository, until="2023-01-05")
+    backfill = TableBackfill(f"{namespace}.offline")
+    configuration = conf(
+        namespace, backfill=backfill, query_sources=("web", "app"), segment_by=("query_source",)
+    )
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
     found = metric(repository, "mismatch", f"{namespace}.search")
     at = "ds=2023-01-05/query_source={}/hr_minute=00-00"
     assert found == {
@@ -363,16 +369,16 @@ def test_hours_that_lost_all_rows_count_zero(spark, namespace, service, reposito
     log_query(service, 1, D5 + 7 * HOUR, 1, 2.5)
     log_query(service, 1, D5 + 8 * HOUR, 1, 2.5, query_source="app")
     service.flush()
-    told = conf(namespace)
-    pipeline.run(spark, told, repository, until="2023-01-05")
+    configuration = conf(namespace)
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
     assert totals(repository, namespace) == {"07-00": 1, "08-00": 1}
-    web = replace(told, query_sources=("web",))
+    web = replace(configuration, query_sources=("web",))
     pipeline.run(spark, web, repository, until="2023-01-05")
     assert totals(repository, namespace) == {"07-00": 1, "08-00": 0}
     table = spark.table(f"{namespace}.search_consistency_metrics")
     assert [row[0] for row in table.select("hr_minute").distinct().collect()] == ["07-00"]
     assert pipeline.run(spark, web, repository, until="2023-01-05").reports == ()
-    pipeline.run(spark, told, repository, until="2023-01-05")
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
     assert totals(repository, namespace) == {"07-00": 1, "08-00": 1}
 
 
@@ -404,14 +410,14 @@ def test_a_killed_write_is_not_mistaken_for_a_complete_day(
 ):
     """The rows of another configuration were written, but not yet the marker of the configuration."""
     two_days(service)
-    told = conf(namespace)
-    pipeline.run(spark, told, repository, until="2023-01-06")
-    wide = replace(told, bucket_minutes=1440)
+    configuration = conf(namespace)
+    pipeline.run(spark, configuration, repository, until="2023-01-06")
+    wide = replace(configuration, bucket_minutes=1440)
     with monkeypatch.context() as broken:
         broken.setattr(TableTarget, "drop", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             pipeline.run(spark, wide, repository, until="2023-01-06")
-    done = pipeline.run(spark, told, repository, until="2023-01-06")
+    done = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert done.compared == ("2023-01-05", "2023-01-06")
     rows = spark.table(f"{namespace}.search_comparison").where("ds = '2023-01-05'")
     assert {row[0] for row in rows.select("hr_minute").collect()} == {"07-00", "08-00"}
@@ -431,15 +437,17 @@ def test_a_feature_that_the_backfill_no_longer_has_is_not_measured(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
-    told = conf(namespace, group_bys={})
-    pipeline.run(spark, told, repository, until="2023-01-05")
-    assert {of for _, of in metric(repository, "total", f"{namespace}.search")} == {
+    configuration = conf(namespace, group_bys={})
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
+    assert {instance for _, instance in metric(repository, "total", f"{namespace}.search")} == {
         "*.clicks", "*.price"
     }  # fmt: skip
     fewer = QueryBackfill("SELECT user, ts, 1L AS clicks FROM logged_keys")
-    pipeline.run(spark, replace(told, backfill=fewer), repository, until="2023-01-05")
-    assert {of for _, of in metric(repository, "both_null", f"{namespace}.search")} == {"*.clicks"}
-    near = replace(told, backfill=fewer, tolerance={"clikcs": Tolerance(1)})
+    pipeline.run(spark, replace(configuration, backfill=fewer), repository, until="2023-01-05")
+    assert {instance for _, instance in metric(repository, "both_null", f"{namespace}.search")} == {
+        "*.clicks"
+    }
+    near = replace(configuration, backfill=fewer, tolerance={"clikcs": Tolerance(1)})
     with pytest.raises(UnknownNameError, match="did you mean 'clicks'"):
         pipeline.run(spark, near, repository, until="2023-01-05")
 
@@ -448,10 +456,12 @@ def test_a_feature_that_the_backfill_no_longer_has_is_not_measured(
 def test_names_can_change_their_letter_case(spark, namespace, service, repository, offline):
     two_days(service)
     only = QueryBackfill("SELECT user, ts, 2.5D AS price FROM logged_keys WHERE user = 1")
-    told = conf(namespace)
+    configuration = conf(namespace)
     for clicks, price in (("clicks", "price"), ("Clicks", "Price")):
         group_bys = {clicks: GroupBy((clicks,)), "prices": GroupBy((price,), 0, only)}
-        pipeline.run(spark, replace(told, group_bys=group_bys), repository, until="2023-01-05")
+        pipeline.run(
+            spark, replace(configuration, group_bys=group_bys), repository, until="2023-01-05"
+        )
     extra = metric(repository, "row_extra", f"{namespace}.search")
     eight = "ds=2023-01-05/hr_minute=08-00"
     assert (extra[eight, "Clicks"], extra[eight, "prices"]) == (0, 1)
@@ -467,13 +477,13 @@ def test_a_table_with_days_in_another_format_is_compared(
     log_query(service, 1, D5 + 23 * HOUR, 1, 2.5)
     service.flush()
     offline_table(spark, namespace, [(1, time(D5 + 23 * HOUR), 1, 2.5, "20230105")])
-    told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
+    configuration = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
     with session_settings(spark, {"spark.sql.session.timeZone": zone}):
-        pipeline.run(spark, told, repository, until="2023-01-05")
+        pipeline.run(spark, configuration, repository, until="2023-01-05")
         late = "ds=2023-01-05/hr_minute=23-00"
         assert metric(repository, "mismatch", f"{namespace}.search")[late, "clicks.clicks"] == 0
         offline_table(spark, namespace, [(2, time(D5 + 23 * HOUR), 1, 2.5, "20230105")])
-        assert pipeline.run(spark, told, repository, until="2023-01-05").compared
+        assert pipeline.run(spark, configuration, repository, until="2023-01-05").compared
     missing = metric(repository, "row_missing", f"{namespace}.search")
     assert missing[late, "clicks"] == 1
 
@@ -491,10 +501,10 @@ def test_a_group_by_without_a_join_is_compared(spark, namespace, service, reposi
     )
     service.log("clicks", {"user": 1}, {"clicks": 1}, ts_millis=D5 + 9 * HOUR)
     service.flush()
-    told = Configuration(
+    configuration = Configuration(
         namespace, "clicks", ("user",), QueryBackfill(EVENTS), type="groupBy", bucket_minutes=None
     )
-    pipeline.run(spark, told, repository, until="2023-01-05")
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
     found = metric(repository, "mismatch", f"{namespace}.clicks")
     assert found == {("ds=2023-01-05", "clicks.clicks"): 1}
     rows = spark.table(f"{namespace}.clicks_consistency_metrics").select("hr_minute").distinct()
@@ -506,17 +516,17 @@ def test_a_function_computes_the_backfill(spark, namespace, service, repository)
     log_query(service, 1, D5, 1, 0.5)
     log_query(service, 1, D5, 1, 0.5)
     service.flush()
-    asked = []
+    calls = []
 
     def offline(keys):
-        asked.append((keys.columns, keys.count()))
+        calls.append((keys.columns, keys.count()))
         return keys.selectExpr(
             "user", "unix_millis(ts) AS at", "0 AS ts", "2L AS clicks", "0.5D AS price"
         )
 
-    told = conf(namespace, backfill=CallableBackfill(offline, "offline"), time="at")
-    pipeline.run(spark, told, repository, until="2023-01-05")
-    assert asked == [(["user", "ts"], 1)]
+    configuration = conf(namespace, backfill=CallableBackfill(offline, "offline"), time="at")
+    pipeline.run(spark, configuration, repository, until="2023-01-05")
+    assert calls == [(["user", "ts"], 1)]
     mismatch = metric(repository, "mismatch", f"{namespace}.search")
     assert mismatch["ds=2023-01-05/hr_minute=00-00", "clicks.clicks"] == 1
 
@@ -564,12 +574,12 @@ def test_mismatched_sides_are_refused(spark, namespace, service, repository, cha
 def test_a_function_must_return_a_data_frame(spark, namespace, service, repository):
     log_query(service, 1, D5, 1, 0.5)
     service.flush()
-    told = conf(namespace, backfill=CallableBackfill(lambda _: None, "mine"))
+    configuration = conf(namespace, backfill=CallableBackfill(lambda _: None, "mine"))
     with pytest.raises(
         SourceError,
         match="mine of 'clicks', 'prices' must return a DataFrame of features, not NoneType",
     ):
-        pipeline.run(spark, told, repository, until="2023-01-05")
+        pipeline.run(spark, configuration, repository, until="2023-01-05")
 
 
 @pytest.mark.parametrize(

@@ -42,28 +42,30 @@ def test_fields_of_records_are_promoted():
 @pytest.mark.soak
 @pytest.mark.spark
 def test_a_wider_type_is_read_into_existing_tables(spark, namespace, repository):
-    told = Configuration(namespace, "search", ("user",), QueryBackfill(SQL), bucket_minutes=None)
+    configuration = Configuration(
+        namespace, "search", ("user",), QueryBackfill(SQL), bucket_minutes=None
+    )
     with QueryLog(log_folder(spark, namespace)) as log:
         log.register(version("int"))
         log.log("search", {"user": 1}, {"n": 1}, ts_millis=D5)
         log.flush()
-        pipeline.run(spark, told, repository, until="2023-01-05")
+        pipeline.run(spark, configuration, repository, until="2023-01-05")
         log.register(version("long"))
         log.log("search", {"user": 10}, {"n": BIG}, ts_millis=D5 + DAY)
         log.flush()
-        pipeline.run(spark, told, repository, until="2023-01-06")
+        pipeline.run(spark, configuration, repository, until="2023-01-06")
         # A conflicting version is stored next to the log, but in none of the days.
         log.register(version("string"))
         log.log("search", {"user": 2}, {"n": "x"}, ts_millis=D5 + 9 * DAY)
         log.flush()
-        again = pipeline.run(spark, told, repository, until="2023-01-06")
+        again = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert (again.compared, again.reports) == ((), ())
     for table in ("search_logged", "search_comparison"):
         types = dict(spark.table(f"{namespace}.{table}").dtypes)
         assert types["logged_n" if "logged_n" in types else "n"] == "bigint"
     rows = spark.table(f"{namespace}.search_comparison").select("ds", "logged_n", "n").collect()
     assert sorted(map(tuple, rows)) == [("2023-01-05", 1, 1), ("2023-01-06", BIG, BIG)]
-    mismatch = repository.metrics(told.dataset, name="Consistency.mismatch")
+    mismatch = repository.metrics(configuration.dataset, name="Consistency.mismatch")
     assert list(mismatch["value"]) == [0, 0]
     names = {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()}
     assert not [name for name in names if name.endswith("__wider")]
@@ -71,5 +73,5 @@ def test_a_wider_type_is_read_into_existing_tables(spark, namespace, repository)
     name = f"{namespace}.search_logged"
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('tidegauge.widened' = 'true')").collect()
     spark.sql(f"ALTER TABLE {name} RENAME TO {name}__wider").collect()
-    again = pipeline.run(spark, told, repository, until="2023-01-06")
+    again = pipeline.run(spark, configuration, repository, until="2023-01-06")
     assert (again.flattened.days, again.compared) == ((), ())

@@ -28,8 +28,8 @@ SQL = "SELECT user, ts, CAST(n AS DOUBLE) AS n FROM logged_keys JOIN offline USI
 
 
 def conf(namespace, **more):
-    told = {"bucket_minutes": None, "backfill": QueryBackfill(SQL), **more}
-    return Configuration(namespace, "search", ("user",), **told)
+    settings = {"bucket_minutes": None, "backfill": QueryBackfill(SQL), **more}
+    return Configuration(namespace, "search", ("user",), **settings)
 
 
 @pytest.fixture
@@ -64,30 +64,30 @@ def test_the_share_of_unmatched_rows_is_always_a_number():
 
 def test_own_monitors_of_these_metrics_replace_the_defaults():
     own = {"series": {"name": "Consistency.row_unmatched"}, "detector": "SimpleThreshold(0.1)"}
-    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
-    assert told.watched == (own, *REQUIRED_MONITORS[1:])
+    configuration = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
+    assert configuration.watched == (own, *REQUIRED_MONITORS[1:])
 
 
 def test_own_monitors_of_some_instances_leave_the_others_monitored():
     own = {"series": {"name": "Consistency.row_unmatched", "instance": "*"}}
-    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
-    assert told.watched == (own, *REQUIRED_MONITORS)
+    configuration = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
+    assert configuration.watched == (own, *REQUIRED_MONITORS)
 
 
 def test_metrics_that_become_empty_are_monitored_in_addition_to_own_monitors():
     """An own monitor with other options replaces the built-in one."""
     own = {"series": {"name": "Consistency.mismatch"}, "detector": "SimpleThreshold(0.1)"}
-    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
-    assert {"detector": "EmptyMetrics()"} in told.watched
+    configuration = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
+    assert {"detector": "EmptyMetrics()"} in configuration.watched
     quiet = {"detector": "EmptyMetrics()", "severity": "info"}
-    assert replace(told, monitors=(quiet,)).watched == (quiet, *REQUIRED_MONITORS[:-1])
+    assert replace(configuration, monitors=(quiet,)).watched == (quiet, *REQUIRED_MONITORS[:-1])
 
 
 def test_a_join_without_monitors_is_monitored_by_default():
-    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
-    assert told.watched == (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
+    configuration = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
+    assert configuration.watched == (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
     assert {"series": {"name": "Consistency.missing"}} in DEFAULT_MONITORS
-    assert replace(told, monitors=()).watched == REQUIRED_MONITORS
+    assert replace(configuration, monitors=()).watched == REQUIRED_MONITORS
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_file_without_monitors_has_the_defaults_and_an_empty_list_has_none(
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"bucket_minutes": 7}, "bucket_minutes is 7, which does not divide a day"),
         ({"k": 13}, "k is 13; it must be an even number from 4 to 1024"),
@@ -121,24 +121,24 @@ def test_a_file_without_monitors_has_the_defaults_and_an_empty_list_has_none(
         ({"group_bys": {"g": GroupBy(("n",))}, "segment_by": ("n",)}, "cannot name the feature 'n'"),
     ],
 )  # fmt: skip
-def test_a_monitor_that_would_fail_later_is_refused(more, said):
-    with pytest.raises(SuiteError, match=said):
+def test_a_monitor_that_would_fail_later_is_refused(more, message):
+    with pytest.raises(SuiteError, match=message):
         Configuration("ns", "search", **{"keys": ("user",), "backfill": QueryBackfill(SQL), **more})
 
 
 def test_the_results_of_a_killed_run_are_scored_by_the_next(repository, monkeypatch):
     """The first run is killed before detection. The next run has no new data."""
-    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
+    configuration = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
     flattened = Flattened("ns.search_logged", Columns({}, {}, {}), (), (), ())
     done = ConsistencyRun("ns.search", flattened, (), (), "t", "ns.search.log")
     monkeypatch.setattr(pipeline, "run", lambda *_, **__: done)
-    assert run(told, repository=repository, spark=object()).judged == {}
+    assert run(configuration, repository=repository, spark=object()).judged == {}
     days = {f"ds=2026-01-{n:02}": 0.0 for n in range(1, 29)}
     for name, metric in (("ns.search", "rows"), ("ns.search.log", "QueryLog.unreadable_share")):
         repository.record(name, metric, {**days, "ds=2026-01-29": 0.5}, scale="ratio")
-    wanted = {"ns.search": ("ds=2026-01-29",), "ns.search.log": ("ds=2026-01-29",)}
-    assert run(told, repository=repository, spark=object()).judged == wanted
-    assert run(told, repository=repository, spark=object()).judged == {}
+    expected = {"ns.search": ("ds=2026-01-29",), "ns.search.log": ("ds=2026-01-29",)}
+    assert run(configuration, repository=repository, spark=object()).judged == expected
+    assert run(configuration, repository=repository, spark=object()).judged == {}
 
 
 @pytest.mark.spark
@@ -169,8 +169,8 @@ def test_a_left_join_without_matches_is_an_incident_from_the_first_day(
         service.log("search", {"user": user}, {"n": 0.1}, ts_millis=D5)
     service.flush()
     joined = "SELECT user, ts, n FROM logged_keys LEFT JOIN offline USING (user)"
-    told = replace(conf(namespace), backfill=QueryBackfill(joined))
-    run(told, repository=repository, spark=spark, until="2023-01-05")
+    configuration = replace(conf(namespace), backfill=QueryBackfill(joined))
+    run(configuration, repository=repository, spark=spark, until="2023-01-05")
     dataset = f"{namespace}.search"
     assert values(repository, dataset, "Consistency.row_unmatched") == {("ds=2023-01-05", "*"): 0}
     (found,) = repository.anomalies(dataset).itertuples()
@@ -187,8 +187,8 @@ def test_unreadable_queries_are_metrics_of_their_day(
     bad = [(b"\x02", b"\x02", time) for time in times]
     columns = "key_bytes binary, value_bytes binary, ts_millis long"
     append_queries(spark.createDataFrame(bad, columns), namespace, "search")
-    told = conf(namespace)
-    done = run(told, repository=repository, spark=spark, until="2999-01-01")
+    configuration = conf(namespace)
+    done = run(configuration, repository=repository, spark=spark, until="2999-01-01")
     first, second, today = done.flattened.counted
     assert (first.rows, first.empty, second.rows) == (1, 1, 1)
     assert (today.rows, today.bad) == (4, {"no time": 4})
@@ -202,5 +202,5 @@ def test_unreadable_queries_are_metrics_of_their_day(
     assert sorted(share.values()) == [0, 1, 1]
     assert len(repository.anomalies(dataset)) == 2
     # A run without new data writes nothing and keeps the counts.
-    again = run(told, repository=repository, spark=spark, until="2999-01-01")
+    again = run(configuration, repository=repository, spark=spark, until="2999-01-01")
     assert (again.logged, again.flattened.counted) == (0, done.flattened.counted)

@@ -56,15 +56,15 @@ def test_a_table_reports_the_number_of_omitted_rows():
 
 
 def test_a_card_reduces_rows_and_width_until_it_is_small():
-    asked = []
+    calls = []
 
     def render(rows, width):
-        asked.append((rows, width))
+        calls.append((rows, width))
         yield table(["x"] * 30, Rows.first_of([["'" * 100] * 30] * 100, rows), width)
 
     html = card(render)
     assert len(html.encode()) < LARGEST_CARD
-    assert len(asked) > 1
+    assert len(calls) > 1
     assert "and 96 more" in html or "and 90 more" in html
     read_page(html)
 

@@ -191,7 +191,7 @@ def test_sinks_can_use_environment_variables(load):
 
 
 @pytest.mark.parametrize(
-    ("item", "says"),
+    ("item", "message"),
     [
         ("is_complet: a", "'is_complet'; did you mean 'is_complete'"),
         ("is_complete: {colum: a}", "'colum'; did you mean 'column'"),
@@ -209,11 +209,11 @@ def test_sinks_can_use_environment_variables(load):
         ("has_size_of: {other: t, warn: 3}", "warn"),
     ],
 )
-def test_mistakes_are_reported_with_their_line(load, item, says):
+def test_mistakes_are_reported_with_their_line(load, item, message):
     with pytest.raises(tg.SuiteError) as raised:
         load(f"dataset: a\ntable: a\nchecks:\n  - has_size: 1\n  - {item}\n")
     assert "flights.yml:5: " in str(raised.value)
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 ONE = "dataset: flights\ntable: f\nchecks: [is_complete: dep_time]\n"

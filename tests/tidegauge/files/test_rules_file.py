@@ -93,7 +93,7 @@ def test_quoted_values_are_strings_and_plain_values_have_types(write):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("- NotNullRule: tailnum", "- NotNulRule: tailnum"), ":9: unknown rule 'NotNulRule'; did you mean 'NotNullRule'?"),
         (("lower: -60", "lowr: -60"), ":7: unknown option of BoundRule 'lowr'; did you mean 'lower'?"),
@@ -120,12 +120,12 @@ def test_quoted_values_are_strings_and_plain_values_have_types(write):
         (("table: warehouse.flights\n", ""), "either a table or a path"),
     ],
 )  # fmt: skip
-def test_mistakes_are_reported_with_their_line_and_the_nearest_name(write, change, says):
+def test_mistakes_are_reported_with_their_line_and_the_nearest_name(write, change, message):
     assert change[0] in SPEC
     path = write(SPEC.replace(*change, 1))
     with pytest.raises(tg.SuiteError) as error:
         load_rules(path)
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert str(path) in str(error.value)
 
 
@@ -294,8 +294,8 @@ rules:
         load_rules(write(text))
     file = load_rules(write(text.replace("tags: ops", "tags: [ops]")))
     assert file.reasons == "why"
-    told = [(rule.message, rule.description, rule.tags) for rule in file.dqm.tasks.rules]
-    assert told == [("Ask ops.", "Keys.", ("ops", "key"))] * 2 + [("", "", ("ops",))]
+    message = [(rule.message, rule.description, rule.tags) for rule in file.dqm.tasks.rules]
+    assert message == [("Ask ops.", "Keys.", ("ops", "key"))] * 2 + [("", "", ("ops",))]
 
 
 def test_variables_are_passed_in(write):

@@ -97,9 +97,9 @@ def test_anomalies_are_in_json_and_junit(summary, history):
     found = history.detect("d").head(1)
     summary.anomalies.append(found)
     assert summary.lines()[-1] == "2 checks passed in 27 partitions, 1 anomaly"
-    told = json.loads(summary.json(Gate(anomalies=True)))
-    assert told["status"] == 2
-    (anomaly,) = told["anomalies"]
+    report = json.loads(summary.json(Gate(anomalies=True)))
+    assert report["status"] == 2
+    (anomaly,) = report["anomalies"]
     assert (anomaly["id"], anomaly["partition"]) == (int(found["id"].iloc[0]), "ds=2013-01-28")
     assert anomaly["time"] == "2013-01-28T00:00:00+00:00"
     failures = {

@@ -118,11 +118,11 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
 
 def test_a_failing_table_of_a_pattern_is_reported_by_name(measured_tables, tmp_path):
     (tmp_path / "all.yml").write_text(SUITE.format(name="q", table="db.*"))
-    told = [f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)]
+    expected = [f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)]
     with Repository("sqlite://") as repo:
         for i in (1, 3):
             repo.record(f"q.t{i}", "rows", {"ds=2013-02-08": 1.0})
-        assert runs.run_suites([str(tmp_path)], repo, session=session).failed == told
+        assert runs.run_suites([str(tmp_path)], repo, session=session).failed == expected
     assert measured_tables == ["q.t0", "q.t1", "q.t2", "q.t3"]
 
 

@@ -268,7 +268,7 @@ def test_schema_and_loader_agree_on_each_name(tmp_path, field):
     """For the name alone, with one value, with a list, and without options."""
     file = tmp_path / "a.yml"
     nothing = [None, "", {}] if field == "analyzers" else [None, {}]
-    for kind, name in [(kind, name) for kind, of, name in ITEMS if of == field]:
+    for kind, name in [(kind, name) for kind, section, name in ITEMS if section == field]:
         for argument in (name, *({name: value} for value in ("a", 1, ["a"], *nothing))):
             text = yaml.safe_dump({"dataset": "a", "table": "a", field: [argument]})
             file.write_text(text)

@@ -71,7 +71,7 @@ def test_a_suite_file_defines_a_suite(write):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("Completeness: dep_time", "Compleetness: dep_time"), ":8: unknown analyzer 'Compleetness'; did you mean 'Completeness'?"),
         (("quantile: 0.5", "quantil: 0.5"), ":9: unknown option of ApproxQuantile 'quantil'; did you mean 'quantile'?"),
@@ -103,12 +103,12 @@ def test_a_suite_file_defines_a_suite(write):
         (("windows: [7d, month]", "sensitivity: hihg"), ":15: unknown sensitivity 'hihg'; did you mean 'high'?"),
     ],
 )  # fmt: skip
-def test_mistakes_are_reported_with_their_line_and_the_nearest_name(write, change, says):
+def test_mistakes_are_reported_with_their_line_and_the_nearest_name(write, change, message):
     assert change[0] in DESIGN
     path = write(DESIGN.replace(*change))
     with pytest.raises(tg.SuiteError) as error:
         load_suite(path)
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert str(path) in str(error.value)
 
 
@@ -151,7 +151,7 @@ def test_files_folders_and_globs_are_found(write, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("build", "says"),
+    ("build", "message"),
     [
         (lambda: tg.Suite(" ", [tg.Size()]), "name of its dataset"),
         (lambda: tg.Suite("d", []), "no analyzers"),
@@ -169,8 +169,8 @@ def test_files_folders_and_globs_are_found(write, tmp_path, monkeypatch):
         (lambda: tg.Suite("d", [tg.Size()], windows=[7]), r"not \[7\]"),
     ],
 )
-def test_invalid_suites_are_refused(build, says):
-    with pytest.raises((tg.SuiteError, tg.IllegalAnalyzerParameterError), match=says):
+def test_invalid_suites_are_refused(build, message):
+    with pytest.raises((tg.SuiteError, tg.IllegalAnalyzerParameterError), match=message):
         build()
 
 

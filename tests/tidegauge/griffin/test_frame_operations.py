@@ -68,15 +68,15 @@ def test_from_json_of_a_frame_without_rows_has_no_rows(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("details", "told"),
+    ("details", "message"),
     [
         ({"mode": "PERMISIVE"}, "unknown mode 'PERMISIVE'; did you mean 'PERMISSIVE'?"),
         ({"schema": "a INT,"}, "'schema' is not a list of columns"),
         ({"schema": "INT"}, "'schema' is not a list of columns"),
     ],
 )
-def test_invalid_options_of_from_json_are_refused(texts, details, told):
-    with pytest.raises(GriffinConfigError, match=told):
+def test_invalid_options_of_from_json_are_refused(texts, details, message):
+    with pytest.raises(GriffinConfigError, match=message):
         operate("from_json", texts, {"col.name": "the json", **details})
 
 

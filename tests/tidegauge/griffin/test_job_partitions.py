@@ -91,9 +91,9 @@ def run(spark, repo, folder, target, tmp_path):
     """Run the job on the folder by hours."""
 
     def run(rules=RULES, **more):
-        asked = {"partition_by": ("ds", "hr"), **more}
+        options = {"partition_by": ("ds", "hr"), **more}
         truth = tmp_path / "truth"
-        return tg.griffin.run({}, dq(folder, truth, rules), spark=spark, repository=repo, **asked)
+        return tg.griffin.run({}, dq(folder, truth, rules), spark=spark, repository=repo, **options)
 
     return run
 
@@ -202,16 +202,16 @@ def test_partitions_of_a_hive_table_with_special_characters_are_measured(spark, 
             return tg.griffin.run({}, whole, spark=spark, repository=repo, partition_by="city")
 
         result = run()
-        wanted = {"city=a/b=c", "city=Köln %41", f"city={NULL}"}
-        assert {p.name for p in result.rule("ids").reports} == wanted
-        assert {p.name for p in result.rule("low").reports} == wanted
+        expected = {"city=a/b=c", "city=Köln %41", f"city={NULL}"}
+        assert {p.name for p in result.rule("ids").reports} == expected
+        assert {p.name for p in result.rule("low").reports} == expected
         assert values(result, "low", "city=a/b=c") == {"id": 0, "n": 1}
         assert values(result, "low", f"city={NULL}") == {"id": 2, "n": 1}
         assert set(repo.metrics("cities", name="Griffin.ids.unique")["value"]) == {2}
-        assert set(repo.metrics("cities", name="Griffin.ids.unique")["partition"]) == wanted
+        assert set(repo.metrics("cities", name="Griffin.ids.unique")["partition"]) == expected
         kept = repo.metrics("cities", name="Griffin.sql.n")
         assert {(p, n) for p, n in zip(kept["partition"], kept["value"], strict=True)} == {
-            (name, 2) for name in wanted
+            (name, 2) for name in expected
         }
         assert run().rule("ids").reports == {}
     finally:

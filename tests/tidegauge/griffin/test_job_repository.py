@@ -85,8 +85,8 @@ def test_a_rule_without_a_metric_has_samples(spark, repo):
         tg.griffin.run({}, dq, spark=spark, repository=repo)
     kept = repo.verdicts("job", name="Griffin.null names")
     found = {row.partition: json.loads(row.result)["records"] for row in kept.itertuples()}
-    wanted = {f"__tmst={NOW + day * DAY}": [{"id": 5 + day, "name": None}] for day in (0, 1)}
-    assert found == wanted
+    expected = {f"__tmst={NOW + day * DAY}": [{"id": 5 + day, "name": None}] for day in (0, 1)}
+    assert found == expected
 
 
 @pytest.mark.soak

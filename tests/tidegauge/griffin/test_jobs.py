@@ -151,13 +151,13 @@ def test_sinks_receive_metrics_in_each_layout(spark, tmp_path, capsys):
     ]  # fmt: skip
     result = tg.griffin.run({"sinks": sinks}, job([USERS], rules, sinks=["files", "SCREEN"]), spark=spark)  # fmt: skip
     two, nine = [{"id": 1}, {"id": 2}], {"id": 9}
-    wanted = {
+    expected = {
         "default many": {"default many": two}, "default one": nine, "default none": {},
         "entries many": {"id": 1}, "entries one": nine, "entries none": {},
         "list many": {"list many": two}, "list one": {"list one": [nine]}, "list none": {"list none": []},
         "map many": {"map many": {"id": 1}}, "map one": {"map one": nine}, "map none": {"map none": {}},
     }  # fmt: skip
-    assert {name: values(result, name) for name in wanted} == wanted
+    assert {name: values(result, name) for name in expected} == expected
     folder = tmp_path / "job" / str(NOW)
     document = json.loads((folder / "_METRICS").read_text())
     value = document["value"]
@@ -276,10 +276,10 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("sources", "rules", "kind", "said"), WRONG.values(), ids=WRONG)
-def test_every_mistake_raises_an_error(spark, repo, sources, rules, kind, said):
-    more = {"sinks": ["nowhere"]} if "nowhere" in said else {}
-    with pytest.raises(kind, match=said):
+@pytest.mark.parametrize(("sources", "rules", "kind", "message"), WRONG.values(), ids=WRONG)
+def test_every_mistake_raises_an_error(spark, repo, sources, rules, kind, message):
+    more = {"sinks": ["nowhere"]} if "nowhere" in message else {}
+    with pytest.raises(kind, match=message):
         tg.griffin.run({}, job(sources, rules, **more), spark=spark, repository=repo)
     assert all(repo.metrics(dataset).empty for dataset in repo.datasets())
     if kind is SourceError:  # an unreadable source is a failed run

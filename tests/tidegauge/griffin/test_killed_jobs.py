@@ -96,10 +96,10 @@ def test_a_job_killed_at_any_moment_is_completed_by_the_next(spark, tmp_path):
 
     folder = tmp_path / "src"
     for day in range(DAYS):
-        of = folder / f"ds=2023-01-0{day + 1}"
-        of.mkdir(parents=True)
+        path = folder / f"ds=2023-01-0{day + 1}"
+        path.mkdir(parents=True)
         names = [None if i % 5 == 0 else f"n{i % (3 + day)}" for i in range(40)]
-        pq.write_table(pa.table({"id": list(range(40)), "name": names}), of / "part.parquet")
+        pq.write_table(pa.table({"id": list(range(40)), "name": names}), path / "part.parquet")
 
     def begin(name):
         ready = tmp_path / f"{name}.ready"
@@ -111,12 +111,12 @@ def test_a_job_killed_at_any_moment_is_completed_by_the_next(spark, tmp_path):
     began = time.monotonic()
     assert whole.wait(600) == 0
     took = time.monotonic() - began
-    wanted = content(f"sqlite:///{tmp_path / 'whole'}.db")
-    assert len(wanted["numbers"]) > DAYS * 10
-    assert len(wanted["samples"]) == 2 * DAYS // 2  # two rules in each batch of two days
-    assert len(wanted["told"]) == DAYS
-    assert len(wanted["table"]) == DAYS * 8  # every fifth of forty names is null
-    assert len([name for name, _ in wanted["records"] if name == "incomplete"]) == DAYS * 8
+    expected = content(f"sqlite:///{tmp_path / 'whole'}.db")
+    assert len(expected["numbers"]) > DAYS * 10
+    assert len(expected["samples"]) == 2 * DAYS // 2  # two rules in each batch of two days
+    assert len(expected["told"]) == DAYS
+    assert len(expected["table"]) == DAYS * 8  # every fifth of forty names is null
+    assert len([name for name, _ in expected["records"] if name == "incomplete"]) == DAYS * 8
     draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from session to exit")
     for i in range(soak(3, 40)):
@@ -126,4 +126,6 @@ def test_a_job_killed_at_any_moment_is_completed_by_the_next(spark, tmp_path):
         url = f"sqlite:///{tmp_path / f'k{i}'}.db"
         run(folder, url, spark)
         found = content(url)
-        assert {what: found[what] == wanted[what] for what in wanted} == dict.fromkeys(wanted, True)
+        assert {what: found[what] == expected[what] for what in expected} == dict.fromkeys(
+            expected, True
+        )

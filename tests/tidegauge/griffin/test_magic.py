@@ -101,8 +101,8 @@ def test_sql_rules_and_help_are_available(shell, capsys):
         found = shell.run_cell(written, store_history=False)
         assert found.success, written
         assert found.result is None
-        told = capsys.readouterr().out
-        assert all(word in told for word in ("--detail", "[NAME=]FRAME", "spark-sql", "accuracy"))
+        output = capsys.readouterr().out
+        assert all(word in output for word in ("--detail", "[NAME=]FRAME", "spark-sql", "accuracy"))
     assert not shell.run_cell("%%griffin --help", store_history=False).success
     assert "Did you mean the line magic %griffin" in capsys.readouterr().err
 
@@ -124,15 +124,15 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "text", "kind", "said"), WRONG.values(), ids=WRONG)
-def test_mistakes_are_shown(shell, capsys, line, text, kind, said):
+@pytest.mark.parametrize(("line", "text", "kind", "message"), WRONG.values(), ids=WRONG)
+def test_mistakes_are_shown(shell, capsys, line, text, kind, message):
     import re
 
     found = cell(shell, line, text)
     assert not found.success
     error = found.error_in_exec
     assert re.fullmatch(kind, type(error).__name__)
-    assert re.search(said, str(error))
+    assert re.search(message, str(error))
     printed = capsys.readouterr().out
     assert "Traceback" not in printed
     assert len(printed) < 1500

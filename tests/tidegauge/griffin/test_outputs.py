@@ -46,8 +46,8 @@ def sink_lines(tmp_path, spark, sources, rules, **more):
         if not one["out"]:
             del one["out"]
     result = tg.griffin.run({"sinks": [sink]}, {**dq, **more}, spark=spark)
-    said = [json.loads(line) for line in path.read_text().splitlines()]
-    return result, said[0]["metrics"], {one["records"]: one["rows"] for one in said[1:]}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return result, lines[0]["metrics"], {one["records"]: one["rows"] for one in lines[1:]}
 
 
 def test_dsl_rules_without_out_send_metric_and_records(spark, tmp_path):
@@ -90,13 +90,13 @@ def test_measures_send_the_outputs_and_layout_of_their_out(spark, tmp_path):
 
 
 def test_series_in_the_repository_have_names_without_values(spark, repo):
-    asked = [
+    rules = [
         rule("select max(id) as latest, 40 < 50 as ok, max(name) as last, date'1970-01-02' as day "
              "from src", name="res"),
         rule("select id, count(*) as n from src group by id", name="by_id"),
         rule("name, count(*) as n group by name", "profiling", "by_name"),
     ]  # fmt: skip
-    tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    tg.griffin.run({}, job([SOURCE], rules), spark=spark, repository=repo)
     found = repo.metrics("job")
     assert dict(zip(found["name"], found["value"], strict=True)) == {
         "Griffin.res.latest": 3, "Griffin.res.ok": 1, "Griffin.res.day": 86_400,
@@ -108,12 +108,12 @@ def test_series_in_the_repository_have_names_without_values(spark, repo):
 def test_names_that_dots_make_ambiguous_keep_their_numbers(spark, repo):
     """Labels contain dots, and dots separate the names of rules and columns."""
     pairs = rows("src", "a string, b string", ("x.y", "z"), ("x", "y.z"), ("x", "y.z"))
-    asked = [
+    rules = [
         rule("select a, b, count(*) as n from src group by a, b order by a desc", name="r"),
         rule("select 7 as a", name="s.n"),
         rule("select 'a' || left(b, 0) as c, count(*) as n from src group by c", name="s"),
     ]
-    tg.griffin.run({}, job([pairs], asked), spark=spark, repository=repo)
+    tg.griffin.run({}, job([pairs], rules), spark=spark, repository=repo)
     found = repo.metrics("job")
     assert dict(zip(found["name"], found["value"], strict=True)) == {
         "Griffin.r.n.x.y.z": 1, "Griffin.r.n.x.y.z_2": 2,
@@ -122,11 +122,11 @@ def test_names_that_dots_make_ambiguous_keep_their_numbers(spark, repo):
 
 
 def test_totals_next_to_groups_of_null_cause_a_notice(spark, repo):
-    asked = [
+    rules = [
         rule("select name, count(*) as n from src group by rollup (name) order by n", name="r"),
         rule("from src select name, grouping(name) as whole, count(*) as n group by rollup (name)", name="g"),
     ]  # fmt: skip
-    result = tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    result = tg.griffin.run({}, job([SOURCE], rules), spark=spark, repository=repo)
     (said,) = (one for one in result.notices if "have the same labels" in one)
     assert said.startswith("r: ")
     found = repo.metrics("job")
@@ -155,7 +155,7 @@ def test_groups_beyond_the_limit_cause_a_notice_and_are_chosen_consistently(
 
 
 def test_series_have_the_groups_of_the_frame_that_a_rule_reads(spark, repo):
-    asked = [
+    rules = [
         rule("select name, count(*) as n from src group by all", name="g"),
         rule("with w as (select id, count(*) as n from src group by id) select id, n * 2 as d from w", name="cte"),
         rule("select 'rows' as what, count(*) as n from src union all select 'ids', count(distinct id) from src", name="u"),
@@ -165,7 +165,7 @@ def test_series_have_the_groups_of_the_frame_that_a_rule_reads(spark, repo):
         rule("count(*) as n group by name having n > 1", "profiling", "one"),
         rule("count(*) as n group by id order by n desc", "profiling", "unselected"),
     ]  # fmt: skip
-    result = tg.griffin.run({}, job([SOURCE], asked), spark=spark, repository=repo)
+    result = tg.griffin.run({}, job([SOURCE], rules), spark=spark, repository=repo)
     found = repo.metrics("job")
     assert dict(zip(found["name"], found["value"], strict=True)) == {
         "Griffin.g.n.a": 1, "Griffin.g.n.b": 2, "Griffin.g.n.null": 1,
@@ -184,8 +184,8 @@ def test_duplicates_with_earlier_rows_keep_all_numbers(spark, repo):
     new = rows("new", "k string", *[(k,) for k in "AABBCD"])
     old = rows("old", "k string", *[(k,) for k in "AABC"])
     details = {"source": "new", "target": "old", "duplication.array": "dups"}
-    asked = [rule("k", "distinct", "r", details=details)]
-    result = tg.griffin.run({}, job([new, old], asked), spark=spark, repository=repo)
+    rules = [rule("k", "distinct", "r", details=details)]
+    result = tg.griffin.run({}, job([new, old], rules), spark=spark, repository=repo)
     assert values(result, "r") == {
         "total": 6, "distinct": 1, "dups": [{"dup": 1, "num": 1}, {"dup": 2, "num": 2}]}  # fmt: skip
     found = repo.metrics("job")
@@ -244,11 +244,11 @@ PLACES = {
 
 @pytest.mark.parametrize("text", PLACES)
 def test_sql_errors_have_their_position_in_the_rule(spark, text):
-    line, column, said = PLACES[text]
+    line, column, message = PLACES[text]
     with pytest.raises(DslError) as caught:
         tg.griffin.check(job([SOURCE], [rule(text, name="r")]), spark=spark)
     assert (caught.value.line, caught.value.column) == (line, column)
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert " pos " not in str(caught.value)
 
 
@@ -302,10 +302,10 @@ def test_invalid_patterns_in_sql_are_refused_before_anything_runs(spark, text):
      "replace(name, '(', '') = 'a'", "name rlike concat('(', ')')", "name rlike '\\\\('", "`rlike` = '('"],
 )  # fmt: skip
 def test_valid_patterns_in_sql_pass(spark, text):
-    asked = [
+    rules = [
         rule(f"select count(*) as n from (select *, '' as `rlike` from src) where {text}", name="r")
     ]
-    assert tg.griffin.check(job([SOURCE], asked), spark=spark)
+    assert tg.griffin.check(job([SOURCE], rules), spark=spark)
 
 
 BEFORE = {
@@ -328,9 +328,9 @@ def test_errors_of_rules_before_measuring_have_their_position_in_the_rule(spark,
 
 
 def test_a_string_that_is_not_a_number_fails_with_the_name_of_the_column(spark):
-    asked = [rule("src.name = tgt.id", "accuracy", "r")]
+    rules = [rule("src.name = tgt.id", "accuracy", "r")]
     with pytest.raises(GriffinError) as caught:
-        tg.griffin.run({}, job([SOURCE, TARGET], asked), spark=spark, timestamp=NOW)
+        tg.griffin.run({}, job([SOURCE, TARGET], rules), spark=spark, timestamp=NOW)
     assert "compares the string 'name' with the number 'id'" in str(caught.value)
     query = rule("SELECT count(*) AS n\nFROM src WHERE CAST(name AS INT) > 3", name="q")
     with pytest.raises(GriffinError, match=r"it fails in 'CAST\(name AS INT\)'"):

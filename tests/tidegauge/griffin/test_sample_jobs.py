@@ -65,8 +65,8 @@ def users(spark, tmp_path_factory):
 
 def test_accuracy_of_users(users):
     result, sink = users
-    wanted = {"total": 50, "miss": 4, "matched": 46, "matchedFraction": 0.92}
-    assert values(result, "matches") == wanted
+    expected = {"total": 50, "miss": 4, "matched": 46, "matchedFraction": 0.92}
+    assert values(result, "matches") == expected
     misses = result.records("matches")
     ids = sorted(row.user_id for row in misses.select("user_id").collect())
     assert ids == [10039, 10044, 10050, 10050]
@@ -138,8 +138,8 @@ def crime(spark):
 def test_accuracy_duplication_and_sql_of_the_crime_report(crime):
     cities = values(crime, "cities")
     assert (cities["total"], cities["accurate"], cities["inaccurate"]) == (4617, 4511, 106)
-    wanted = {"duplicate": 4363, "unique": 58, "non_unique": 196, "distinct": 254}
-    assert values(crime, "incidents") == {"total": 4617, **wanted}
+    expected = {"duplicate": 4363, "unique": 58, "non_unique": 196, "distinct": 254}
+    assert values(crime, "incidents") == {"total": 4617, **expected}
     assert values(crime, "zip codes") == {"total": 4617, "complete": 1983, "incomplete": 2634}
     assert crime.records("zip codes").where("__status = 'bad'").count() == 2634
 

@@ -205,10 +205,10 @@ def test_a_kill_before_the_marks_are_written_changes_nothing(minutes):
     marks = read_marks(folder)
     job.send("source", [(8, 1, "b")])
     job.run(5.5)
-    before, told = job.results, read_marks(folder)
+    before, earlier = job.results, read_marks(folder)
     write_marks(folder, marks)
     assert job.run(5.5) == []
-    assert (job.results, read_marks(folder)) == (before, told)
+    assert (job.results, read_marks(folder)) == (before, earlier)
 
 
 RULE = RuleConfig(1, "spark-sql", "")
@@ -276,17 +276,17 @@ def test_times_are_read_from_columns_and_expressions(minutes, time, window):
 
 
 @pytest.mark.parametrize(
-    ("time", "said"),
+    ("time", "message"),
     [
         ("att", "did you mean 'at'"),
         ("name", "is of type string"),
         ("at +", "nor an expression"),
     ],
 )
-def test_invalid_times_are_refused(minutes, time, said):
+def test_invalid_times_are_refused(minutes, time, message):
     job = minutes()
     job.sources = (replace(job.sources[0], store=replace(job.store, time=time)),)
-    with pytest.raises(GriffinConfigError, match=said):
+    with pytest.raises(GriffinConfigError, match=message):
         job.run(10)
 
 
@@ -299,16 +299,16 @@ def test_a_failing_stream_ends_the_job_with_the_reason(minutes):
 
 
 @pytest.mark.parametrize(
-    ("env", "sources", "said"),
+    ("env", "sources", "message"),
     [
         (Env(), None, "checkpoint.dir"),
         (Env(checkpoint="/nowhere"), (SourceConfig("t"),), "measure no stream"),
     ],
 )
-def test_invalid_streaming_jobs_are_refused(minutes, env, sources, said):
+def test_invalid_streaming_jobs_are_refused(minutes, env, sources, message):
     job = minutes()
     job.sources = sources or job.sources
-    with pytest.raises(GriffinConfigError, match=said):
+    with pytest.raises(GriffinConfigError, match=message):
         job.run(10, env=env)
 
 

@@ -185,16 +185,16 @@ def test_a_labelled_incident_that_continues_is_not_notified(repo, sent, label):
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "told"), [(500, 0, 1), (500, 420, 0), (850, 700, 1), (0, 0, 0)]
+    ("first", "then", "count"), [(500, 0, 1), (500, 420, 0), (850, 700, 1), (0, 0, 0)]
 )
 def test_an_unlabelled_incident_is_notified_again_only_if_it_is_clearly_worse(
-    repo, sent, first, then, told
+    repo, sent, first, then, count
 ):
     measure_ordinary_days(repo)
     measure(repo, [first])
     assert len(sent()) == 1
     measure(repo, [then], 62)
-    assert len(sent()) == told
+    assert len(sent()) == count
     assert sent() == []
 
 

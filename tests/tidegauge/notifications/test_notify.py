@@ -163,19 +163,19 @@ def test_concurrent_threads_and_processes_send_one_message(repo, tmp_path):
         ]
         for other in others:
             assert other.stdout.readline() == "ready\n"
-        told = []
+        sent = []
 
         def notify_in_thread():
             with Repository(url) as mine:
-                told.append(len(tg.notify(mine, sink)))
+                sent.append(len(tg.notify(mine, sink)))
 
         threads = [threading.Thread(target=notify_in_thread) for _ in range(4)]
         for thread in threads:
             thread.start()
-        told += [int(other.communicate("\n", timeout=60)[0]) for other in others]
+        sent += [int(other.communicate("\n", timeout=60)[0]) for other in others]
         for thread in threads:
             thread.join()
-    assert sorted(told) == [0, 0, 0, 0, 0, 1]
+    assert sorted(sent) == [0, 0, 0, 0, 0, 1]
     assert len(server.got) == 1
 
 
@@ -217,12 +217,12 @@ def test_a_message_is_not_sent_again_after_a_successful_retry(repo, clock):
 def test_a_claim_whose_owner_died_is_taken_over_after_an_hour(repo, clock):
     from tidegauge.notifications.claims import claim
 
-    of = add_incident(repo)
-    assert claim(repo.database, of, "log", clock.now)
+    incident = add_incident(repo)
+    assert claim(repo.database, incident, "log", clock.now)
     clock.now += dt.timedelta(minutes=59)
     assert tg.notify(repo, "log") == []
     clock.now += dt.timedelta(minutes=1)
-    assert tg.notify(repo, "log") == [tg.Notice("log", of)]
+    assert tg.notify(repo, "log") == [tg.Notice("log", incident)]
 
 
 @pytest.mark.soak
@@ -296,15 +296,15 @@ def test_secrets_are_not_shown(repo, clock, caplog, capfd, monkeypatch):
             f"slack://{SECRET}",
         ]
         suite = tg.Suite("orders", [tg.Size()], notify=sinks)
-        told = [notice for _ in range(2) for notice in tg.notify(repo, sinks)]
-        told += module.notify_all(repo, {"orders": sinks})
+        sent = [notice for _ in range(2) for notice in tg.notify(repo, sinks)]
+        sent += module.notify_all(repo, {"orders": sinks})
         assert len(server.got) == 3
         assert all(SECRET in str(path) for path, *_ in server.got)
-    assert all(notice.error for notice in told)
-    assert any("error=404" in notice.error for notice in told)
+    assert all(notice.error for notice in sent)
+    assert any("error=404" in notice.error for notice in sent)
     out, err = capfd.readouterr()
-    seen = [everything_stored(repo), caplog.text, out, err, *map(repr, told), *map(str, told)]
-    seen += [module.summarize(told), repr(suite), suite.canonical()]
+    seen = [everything_stored(repo), caplog.text, out, err, *map(repr, sent), *map(str, sent)]
+    seen += [module.summarize(sent), repr(suite), suite.canonical()]
     for text in seen:
         assert SECRET.lower() not in text.lower()
     assert "${HOOK}" in suite.canonical()
@@ -502,11 +502,11 @@ def fake_run(monkeypatch, repository, tmp_path, notify):
 
 
 def test_a_run_notifies_and_never_fails_because_of_a_sink(repo, monkeypatch, tmp_path, caplog):
-    of = add_incident(repo)
+    incident = add_incident(repo)
     assert fake_run(monkeypatch, repo, tmp_path, []).notices == []  # off by default
     assert notices(repo) == []
     summary = fake_run(monkeypatch, repo, tmp_path, ["log", "lug"])
-    assert summary.notices[0] == tg.Notice("log", of)
+    assert summary.notices[0] == tg.Notice("log", incident)
     assert (
         "notifications: 1 sent (to log: incident 2), 1 failed (lug: unknown sink 'lug'; did you mean 'log'?)"
         in summary.lines()
@@ -525,8 +525,8 @@ def test_a_run_notifies_and_never_fails_because_of_a_sink(repo, monkeypatch, tmp
 @pytest.mark.postgres
 def test_incidents_are_claimed_on_both_databases(url, tmp_path, clock):
     with Repository(url, artifacts=tmp_path) as repository:
-        of = add_incident(repository)
-        assert tg.notify(repository, "log") == [tg.Notice("log", of)]
+        incident = add_incident(repository)
+        assert tg.notify(repository, "log") == [tg.Notice("log", incident)]
         assert tg.notify(repository, "log") == []
 
 
@@ -556,11 +556,11 @@ def test_the_address_of_the_dashboard_is_read_from_the_environment_or_a_file(tmp
 
 
 def test_a_snoozed_incident_is_notified_when_the_snooze_ends(repo):
-    of = add_incident(repo)
-    repo.label(of, "snoozed", until=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1), by="ann")
+    incident = add_incident(repo)
+    repo.label(incident, "snoozed", until=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1), by="ann")
     assert tg.notify(repo, ["log"]) == []
-    repo.label(of, "reopened", by="ann")
-    assert [notice.incident for notice in tg.notify(repo, ["log"])] == [of]
+    repo.label(incident, "reopened", by="ann")
+    assert [notice.incident for notice in tg.notify(repo, ["log"])] == [incident]
 
 
 def outage(repository, *names, last=7):

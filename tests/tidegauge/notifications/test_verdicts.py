@@ -23,8 +23,10 @@ def store_verdict(repo, partition="", failed=(), print_="a", dataset="flights", 
         tuple((name, f"{name} is wrong") for name in names),
         warnings=tuple((name, f"{name} is odd") for name in warnings),
     )
-    of = {"name": "checks", "specification": "s", "fingerprint": print_, **key}
-    repo.keep_verdict(dataset, partition=partition, passed=not names, result=result.to_json(), **of)
+    identity = {"name": "checks", "specification": "s", "fingerprint": print_, **key}
+    repo.keep_verdict(
+        dataset, partition=partition, passed=not names, result=result.to_json(), **identity
+    )
 
 
 def logged_messages(caplog):
@@ -71,8 +73,8 @@ def test_other_failing_constraints_are_notified_and_other_numbers_are_not(repo, 
     store_verdict(repo, failed="size")
     assert len(tg.notify(repo, "log")) == 1
     again = CheckResult(False, (("size", "another number"),)).to_json()
-    of = {"name": "checks", "specification": "s", "fingerprint": "b"}
-    repo.keep_verdict("flights", **of, passed=False, result=again)
+    identity = {"name": "checks", "specification": "s", "fingerprint": "b"}
+    repo.keep_verdict("flights", **identity, passed=False, result=again)
     assert tg.notify(repo, "log") == []
     store_verdict(repo, failed=["size", "mean"], print_="c")
     assert len(tg.notify(repo, "log")) == 1
@@ -253,8 +255,8 @@ def test_a_message_links_to_the_table_in_the_dashboard(repo, monkeypatch, caplog
 
 
 def test_a_verdict_of_the_user_is_notified_without_its_content(repo, caplog):
-    of = {"name": "prices", "specification": "s", "fingerprint": "a"}
-    repo.keep_verdict("flights", **of, passed=False, result='{"n": 3}')
+    identity = {"name": "prices", "specification": "s", "fingerprint": "a"}
+    repo.keep_verdict("flights", **identity, passed=False, result='{"n": 3}')
     tg.notify(repo, "log")
     assert logged_messages(caplog)[0].splitlines()[:2] == [
         "Tidegauge: prices failed in flights",

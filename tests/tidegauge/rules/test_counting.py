@@ -359,7 +359,7 @@ def test_too_many_combinations_are_dropped_in_any_order(some, rng):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("x between 1 and", "line 1, pos 15"),
         ("x = = 1", "line 1, pos 4"),
@@ -368,14 +368,14 @@ def test_too_many_combinations_are_dropped_in_any_order(some, rng):
         ("x > 0 AS big", "'x > 0 AS big' is not an expression only; remove its alias"),
     ],
 )
-def test_syntax_errors_have_the_position_in_the_written_rule(spark, text, says):
+def test_syntax_errors_have_the_position_in_the_written_rule(spark, text, message):
     found = (
         tg.DQM()
         .add(tg.Rule(text, "bad"))
         .add(tg.Rule("x > 0", "good"))
         .apply(spark.range(3).selectExpr("id x"))
     )
-    assert says in found.state.errors["bad"]
+    assert message in found.state.errors["bad"]
     assert found.state.violations("good") == 1
 
 

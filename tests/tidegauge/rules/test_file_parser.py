@@ -136,13 +136,13 @@ def test_rules_and_parser_make_one_verdict(parse, limit, passed):
     dqm = dqm.add(FailParserCountPolicy(limit))
     data = parser.read().data
     name = f"FailParserCountPolicy({limit})"
-    wanted = {(name, passed), ("small", True)}
+    expected = {(name, passed), ("small", True)}
     for task in (dqm, dqm.attach(data)):
         found = ValidationSet([task, parser]).judge(data)
-        assert set(found.outcomes) == wanted  # five cannot be read; one of the six is 67.21
+        assert set(found.outcomes) == expected  # five cannot be read; one of the six is 67.21
         assert found.passed is passed
     applied = dqm.apply(parser)
-    assert set(applied.check.outcomes) == wanted
+    assert set(applied.check.outcomes) == expected
     metrics = applied.metrics().set_index(["name", "instance"])["value"]
     assert metrics["ParserRejects", "*"] == 5
     assert metrics["ParserRejectsRatio", "*"] == 5 / 11

@@ -94,8 +94,8 @@ def test_hostile_names_of_rules_and_fixes_are_counted(data):
     assert {s.task for s in done.state.samples} == {*HOSTILE, "last"}
     (nulls,) = [r for r in done.rejects.collect() if r.a is None]
     assert nulls.broken_rules == [*HOSTILE, "last"]
-    told = done.metrics()
-    kept = told[(told.name == "RuleRejects") & (told.instance == "${HOME}")]
+    metrics = done.metrics()
+    kept = metrics[(metrics.name == "RuleRejects") & (metrics.instance == "${HOME}")]
     assert kept.value.tolist() == [3.0]
 
 
@@ -167,9 +167,9 @@ def test_invalid_conditions_are_reported_and_change_nothing(data):
         state = found.state
         assert set(state.errors) == {f"bad {text}" for text in BROKEN}
         for text, why in BROKEN.items():
-            told = state.errors[f"bad {text}"]
-            assert told.startswith(f"rule {f'bad {text}'!r}: ")
-            assert re.search(why, told), told
+            message = state.errors[f"bad {text}"]
+            assert message.startswith(f"rule {f'bad {text}'!r}: ")
+            assert re.search(why, message), message
         assert (state.rule_count("good"), state.fix_count("fix"), state.rule_count("last")) == (3, 1, 2)  # fmt: skip
         assert not check.passed
         assert {name for name, _ in check.error_messages} == set(state.errors)
@@ -235,11 +235,11 @@ def test_a_rule_that_fails_on_the_data_is_named(data):
 def test_a_rule_that_fails_in_one_partition_is_counted_in_the_others(data, monkeypatch):
     dqm = build_dqm(GOOD, tg.Rule("1 / a >= 0", "inverse", severity="warning", on_null="pass"))
     done = dqm.apply(data.where("a IS NOT NULL"), partition_by=["a"])
-    told = done.metrics().set_index(["partition", "name", "instance"])
+    metrics = done.metrics().set_index(["partition", "name", "instance"])
     for part in (0, 1, 2, 3):
-        row = told.loc[f"a={part}", "RuleViolations", "inverse"]
+        row = metrics.loc[f"a={part}", "RuleViolations", "inverse"]
         assert (row.status, row.value) == ("finite", 0.0) if part else row.status == "failed"
-        assert told.loc[f"a={part}", "RuleViolations", "good"].value == (part >= 2)
+        assert metrics.loc[f"a={part}", "RuleViolations", "good"].value == (part >= 2)
     assert list(done.state.errors) == ["inverse"]
 
 

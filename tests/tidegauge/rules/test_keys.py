@@ -8,7 +8,7 @@ import tidegauge as tg
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: tg.ForeignKeyRule([], "t"), "columns must be one or several names of columns"),
         (lambda: tg.ForeignKeyRule("a", " "), "table must be the name of another table"),
@@ -21,8 +21,8 @@ import tidegauge as tg
         (lambda: tg.UniqueRule("a", stage="later"), "later"),
     ],
 )
-def test_invalid_key_rules_are_refused(make, says):
-    with pytest.raises(tg.RuleError, match=says):
+def test_invalid_key_rules_are_refused(make, message):
+    with pytest.raises(tg.RuleError, match=message):
         make()
 
 

@@ -70,11 +70,11 @@ def test_a_run_of_rules_killed_at_any_moment_is_completed_by_the_next(spark, tmp
 
     source = tmp_path / "people"
     for day in range(DAYS):
-        of = source / f"ds=2013-01-0{day + 1}"
-        of.mkdir(parents=True)
+        path = source / f"ds=2013-01-0{day + 1}"
+        path.mkdir(parents=True)
         bad = 5 if day % 3 == 2 else 1
         ages = pa.array([*range(30), *[200 + n for n in range(bad)]], pa.int32())
-        pq.write_table(pa.table({"age": ages}), of / "part.parquet")
+        pq.write_table(pa.table({"age": ages}), path / "part.parquet")
 
     def begin(name):
         folder = tmp_path / name
@@ -88,8 +88,8 @@ def test_a_run_of_rules_killed_at_any_moment_is_completed_by_the_next(spark, tmp
     began = time.monotonic()
     assert whole.wait(600) == 0
     took = time.monotonic() - began
-    wanted = content(folder)
-    *_, clean, rejects = wanted
+    expected = content(folder)
+    *_, clean, rejects = expected
     good = sorted([*range(26), *[25] * 4], key=str)
     assert clean == {f"ds=2013-01-0{day}": good for day in (1, 2, 4, 5)}
     assert sum(map(len, rejects.values())) == 4 * 1 + 2 * 5
@@ -104,5 +104,5 @@ def test_a_run_of_rules_killed_at_any_moment_is_completed_by_the_next(spark, tmp
         assert published.items() <= clean.items(), f"seed {seed}"
         left.append(len(published))
         run(folder)
-        assert content(folder) == wanted, f"seed {seed}"
+        assert content(folder) == expected, f"seed {seed}"
     print(f"days published before each kill: {left}")

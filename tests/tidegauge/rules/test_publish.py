@@ -166,13 +166,13 @@ def test_leftovers_of_a_killed_run_are_replaced(spark, place):
 
 def test_rejects_are_written_to_quarantine_whatever_the_verdict(spark, place, tmp_path):
     bin_ = str(tmp_path / "bin") if "/" in place else "pub.bin"
-    of = {"partition_by": ["ds"], "quarantine": bin_, "mode": "partitions"}
+    options = {"partition_by": ["ds"], "quarantine": bin_, "mode": "partitions"}
     for _ in range(2):  # a second run does not write them twice
         with pytest.raises(tg.DQMError):
-            STRICT.publish(frame(spark), place, **of)
+            STRICT.publish(frame(spark), place, **options)
         assert rows_of(read(spark, bin_)) == [(-1, "2013-02-01"), (-2, "2013-02-03")]
     assert {tuple(r["broken_rules"]) for r in read(spark, bin_).collect()} == {("positive",)}
-    DQM.publish(frame(spark, [(1, "2013-02-01"), (-4, "2013-02-04")]), place, **of)
+    DQM.publish(frame(spark, [(1, "2013-02-01"), (-4, "2013-02-04")]), place, **options)
     assert rows_of(read(spark, bin_)) == [(-2, "2013-02-03"), (-4, "2013-02-04")]
 
 
@@ -486,14 +486,14 @@ def test_a_run_that_cannot_be_stored_is_closed_as_failed(spark, repo, monkeypatc
 def test_a_failure_is_stored_once_and_raised_again(spark, repo, place, tmp_path, given):
     source = str(tmp_path / "in" / "source")
     frame(spark).write.parquet(source)
-    of = {"repository": repo, "dataset": "strict"} if given != "nothing" else {}
+    options = {"repository": repo, "dataset": "strict"} if given != "nothing" else {}
     if given == "verdicts":
-        of["verdicts"] = VerdictFiles(str(tmp_path / "verdicts"))
+        options["verdicts"] = VerdictFiles(str(tmp_path / "verdicts"))
     with pytest.raises(tg.DQMError):
-        STRICT.publish(spark.read.parquet(source), place, **of)
+        STRICT.publish(spark.read.parquet(source), place, **options)
     again = spark.read.parquet(source)
     with counted(spark) as found, pytest.raises(tg.DQMError, match="2 of 5 records"):
-        STRICT.publish(again, place, **of)
+        STRICT.publish(again, place, **options)
     assert [e for e in found if e["successJobIds"]] == []
     if given == "nothing":
         database = spark.catalog.getDatabase("pub").locationUri.removeprefix("file:")

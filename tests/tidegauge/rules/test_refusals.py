@@ -52,8 +52,8 @@ def test_conditions_that_are_not_deterministic_are_refused(condition, function):
     ],
 )
 def test_conditions_that_read_other_partitions_are_refused(condition, problem):
-    told = refusal(check_record_by_record, condition, ["ds"])
-    assert problem in told if problem else told == ""
+    message = refusal(check_record_by_record, condition, ["ds"])
+    assert problem in message if problem else message == ""
 
 
 def test_conditions_on_a_whole_table_can_read_all_its_records():
@@ -151,9 +151,9 @@ def test_reasons_contain_message_tags_run_and_time_of_a_broken_rule(spark):
 
 
 def test_the_message_of_a_rule_does_not_change_its_counts():
-    plain, told = tg.Rule("n > 0", "pos"), tg.Rule("n > 0", "pos", message="m", tags=["t"])
-    assert plain == told
-    assert tg.DQM().add(plain).specification == tg.DQM().add(told).specification
+    plain, described = tg.Rule("n > 0", "pos"), tg.Rule("n > 0", "pos", message="m", tags=["t"])
+    assert plain == described
+    assert tg.DQM().add(plain).specification == tg.DQM().add(described).specification
     with pytest.raises(tg.RuleError, match="tags must be a list"):
         tg.NotNullRule("n", tags="pii")
     with pytest.raises(tg.RuleError, match="message must be a string, not 3"):

@@ -119,8 +119,8 @@ def test_fail_percent_limits_the_share_of_a_fix(two_rows, three_rows):
 
 
 def test_a_verdict_with_newlines_reads_back():
-    told = CheckResult(False, (("rule", "one\ntwo\r\n"),), ("a\nb",), (("rule", False),))
-    assert CheckResult.from_json(told.to_json()) == told
+    verdict = CheckResult(False, (("rule", "one\ntwo\r\n"),), ("a\nb",), (("rule", False),))
+    assert CheckResult.from_json(verdict.to_json()) == verdict
 
 
 def test_later_actions_read_only_kept_records(spark):

@@ -45,7 +45,7 @@ def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, tab
     run = tg.analyze(table, suite(), repository=repo)
     found = values(repo.metrics("people"))
     days = [f"ds={day}" for day in DAYS]
-    told = {
+    expected = {
         ("Size", "*"): (3, 4, 4),
         ("RuleViolations", "age"): (1, 1, 0),
         ("RuleUnknown", "age"): (0, 1, 0),
@@ -57,7 +57,7 @@ def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, tab
         ("RecordRules.rejected", "*"): (1, 2, 0),
         ("RecordRules.fixed", "*"): (0, 1, 0),
     }
-    for (name, instance), numbers in told.items():
+    for (name, instance), numbers in expected.items():
         assert [found[day, name, instance] for day in days] == list(numbers), (name, instance)
     assert {day: check.passed for day, check in run.checks.items()} == {
         days[0]: True,
@@ -142,9 +142,9 @@ def test_history_continues_after_a_rule_is_added(spark, table, repo):
     frame = repo.metrics("people")
     # Rules before the new one are unchanged. The counts of the new rule are also measured for the past.
     for name in ("RuleViolations", "RuleRejects"):
-        of = frame[(frame["name"] == name) & (frame["instance"] == "age")]
-        assert of["analyzer"].nunique() == 1
-        assert len(of) == len(DAYS)
+        rows = frame[(frame["name"] == name) & (frame["instance"] == "age")]
+        assert rows["analyzer"].nunique() == 1
+        assert len(rows) == len(DAYS)
     there = frame[(frame["name"] == "RuleViolations") & (frame["instance"] == "there")]
     assert list(there["value"]) == [0, 1, 0]
 

@@ -453,7 +453,7 @@ def test_identities_are_equal_in_every_process(tmp_path, kept):
     script = tmp_path / "stable.py"
     script.write_text(textwrap.dedent(STABLE))
     command = [script] if kept else ["-c", script.read_text()]
-    told = set()
+    outputs = set()
     for seed in ("0", "1"):
         ran = subprocess.run(
             [sys.executable, *command],
@@ -462,8 +462,8 @@ def test_identities_are_equal_in_every_process(tmp_path, kept):
             text=True,
             check=True,
         )  # fmt: skip
-        told.add(ran.stdout)
-    assert len(told) == 1
+        outputs.add(ran.stdout)
+    assert len(outputs) == 1
 
 
 def test_analyzers_of_a_rule_have_its_name_and_condition():

@@ -81,8 +81,8 @@ def test_invalid_verdicts_are_not_read(changed):
 
 
 def test_a_failure_without_a_policy_is_read():
-    told = CheckResult(False, (("own", "three lines"),))
-    assert CheckResult.from_json(told.to_json()) == told
+    verdict = CheckResult(False, (("own", "three lines"),))
+    assert CheckResult.from_json(verdict.to_json()) == verdict
 
 
 def test_unreadable_verdicts_are_warned_of_once():
@@ -185,8 +185,8 @@ def test_a_repository_stores_verdicts(repo):
 
 def test_unreadable_verdicts_of_a_repository_are_judged_again(repo):
     verdicts = RepositoryVerdicts(repo, "flights")
-    of = {"name": "told", "specification": "a", "fingerprint": "b"}
-    repo.keep_verdict("flights", **of, passed=True, result='{"all": "well"}')
+    identity = {"name": "told", "specification": "a", "fingerprint": "b"}
+    repo.keep_verdict("flights", **identity, passed=True, result='{"all": "well"}')
     with pytest.warns(tg.VerdictWarning, match="told of flights"):
         assert verdicts.find(Case("told", "a", "b")) is None
 
@@ -358,11 +358,11 @@ def test_the_fingerprint_depends_on_reader_options_and_python_functions(spark, t
     file = tmp_path / "a.csv"
     file.write_text("1;2\n3;4\n")
     commas, colons = spark.read.csv(str(file)), spark.read.csv(str(file), sep=";")
-    told = [tg.frame_fingerprint(frame) for frame in (commas, spark.read.csv(str(file), sep=";"))]
-    assert None not in told
-    assert told[0] != told[1] == tg.frame_fingerprint(colons)
+    prints = [tg.frame_fingerprint(frame) for frame in (commas, spark.read.csv(str(file), sep=";"))]
+    assert None not in prints
+    assert prints[0] != prints[1] == tg.frame_fingerprint(colons)
     known = [tg.frame_fingerprint(f, options_known=True) for f in (commas, commas)]
-    assert known[0] == known[1] not in told
+    assert known[0] == known[1] not in prints
     one, two = (commas.select(F.udf(f, "string")("_c0").alias("x")) for f in (str.upper, str.lower))
     assert None not in {tg.frame_fingerprint(one), tg.frame_fingerprint(two)}
     assert tg.frame_fingerprint(one) != tg.frame_fingerprint(two)

@@ -146,11 +146,11 @@ def test_partitions_have_no_merged_values(repo):
 
 
 def test_the_frame_has_the_listed_rows_in_their_order(repo):
-    asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
-    whole = comparison.compare_frame(repo, asked)
+    question = {"dataset": "d", "baseline": FIRST, "current": LAST}
+    whole = comparison.compare_frame(repo, question)
 
     def listed(**options):
-        return comparison.compare_frame(repo, {**asked, **options})
+        return comparison.compare_frame(repo, {**question, **options})
 
     assert listed(sort="surprise", down=True)["name"].tolist() == whole["name"].tolist()
     assert set(listed(filter="MEAN x")["name"]) == {"Mean"}
@@ -164,7 +164,7 @@ def test_the_frame_has_the_listed_rows_in_their_order(repo):
     assert names == sorted(names, key=str.casefold)
     assert listed(sort="merged")["name"].tolist() == whole["name"].tolist(), "there are none"
     commit(repo, day(10, rows=9999))
-    asked["current"] = {"partition": "ds=2013-01-10"}
+    question["current"] = {"partition": "ds=2013-01-10"}
     assert "Size" in set(listed(unusual=True)["name"])
     assert len(listed(unusual=True)) < len(whole)
 
@@ -173,20 +173,20 @@ def test_rows_can_be_filtered_by_the_filter_of_their_analyzer():
     with tg.Repository("sqlite://") as repo:
         ewr = tg.Size(where="origin = 'EWR'")
         commit(repo, *(day(n, only=[ewr], extra=[measurement(ewr, NumMatches(n))]) for n in (1, 9)))
-        asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
-        assert comparison.compare_frame(repo, {**asked, "filter": "WHERE ewr"})[
+        question = {"dataset": "d", "baseline": FIRST, "current": LAST}
+        assert comparison.compare_frame(repo, {**question, "filter": "WHERE ewr"})[
             "current"
         ].tolist() == [9.0]
-        assert comparison.compare_frame(repo, {**asked, "filter": "where JFK"}).empty
+        assert comparison.compare_frame(repo, {**question, "filter": "where JFK"}).empty
 
 
 def test_rows_are_sorted_by_the_change_of_their_merged_states(repo):
-    asked = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "merged"}
-    found = comparison.compare_frame(repo, asked)
+    question = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "merged"}
+    found = comparison.compare_frame(repo, question)
     # The mean of x, which is n on day n with 10 + n rows, rises from 74/36 to 434/54. 33 of 36 rows with
     # s = a become 51 of 54.
     assert found["name"].tolist()[:4] == ["Mean", "Histogram.abs.a", "Size", "Completeness"]
     assert found["instance"].iloc[-1] == "nope", "which has no states"
-    falling = comparison.compare_frame(repo, {**asked, "down": False})
+    falling = comparison.compare_frame(repo, {**question, "down": False})
     assert falling["name"].iloc[0] == "Histogram.ratio.b"
     assert falling["instance"].iloc[-1] == "nope"

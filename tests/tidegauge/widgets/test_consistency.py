@@ -115,9 +115,9 @@ def test_small_charts_show_the_metric_of_the_ranking(view):
 
 
 def lines_of(answer, place):
-    told, values = answer.payload["subjects"][place], answer.arrays["values"]
+    subject, values = answer.payload["subjects"][place], answer.arrays["values"]
     flat = values.reshape(-1, values.shape[-1])
-    return {metric: flat[row] for metric, row in told["lines"].items()}
+    return {metric: flat[row] for metric, row in subject["lines"].items()}
 
 
 def test_a_feature_has_the_rows_of_its_group_by(view):
@@ -222,14 +222,14 @@ def test_partitions_without_a_time_are_sorted_by_name():
 
 def test_many_series_are_read_like_few(repo, monkeypatch):
     with repo.database.read() as connection:
-        of = measures(connection, JOIN)
+        series = measures(connection, JOIN)
         at = consistency.moments(connection, JOIN)
-        places = of.features.tolist()
-        asked = (connection, of, at, ["mismatch", "total", "nothing"], places)
-        few = values(*asked)
+        places = series.features.tolist()
+        arguments = (connection, series, at, ["mismatch", "total", "nothing"], places)
+        few = values(*arguments)
         monkeypatch.setattr("tidegauge.repository.history.feature_consistency._LISTED", 3)
         monkeypatch.setattr("tidegauge.repository.history.feature_consistency._AT_ONCE", 7)
-        np.testing.assert_array_equal(values(*asked), few)
+        np.testing.assert_array_equal(values(*arguments), few)
     assert np.isnan(few[2]).all()
     assert not np.isnan(few[:2]).any()
 

@@ -52,16 +52,16 @@ class Client:
         message = {"content": {"data": {"method": "custom", "content": content}}, "buffers": []}
         self.dashboard.comm.handle_msg(message)
         ((data, buffers),) = self.sent
-        said = data["content"]
-        assert said["id"] == "7"
-        json.dumps(said, allow_nan=False)
+        reply = data["content"]
+        assert reply["id"] == "7"
+        json.dumps(reply, allow_nan=False)
         arrays = {}
-        for (name, kind, shape), buffer in zip(said.get("arrays", []), buffers, strict=True):
+        for (name, kind, shape), buffer in zip(reply.get("arrays", []), buffers, strict=True):
             assert kind in {"u1", "i4", "f4", "f8"}, "what the script can read"
             arrays[name] = np.frombuffer(buffer, kind).reshape(shape)
         if ask == "catalogue":
-            self.catalogue = said["told"]["catalogue"]
-        return said.get("told", said), arrays
+            self.catalogue = reply["told"]["catalogue"]
+        return reply.get("told", reply), arrays
 
 
 @pytest.fixture
@@ -69,18 +69,18 @@ def talk(recorded):
     return Client(tg.Dashboard(recorded, by="ann"))
 
 
-def row_of(told, arrays, name):
-    (row,) = [n for n, code in enumerate(arrays["name"]) if told["words"]["name"][code] == name]
+def row_of(payload, arrays, name):
+    (row,) = [n for n, code in enumerate(arrays["name"]) if payload["words"]["name"][code] == name]
     return row
 
 
 def test_the_catalogue_lists_series_and_times(talk):
-    told, arrays = talk.ask("catalogue")
-    assert told["datasets"] == ["orders"]
-    assert told["labels"] == [day[3:] for day in DAYS]
-    assert told["writable"] is True
-    assert HOSTILE in told["words"]["instance"]
-    row = row_of(told, arrays, "n")
+    answer, arrays = talk.ask("catalogue")
+    assert answer["datasets"] == ["orders"]
+    assert answer["labels"] == [day[3:] for day in DAYS]
+    assert answer["writable"] is True
+    assert HOSTILE in answer["words"]["instance"]
+    row = row_of(answer, arrays, "n")
     assert arrays["marks"].tolist() == [[row, 30]]
     assert len(arrays["ids"]) == len(arrays["dataset"]) == len(arrays["analyzer"])
 
@@ -99,31 +99,31 @@ def test_levels_and_values_of_selected_rows(talk):
 
 def test_a_cell_shows_its_anomaly(talk):
     row = row_of(*talk.ask("catalogue"), "n")
-    told, _ = talk.ask("cell", row=row, column=30)
-    assert (told["partition"], told["value"], told["status"]) == (DAYS[30], 3.0, "finite")
-    assert 99 < told["expected"] < 102
-    assert told["anomalies"][0]["status"] == "open"
+    answer, _ = talk.ask("cell", row=row, column=30)
+    assert (answer["partition"], answer["value"], answer["status"]) == (DAYS[30], 3.0, "finite")
+    assert 99 < answer["expected"] < 102
+    assert answer["anomalies"][0]["status"] == "open"
     assert talk.ask("cell", row=row, column=0)[0]["anomalies"] == []
 
 
 def test_a_cell_without_a_score(talk, recorded):
     recorded.record("other", "x", 1.0, partition="part=a")
     row = row_of(*talk.ask("catalogue"), "x")
-    told, _ = talk.ask("cell", row=row, column=31)
-    assert (told["partition"], told["value"]) == ("part=a", 1.0)
+    answer, _ = talk.ask("cell", row=row, column=31)
+    assert (answer["partition"], answer["value"]) == ("part=a", 1.0)
     assert talk.ask("cell", row=row, column=3)[0]["status"] == "absent"
 
 
 def test_a_cell_of_a_detector_of_whole_partitions(talk):
     row = row_of(*talk.ask("catalogue"), "MissingPartition")
-    told, _ = talk.ask("cell", row=row, column=30)
-    assert (told["status"], told["name"]) == ("absent", "MissingPartition")
-    assert told["detector"] == "MissingPartition()"
+    answer, _ = talk.ask("cell", row=row, column=30)
+    assert (answer["status"], answer["name"]) == ("absent", "MissingPartition")
+    assert answer["detector"] == "MissingPartition()"
 
 
 def test_later_commits_do_not_change_rows_of_a_catalogue(talk, recorded):
-    told, arrays = talk.ask("catalogue")
-    row, number = row_of(told, arrays, "n"), arrays["ids"][row_of(told, arrays, "n")]
+    answer, arrays = talk.ask("catalogue")
+    row, number = row_of(answer, arrays, "n"), arrays["ids"][row_of(answer, arrays, "n")]
     recorded.record("aaa", "first of all", 9.0, partition="ds=2012-01-01")
     recorded.record("orders", "n", 7.0, partition="ds=2012-01-01", scale="count")
     other = Client(talk.dashboard)
@@ -143,8 +143,8 @@ def test_of_several_partitions_at_one_time_the_last_is_shown_everywhere(repo, sc
     talk = Client(tg.Dashboard(repo))
     _, arrays = talk.ask("catalogue")
     assert talk.ask("rows", rows=[0])[1]["values"].tolist() == [[3.0]]
-    told, _ = talk.ask("cell", row=0, column=0)
-    assert (told["partition"], told["value"]) == ("ds=2013-01-01/region=US", 3.0)
+    answer, _ = talk.ask("cell", row=0, column=0)
+    assert (answer["partition"], answer["value"]) == ("ds=2013-01-01/region=US", 3.0)
     assert talk.ask("series", ids=arrays["ids"].tolist())[1]["value"].tolist() == [[3.0]]
 
 
@@ -152,8 +152,8 @@ def test_as_of_shows_an_earlier_state(repo, script):
     repo.record("d", "n", {DAYS[0]: 1.0})
     then = datetime.now(UTC)
     repo.record("d", "n", {DAYS[0]: 2.0, DAYS[1]: 3.0})
-    told, _ = Client(tg.Dashboard(repo, as_of=then)).ask("catalogue")
-    assert told["labels"] == ["2013-01-01"]
+    answer, _ = Client(tg.Dashboard(repo, as_of=then)).ask("catalogue")
+    assert answer["labels"] == ["2013-01-01"]
     with pytest.raises(tg.HistoryError, match="no such run"):
         tg.Dashboard(repo, as_of=999)
 
@@ -211,9 +211,9 @@ def test_incidents_show_labels_set_in_the_meantime(talk, recorded):
     listed, _ = talk.ask("incidents", dataset="orders")
     assert listed["rows"] == 1
     incident = int(recorded.incidents()["id"][0])
-    told, _ = talk.ask("incident", incident=incident)
-    assert (told["status"], told["revision"]) == ("open", 0)
-    assert len(told["evidence"]) == 1
+    answer, _ = talk.ask("incident", incident=incident)
+    assert (answer["status"], answer["revision"]) == ("open", 0)
+    assert len(answer["evidence"]) == 1
     said, _ = talk.ask("say", incident=incident, action="acknowledge", note="on it", seen=0)
     assert said["status"] == "acknowledged"
     assert [(one["label"], one["note"], one["by"]) for one in said["said"]] == [
@@ -232,8 +232,8 @@ def test_a_read_only_repository_refuses_labels(recorded):
         talk = Client(tg.Dashboard(reader))
         assert talk.ask("catalogue")[0]["writable"] is False
         incident = int(recorded.incidents()["id"][0])
-        told, _ = talk.ask("say", incident=incident, action="resolve", by="ann", seen=0)
-        assert told["kind"] == "ReadOnlyError"
+        answer, _ = talk.ask("say", incident=incident, action="resolve", by="ann", seen=0)
+        assert answer["kind"] == "ReadOnlyError"
 
 
 def test_sides_comparisons_distributions_and_partitions_are_answered(talk):
@@ -297,8 +297,8 @@ def test_data_is_the_content_of_the_view(recorded):
         _ = dashboard.data
     dashboard.view = "series"
     assert dashboard.data.empty
-    told, arrays = Client(dashboard).ask("catalogue")
-    number = int(arrays["ids"][row_of(told, arrays, "n")])
+    answer, arrays = Client(dashboard).ask("catalogue")
+    number = int(arrays["ids"][row_of(answer, arrays, "n")])
     dashboard.options = {"series": {"ids": [number]}}
     assert dashboard.data["value"].tolist()[-2:] == [101.0, 3.0]
     assert dashboard.data["anomaly_id"].tolist()[-1] == recorded.anomalies()["id"][0]
@@ -311,10 +311,10 @@ def test_data_of_the_heat_map_covers_one_table(recorded):
     assert dashboard.data["dataset"].tolist() == ["orders", "other"]
     dashboard.view, dashboard.options = "overview", {"overview": {"table": "other"}}
     assert dashboard.data.shape == (1, 1)  # days of orders are not among its columns
-    told, _ = Client(dashboard).ask(
+    answer, _ = Client(dashboard).ask(
         "csv", view="overview", dataset=None, options={"table": "other"}
     )
-    assert told["text"].splitlines()[1].startswith("other,")
+    assert answer["text"].splitlines()[1].startswith("other,")
 
 
 def test_data_of_the_heat_map_is_filtered_and_sorted_like_the_page(recorded):
@@ -366,8 +366,8 @@ def test_data_of_the_tables_is_filtered_and_sorted_like_the_page(recorded):
 
 def test_data_of_series_covers_the_window_and_the_overlay(recorded):
     dashboard = tg.Dashboard(recorded, view="series")
-    told, arrays = Client(dashboard).ask("catalogue")
-    number = int(arrays["ids"][row_of(told, arrays, "n")])
+    answer, arrays = Client(dashboard).ask("catalogue")
+    number = int(arrays["ids"][row_of(answer, arrays, "n")])
 
     def points(**options):
         dashboard.options = {"series": {"ids": [number], **options}}
@@ -387,9 +387,9 @@ def test_data_of_series_covers_the_window_and_the_overlay(recorded):
 def test_a_window_of_partitions_without_times_uses_their_order(repo, script):
     repo.record("d", "n", {f"batch={name}": float(n) for n, name in enumerate("abc")})
     dashboard = tg.Dashboard(repo, view="series")
-    told, arrays = Client(dashboard).ask("catalogue")
+    answer, arrays = Client(dashboard).ask("catalogue")
     ids = {"ids": arrays["ids"].tolist()}
-    assert told["labels"] == ["batch=a", "batch=b", "batch=c"]
+    assert answer["labels"] == ["batch=a", "batch=b", "batch=c"]
     dashboard.options = {"series": {**ids, "since": "batch=b", "until": "batch=c"}}
     assert dashboard.data["value"].tolist() == [1.0, 2.0]
     dashboard.options = {"series": {**ids, "since": 7.0}}  # the partitions have no times
@@ -413,9 +413,9 @@ def test_the_catalogue_of_one_table_has_its_own_series_and_times(recorded):
     talk = Client(tg.Dashboard(recorded))
     whole, arrays = talk.ask("catalogue")
     assert len(whole["labels"]) == 31
-    told, own = talk.ask("catalogue", table="other")
-    assert told["labels"] == ["2013-01-03", "2013-01-05"]
-    assert told["datasets"] == ["orders", "other"]  # for the selection of another table
+    answer, own = talk.ask("catalogue", table="other")
+    assert answer["labels"] == ["2013-01-03", "2013-01-05"]
+    assert answer["datasets"] == ["orders", "other"]  # for the selection of another table
     assert own["ids"].tolist() == arrays["ids"][-1:].tolist()
     _, drawn = talk.ask("rows", rows=[0])
     assert drawn["values"].tolist() == [[6, 7]]
@@ -459,30 +459,30 @@ def test_charts_next_to_a_list_have_their_own_tables(talk, recorded):
         ("n", "3"),
     }
     assert points[-1]["anomaly_id"] == str(anomaly["id"])
-    asked = {"view": "incidents", "dataset": None, "options": {"id": number}}
-    whole, _ = talk.ask("csv", **asked)
+    question = {"view": "incidents", "dataset": None, "options": {"id": number}}
+    whole, _ = talk.ask("csv", **question)
     assert whole["text"].startswith("id,dataset,headline,")
     # The page sends the first and last column that it draws.
-    part, _ = talk.ask("csv", **asked, title=title, columns=["2013-01-03", "2013-01-31"])
+    part, _ = talk.ask("csv", **question, title=title, columns=["2013-01-03", "2013-01-31"])
     assert len(part["text"].splitlines()) == 1 + 29
     assert part["text"].splitlines()[-1].startswith("orders,,*,n,")
-    wrong, _ = talk.ask("csv", **asked, title="Incident 0")
+    wrong, _ = talk.ask("csv", **question, title="Incident 0")
     assert wrong["kind"] == "UnknownNameError"
 
 
 def test_the_displayed_data_is_sent_as_a_table(talk, monkeypatch):
-    told = view_tables(talk, "partitions", "orders")["Partitions"]
-    assert told["rows"] == len(told["cells"]) == 31
-    assert told["omitted"] == 0
-    of = dict(zip(told["columns"], told["cells"][-1], strict=True))
-    assert (of["partition"], of["time"]) == (DAYS[30], "2013-01-31 00:00")
+    table = view_tables(talk, "partitions", "orders")["Partitions"]
+    assert table["rows"] == len(table["cells"]) == 31
+    assert table["omitted"] == 0
+    cell_by_column = dict(zip(table["columns"], table["cells"][-1], strict=True))
+    assert (cell_by_column["partition"], cell_by_column["time"]) == (DAYS[30], "2013-01-31 00:00")
     monkeypatch.setattr("tidegauge.widgets.answers.MAX_TABLE_ROWS", 1)
     monkeypatch.setattr("tidegauge.widgets.answers.MAX_TABLE_COLUMNS", 2)
-    told = view_tables(talk, "overview", by="change")["Heat map"]
-    assert told["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
-    assert told["columns"][0] == "dataset"
-    assert (len(told["cells"]), told["omitted"]) == (1, 29)
-    assert told["rows"] == len(talk.ask("catalogue")[1]["ids"])
+    table = view_tables(talk, "overview", by="change")["Heat map"]
+    assert table["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
+    assert table["columns"][0] == "dataset"
+    assert (len(table["cells"]), table["omitted"]) == (1, 29)
+    assert table["rows"] == len(talk.ask("catalogue")[1]["ids"])
 
 
 def test_a_chart_is_sent_as_the_svg_of_one_table(talk, recorded):
@@ -511,8 +511,8 @@ def test_names_in_data_are_not_truncated(repo, script):
     repo.record("d", "n" * 1000, 1.0)
     dashboard = tg.Dashboard(repo)
     assert dashboard.data.index.get_level_values("name").tolist() == ["n" * 1000]
-    told, arrays = Client(dashboard).ask("catalogue")
-    assert len(told["words"]["name"][0]) == 200
+    answer, arrays = Client(dashboard).ask("catalogue")
+    assert len(answer["words"]["name"][0]) == 200
     dashboard.view, dashboard.options = "series", {"series": {"ids": [int(arrays["ids"][0])]}}
     assert dashboard.data["name"].tolist() == ["n" * 1000]
 
@@ -527,8 +527,8 @@ def test_unknown_views_and_datasets_are_refused(recorded):
 def test_the_views_of_an_empty_repository(repo, script):
     dashboard = tg.Dashboard(repo)
     assert dashboard.dataset is None
-    told, _ = Client(dashboard).ask("catalogue")
-    assert told["datasets"] == []
+    answer, _ = Client(dashboard).ask("catalogue")
+    assert answer["datasets"] == []
     for view in ("compare", "distribution", "consistency", "partitions"):
         dashboard.view = view
         with pytest.raises(tg.HistoryError, match="repository is empty"):
@@ -557,8 +557,8 @@ def test_answers_contain_only_values_that_json_has():
     assert plain({1: [math.nan, np.float64(2), np.int64(3), None, True]}) == {
         "1": [None, 2.0, 3, None, True]
     }
-    told, buffers = Answer({}, {"ids": np.array([2**53], np.int64)}).packed()
-    assert told["arrays"] == [["ids", "f8", [1]]]
+    message, buffers = Answer({}, {"ids": np.array([2**53], np.int64)}).packed()
+    assert message["arrays"] == [["ids", "f8", [1]]]
     assert np.frombuffer(buffers[0], "<f8").tolist() == [2.0**53]
 
 
@@ -580,11 +580,11 @@ def test_every_question_is_answered_on_both_databases(url, script, tmp_path):
         repo.record("orders", "n", numbers, scale="count")
         repo.detect("orders")
         talk = Client(tg.Dashboard(repo, by="ann"))
-        told, arrays = talk.ask("catalogue")
-        row = row_of(told, arrays, "n")
+        answer, arrays = talk.ask("catalogue")
+        row = row_of(answer, arrays, "n")
         incident = int(repo.incidents()["id"][0])
         sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
-        asked = {
+        question = {
             "levels": {"by": "change"},
             "rows": {"rows": [row]},
             "cell": {"row": row, "column": 30},
@@ -605,7 +605,7 @@ def test_every_question_is_answered_on_both_databases(url, script, tmp_path):
             "day": {"dataset": "orders", "partition": DAYS[30]},
             "pulse": {},
         }
-        for ask, about in asked.items():
+        for ask, about in question.items():
             assert "error" not in talk.ask(ask, **about)[0], ask
         assert repo.incidents()["status"].tolist() == ["acknowledged"]
 

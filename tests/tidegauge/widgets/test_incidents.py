@@ -107,33 +107,33 @@ def test_an_incident_lasts_until_the_end_of_its_last_partition(first, step, form
 
 
 def test_a_label_is_shown_with_its_user_and_note(repo, incident_id):
-    asked = {"incident": incident_id, "action": "acknowledge", "note": "on it", "seen": 0}
-    told = inbox.label_incident(repo, asked, "ann").payload
-    assert told["status"] == "acknowledged"
-    assert told["revision"] > 0
-    [said] = told["said"]
-    assert (said["label"], said["note"], said["by"]) == ("acknowledged", "on it", "ann")
-    assert said["name"] is None
-    assert told == incident_answer(repo, incident_id)
+    question = {"incident": incident_id, "action": "acknowledge", "note": "on it", "seen": 0}
+    answer = inbox.label_incident(repo, question, "ann").payload
+    assert answer["status"] == "acknowledged"
+    assert answer["revision"] > 0
+    [label] = answer["said"]
+    assert (label["label"], label["note"], label["by"]) == ("acknowledged", "on it", "ann")
+    assert label["name"] is None
+    assert answer == incident_answer(repo, incident_id)
 
 
 def test_a_label_of_an_anomaly_shows_its_series(repo, incident_id):
     anomaly = int(repo.anomalies("d")["id"].min())
     repo.label(anomaly, "bad", by="bob")
-    [said] = incident_answer(repo, incident_id)["said"]
-    assert (said["name"], said["instance"], said["note"]) == ("Size", "*", None)
-    assert said["partition"] in {"ds=2013-01-04", "ds=2013-01-05"}
+    [label] = incident_answer(repo, incident_id)["said"]
+    assert (label["name"], label["instance"], label["note"]) == ("Size", "*", None)
+    assert label["partition"] in {"ds=2013-01-04", "ds=2013-01-05"}
 
 
 def test_a_label_is_refused_if_another_label_was_set_in_the_meantime(repo, incident_id):
     seen = incident_answer(repo, incident_id)["revision"]
     repo.label(incident_id, "expected", by="bob")
-    asked = {"incident": incident_id, "action": "resolve", "note": "", "seen": seen}
+    question = {"incident": incident_id, "action": "resolve", "note": "", "seen": seen}
     with pytest.raises(tg.ConflictError, match="bob"):
-        inbox.label_incident(repo, asked, "ann")
+        inbox.label_incident(repo, question, "ann")
     told = incident_answer(repo, incident_id)
     assert [one["by"] for one in told["said"]] == ["bob"]
-    after = inbox.label_incident(repo, {**asked, "seen": told["revision"]}, "ann").payload
+    after = inbox.label_incident(repo, {**question, "seen": told["revision"]}, "ann").payload
     assert after["status"] == "resolved"
     assert after["said"][-1]["note"] is None
 
@@ -151,47 +151,47 @@ def test_a_label_is_refused_if_another_label_was_set_in_the_meantime(repo, incid
     ],
 )
 def test_each_action_adds_its_labels(repo, incident_id, action, labels, status):
-    asked = {"incident": incident_id, "action": action, "note": " why ", "seen": 0}
-    told = inbox.label_incident(repo, asked, "ann").payload
-    assert told["status"] == status
-    said = repo.incident(incident_id).labels
-    assert said["label"].tolist() == labels
-    assert said["note"].tolist() == ["why", *[None] * (len(labels) - 1)]
-    assert set(said["by"]) == {"ann"}
+    question = {"incident": incident_id, "action": action, "note": " why ", "seen": 0}
+    answer = inbox.label_incident(repo, question, "ann").payload
+    assert answer["status"] == status
+    labels_set = repo.incident(incident_id).labels
+    assert labels_set["label"].tolist() == labels
+    assert labels_set["note"].tolist() == ["why", *[None] * (len(labels) - 1)]
+    assert set(labels_set["by"]) == {"ann"}
 
 
 def test_reopening_undoes_a_decision(repo, incident_id):
     repo.label(incident_id, "expected", by="ann")
     revision = incident_answer(repo, incident_id)["revision"]
-    told = inbox.label_incident(
+    answer = inbox.label_incident(
         repo, {"incident": incident_id, "action": "reopen", "seen": revision}, "ann"
     ).payload
-    assert told["status"] == "open"
+    assert answer["status"] == "open"
 
 
 def test_an_incident_is_assigned_and_unassigned(repo, incident_id):
-    asked = {
+    question = {
         "incident": incident_id,
         "action": "assign",
         "assignee": "bob",
         "note": "knows it",
         "seen": 0,
     }
-    told = inbox.label_incident(repo, asked, "ann").payload
+    told = inbox.label_incident(repo, question, "ann").payload
     assert (told["assignee"], told["status"]) == ("bob", "open")
     assert [(one["label"], one["note"]) for one in told["said"]] == [
         ("assigned", "bob"),
         ("comment", "knows it"),
     ]
-    nobody = {**asked, "assignee": " ", "note": "", "seen": told["revision"]}
+    nobody = {**question, "assignee": " ", "note": "", "seen": told["revision"]}
     assert inbox.label_incident(repo, nobody, "ann").payload["assignee"] is None
 
 
 def test_a_snooze_ends_at_its_time_or_with_the_next_decision(repo, incident_id):
     until = dt.datetime(2033, 5, 1, 12, tzinfo=dt.UTC)
-    asked = {"incident": incident_id, "action": "snooze", "until": until.timestamp(), "seen": 0}
-    told = inbox.label_incident(repo, asked, "ann").payload
-    assert (told["snoozed_until"], told["status"]) == (until, "open")
+    question = {"incident": incident_id, "action": "snooze", "until": until.timestamp(), "seen": 0}
+    answer = inbox.label_incident(repo, question, "ann").payload
+    assert (answer["snoozed_until"], answer["status"]) == (until, "open")
     assert inbox.incidents(repo, {"dataset": None}).arrays["snoozed_until"] == [until.timestamp()]
     repo.label(incident_id, "comment", note="still asleep", by="ann")
     assert incident_answer(repo, incident_id)["snoozed_until"] == until
@@ -203,29 +203,29 @@ def test_several_incidents_are_labelled_at_once(repo, incident_id):
     commit(repo, day(1, rows=99, only=[SIZE]), dataset="e")
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     numbers = repo.incidents()["id"].tolist()
-    asked = {"incidents": [*numbers, incident_id], "action": "expected", "by": "page's own"}
-    assert inbox.label_incidents(repo, asked, None).payload == {"labelled": 2}
+    question = {"incidents": [*numbers, incident_id], "action": "expected", "by": "page's own"}
+    assert inbox.label_incidents(repo, question, None).payload == {"labelled": 2}
     assert repo.incidents()["status"].tolist() == ["expected", "expected"]
     assert set(repo.labels()["by"]) == {"page's own"}
 
 
 def test_a_label_needs_a_user_and_the_user_of_the_server_takes_precedence(repo, incident_id):
-    asked = {"incident": incident_id, "action": "acknowledge", "seen": 0}
+    question = {"incident": incident_id, "action": "acknowledge", "seen": 0}
     for name in ({}, {"by": " "}):
         with pytest.raises(tg.HistoryError, match="the author is missing"):
-            inbox.label_incident(repo, {**asked, **name}, None)
-    told = inbox.label_incident(repo, {**asked, "by": "mallory"}, "ann").payload
+            inbox.label_incident(repo, {**question, **name}, None)
+    told = inbox.label_incident(repo, {**question, "by": "mallory"}, "ann").payload
     assert [one["by"] for one in told["said"]] == ["ann"]
 
 
 def test_invalid_actions_are_refused(repo, incident_id):
-    asked = {"incident": incident_id, "seen": 0}
+    question = {"incident": incident_id, "seen": 0}
     with pytest.raises(tg.UnknownNameError, match="did you mean 'acknowledge'"):
-        inbox.label_incident(repo, {**asked, "action": "acknowledged"}, "ann")
+        inbox.label_incident(repo, {**question, "action": "acknowledged"}, "ann")
     with pytest.raises(tg.HistoryError, match="a comment needs a note"):
-        inbox.label_incident(repo, {**asked, "action": "comment", "note": " "}, "ann")
+        inbox.label_incident(repo, {**question, "action": "comment", "note": " "}, "ann")
     with pytest.raises(tg.HistoryError, match="snoozed needs an end"):
-        inbox.label_incident(repo, {**asked, "action": "snooze"}, "ann")
+        inbox.label_incident(repo, {**question, "action": "snooze"}, "ann")
     with pytest.raises(tg.HistoryError, match="no time zone"):
         repo.label(incident_id, "snoozed", until=dt.datetime(2033, 5, 1))
     assert repo.labels().empty
@@ -261,8 +261,8 @@ def test_the_timeline_shows_detection_notifications_labels_and_new_versions(repo
 
 def test_the_timeline_shows_notified_sinks(repo, incident_id):
     tg.notify(repo, ["log"], severity="info")
-    (_, told) = incident_answer(repo, incident_id)["timeline"]
-    assert (told["kind"], told["by"]) == ("notified", "log")
+    (_, event) = incident_answer(repo, incident_id)["timeline"]
+    assert (event["kind"], event["by"]) == ("notified", "log")
 
 
 def test_failing_checks_of_its_partitions_are_shown(repo, incident_id, tmp_path):
@@ -293,10 +293,10 @@ def test_its_runbook_job_and_dependent_tables_are_shown():
         monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")
         made.detect("d", [monitor])
         number = int(made.incidents("d")["id"].item())
-        told = incident_answer(made, number)
-        assert (told["run"]["id"], told["run"]["job"]) == (run, first)
-        assert told["runbook"] == "javascript:x"
-        assert told["downstream"] == ["e", "f"]
+        answer = incident_answer(made, number)
+        assert (answer["run"]["id"], answer["run"]["job"]) == (run, first)
+        assert answer["runbook"] == "javascript:x"
+        assert answer["downstream"] == ["e", "f"]
         text = made.incident(number).explain()
         assert f"Job of run {run}: {first}\nRunbook: javascript:x\nDownstream: e, f.\n" in text
         commit(made, day(3, "b", rows=98, only=[SIZE]))
@@ -320,10 +320,10 @@ def failing_incident(repo, incident_id):
 
 def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failing_incident, monkeypatch):
     monkeypatch.setattr(built, "problem", lambda: None)
-    asked = {"id": "1", "ask": "incident", "about": {"incident": failing_incident}}
+    question = {"id": "1", "ask": "incident", "about": {"incident": failing_incident}}
 
     def samples(backend):
-        (check,) = backend.answer(asked, None)[0]["told"]["checks"]
+        (check,) = backend.answer(question, None)[0]["told"]["checks"]
         assert check["reasons"] == ["fare: 2 records, none wanted"]
         return check["samples"]
 
@@ -333,14 +333,14 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failing_inci
     assert samples(tg.Dashboard(repo).backend) == []
     assert samples(tg.Dashboard(repo, samples=True).backend) == both
     note = {"incident": failing_incident, "action": "comment", "note": "x", "by": "ann", "seen": 0}
-    told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
-    assert "fare=-3" not in json.dumps(told)
+    answer = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
+    assert "fare=-3" not in json.dumps(answer)
 
 
 def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, failing_incident):
     def told(backend=None):
-        asked = {"id": "1", "ask": "failures", "about": {"dataset": "d"}}
-        return (backend or Backend(repo)).answer(asked, None)[0]["told"]
+        question = {"id": "1", "ask": "failures", "about": {"dataset": "d"}}
+        return (backend or Backend(repo)).answer(question, None)[0]["told"]
 
     found = told()
     assert (found["total"], found["run"]) == (1, None)

@@ -68,5 +68,5 @@ def test_a_day_has_its_anomalies_and_versions(repo):
 
 def test_a_day_that_no_longer_exists_is_empty(repo):
     commit(repo, late_day(1))
-    told = ledger.day(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).payload
-    assert told == {"anomalies": [], "total": 0, "versions": []}
+    answer = ledger.day(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).payload
+    assert answer == {"anomalies": [], "total": 0, "versions": []}

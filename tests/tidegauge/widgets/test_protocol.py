@@ -81,7 +81,7 @@ def test_answers_match_their_declarations(dashboard):
     (row,) = [
         row for row, text in enumerate(dashboard.data.index.get_level_values("name")) if text == "n"
     ]
-    asked = {
+    request = {
         "levels": {"by": "change"},
         "rows": {"rows": [row]},
         "cell": {"row": row, "column": 30},
@@ -109,7 +109,7 @@ def test_answers_match_their_declarations(dashboard):
         "drifts": {"dataset": "d", "column": "city", "segment": None},
     }
     for question, types in QUESTION_TYPES.items():
-        about = asked.get(question, {})
+        about = request.get(question, {})
         check(about, types.about, f"{question}.about")
         answer = dashboard.backend.questions[question](about)
         check(answer.payload, types.answer, question)

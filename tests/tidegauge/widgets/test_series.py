@@ -63,8 +63,8 @@ def test_recorded_points_have_no_version(repo):
     repo.record("orders", "revenue", 1.0, partition="ds=2013-02-08")
     repo.record("visits", "count", 2.0, partition="ds=2013-02-09")
     overview = Overview(repo)
-    told = charts.series(overview, {"ids": overview.catalogue().arrays["ids"].tolist()})
-    assert told.arrays["version"].tolist() == [[1, 0], [0, 1]]
+    answer = charts.series(overview, {"ids": overview.catalogue().arrays["ids"].tolist()})
+    assert answer.arrays["version"].tolist() == [[1, 0], [0, 1]]
 
 
 def test_columns_with_a_stored_distribution_are_listed(repo):
@@ -74,39 +74,39 @@ def test_columns_with_a_stored_distribution_are_listed(repo):
 
 def test_drift_of_a_window_equals_drift_of_the_whole_history(repo):
     commit(repo, *(cities(n, a=30, b=n) for n in range(1, 11)))
-    asked = {"dataset": "d", "column": "city"}
-    whole = compare.drifts(repo, asked)
+    question = {"dataset": "d", "column": "city"}
+    whole = compare.drifts(repo, question)
     # A partition is compared with at least seven earlier ones.
     assert whole.payload["texts"]["partition"] == [
         "ds=2013-01-08",
         "ds=2013-01-09",
         "ds=2013-01-10",
     ]
-    last = compare.drifts(repo, {**asked, "since": "2013-01-10", "until": "2013-01-10T00:00:00"})
+    last = compare.drifts(repo, {**question, "since": "2013-01-10", "until": "2013-01-10T00:00:00"})
     assert last.payload["texts"]["partition"] == ["ds=2013-01-10"]
     assert last.arrays["js"].tolist() == whole.arrays["js"].tolist()[2:]
-    none = compare.drifts(repo, {**asked, "since": "2014-01-01"})
+    none = compare.drifts(repo, {**question, "since": "2014-01-01"})
     assert none.payload["texts"]["partition"] == []
 
 
 def test_a_distribution_has_its_distances(repo):
     commit(repo, cities(1, a=3, b=1), cities(2, a=1, c=1))
     sides = {"baseline": {"partition": "ds=2013-01-01"}, "current": {"partition": "ds=2013-01-02"}}
-    told = compare.distribution(repo, {"dataset": "d", "column": "city", **sides})
-    assert (told.payload["kind"], told.payload["baseline_rows"], told.payload["current_rows"]) == (
+    answer = compare.distribution(repo, {"dataset": "d", "column": "city", **sides})
+    assert (answer.payload["kind"], answer.payload["baseline_rows"], answer.payload["current_rows"]) == (
         "categorical",
         4,
         2,
     )
     shares = zip(
-        told.payload["categories"],
-        told.arrays["baseline_values"].tolist(),
-        told.arrays["current_values"].tolist(),
+        answer.payload["categories"],
+        answer.arrays["baseline_values"].tolist(),
+        answer.arrays["current_values"].tolist(),
         strict=True,
     )
     assert sorted(shares) == [("a", 0.75, 0.5), ("b", 0.25, 0.0), ("c", 0.0, 0.5)]
-    assert told.payload["distances"]["unseen"] == 0.5
-    assert told.payload["distances"]["lost"] == 0.25
+    assert answer.payload["distances"]["unseen"] == 0.5
+    assert answer.payload["distances"]["lost"] == 0.25
 
 
 def of_country(measured, country):
@@ -128,26 +128,26 @@ def test_a_distribution_covers_one_segment_if_partition_keys_make_several(repo):
         ("ds=2013-01-08/country=DE", "country=DE"),
         ("ds=2013-01-08/country=FR", "country=FR"),
     }
-    asked = {
+    question = {
         "dataset": "d",
         "column": "city",
         "baseline": {"since": "2013-01-01", "until": "2013-01-03"},
         "current": {"since": "2013-01-04", "until": "2013-01-05"},
     }
-    told = compare.distribution(repo, {**asked, "segment": "country=DE"}).payload
-    assert (told["baseline_rows"], told["current_rows"]) == (1 + 2 + 3, 4 + 5)
-    assert told["categories"] == ["berlin"]
-    both = compare.distribution(repo, {**asked, "segment": None}).payload
+    answer = compare.distribution(repo, {**question, "segment": "country=DE"}).payload
+    assert (answer["baseline_rows"], answer["current_rows"]) == (1 + 2 + 3, 4 + 5)
+    assert answer["categories"] == ["berlin"]
+    both = compare.distribution(repo, {**question, "segment": None}).payload
     assert (both["baseline_rows"], both["current_rows"]) == (6 + 3, 9 + 2)
-    drifts = compare.drifts(repo, {**asked, "segment": "country=DE"})
+    drifts = compare.drifts(repo, {**question, "segment": "country=DE"})
     assert drifts.payload["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
     assert drifts.arrays["js"].tolist() == [0]
     assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
-    frame = compare.drift_frame(repo, {**asked, "segment": "country=FR"})
+    frame = compare.drift_frame(repo, {**question, "segment": "country=FR"})
     assert frame["partition"].tolist() == ["ds=2013-01-08/country=FR"]
-    of_side = {**asked, "segment": None, "current": {"partition": "ds=2013-01-08/country=DE"}}
+    of_side = {**question, "segment": None, "current": {"partition": "ds=2013-01-08/country=DE"}}
     assert compare.drift_frame(repo, of_side)["segment"].tolist() == ["country=DE"]
-    every = compare.drifts(repo, {**asked, "segment": ""})
+    every = compare.drifts(repo, {**question, "segment": ""})
     assert every.payload["texts"]["segment"] == ["country=DE", "country=FR"]
 
 

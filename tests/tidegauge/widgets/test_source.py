@@ -53,12 +53,12 @@ def test_catalogues_of_an_earlier_server_are_not_confused(source):
     number = first["told"]["catalogue"]
     assert again["told"]["catalogue"] == number, "nothing was committed in between"
     source.close()
-    asked = {"id": "3", "ask": "rows", "about": {"rows": [0]}, "catalogue": number}
-    told, _ = source.backend().answer(asked, None)
-    assert told["kind"] == "OutdatedError"
+    question = {"id": "3", "ask": "rows", "about": {"rows": [0]}, "catalogue": number}
+    answer, _ = source.backend().answer(question, None)
+    assert answer["kind"] == "OutdatedError"
     source.backend().answer({"id": "4", "ask": "catalogue"}, None)
-    told, _ = source.backend().answer(asked, None)
-    assert told["kind"] == "OutdatedError"
+    answer, _ = source.backend().answer(question, None)
+    assert answer["kind"] == "OutdatedError"
 
 
 def test_a_page_shows_the_name_of_its_database_without_the_folder(tmp_path):

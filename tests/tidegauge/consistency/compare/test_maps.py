@@ -66,7 +66,7 @@ def metrics(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("feature", "wanted"),
+    ("feature", "expected"),
     [
         (
             "d",
@@ -122,19 +122,19 @@ def metrics(spark):
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )  # fmt: skip
-def test_metrics_of_maps_equal_hand_computed_values(metrics, feature, wanted):
-    found = {name: metrics[feature][name].number for name in wanted}
-    assert found == pytest.approx(wanted, rel=1e-12, abs=0)
+def test_metrics_of_maps_equal_hand_computed_values(metrics, feature, expected):
+    found = {name: metrics[feature][name].number for name in expected}
+    assert found == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 @pytest.mark.spark
 def test_weights_count_pairs_of_values(metrics):
-    weights = {name: of.weight for name, of in metrics["d"].items()}
+    weights = {name: metric.weight for name, metric in metrics["d"].items()}
     assert (weights["smape"], weights["not_finite"]) == (3, 5)
     # Null and NaN are left out on their own side.
     assert [weights[f"{name}-p50"] for name in ("delta", "logged", "backfilled")] == [4, 4, 6]
     # Four pairs of keys with an array in the log, three with one in the backfill.
-    weights = {name: of.weight for name, of in metrics["l"].items()}
+    weights = {name: metric.weight for name, metric in metrics["l"].items()}
     sides = ("logged_length-p50", "backfilled_length-p50", "edit_insert-p50", "edit_skipped")
     assert [weights[name] for name in sides] == [4, 3, 3, 3]
 

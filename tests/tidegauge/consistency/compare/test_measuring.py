@@ -76,7 +76,7 @@ def example(request, spark):
 
 
 @pytest.mark.parametrize(
-    ("case", "bucket", "wanted"),
+    ("case", "bucket", "expected"),
     [
         (
             "11h",
@@ -96,15 +96,15 @@ def example(request, spark):
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_hours_of_the_example_have_the_expected_mismatches(example, case, bucket, wanted):
+def test_hours_of_the_example_have_the_expected_mismatches(example, case, bucket, expected):
     found = numbers(example, bucket)
-    assert {key: found[key] for key in wanted} == wanted
+    assert {key: found[key] for key in expected} == expected
 
 
 def test_smape_of_a_day_equals_the_hand_computed_value(example):
     found = numbers(example.merged(["ds"]))
-    wanted = {"serial": 1 / 15, "value": 4 / 14, "rating": 0.4}
-    for name, smape in wanted.items():
+    expected = {"serial": 1 / 15, "value": 4 / 14, "rating": 0.4}
+    for name, smape in expected.items():
         assert found[name, "smape"] == pytest.approx(smape, rel=1e-12)
     # 1/3, 0, 0, 0; 0, 1/5, 3/7 without the null; 4/6, 0, 4/8, 0: a missing value is not an agreement
     assert found["serial", "smape_mean"] == pytest.approx(1 / 12)
@@ -478,14 +478,14 @@ def edits(spark):
     }
 
 
-@pytest.mark.parametrize(("case", "logged", "backfilled", "wanted"), EDITS)
-def test_edit_counts_equal_hand_computed_values(edits, case, logged, backfilled, wanted):
+@pytest.mark.parametrize(("case", "logged", "backfilled", "expected"), EDITS)
+def test_edit_counts_equal_hand_computed_values(edits, case, logged, backfilled, expected):
     found = edits[case]
-    if isinstance(wanted, str):
+    if isinstance(expected, str):
         assert not {("x", "edit_insert-max"), ("x", "edit_delete-max")} & found.keys()
-        assert found["x", wanted] == 1.0
+        assert found["x", expected] == 1.0
         return
-    assert (found["x", "edit_insert-max"], found["x", "edit_delete-max"]) == wanted
+    assert (found["x", "edit_insert-max"], found["x", "edit_delete-max"]) == expected
     assert found["x", "logged_length-p50"] == len(logged)
     assert found["x", "backfilled_length-p50"] == len(backfilled)
 
@@ -510,10 +510,10 @@ def test_edit_counts_equal_a_plain_dynamic_program(spark):
         tuple([rng.choice([N, 1, 2, 3]) for _ in range(rng.randrange(9))] for _ in range(2))
         for _ in range(soak(60, 1000))
     ]
-    wanted = []
+    expected = []
     for a, b in values:
         shared = naive.longest_common(a, b)
-        wanted.append((len(b) - shared, len(a) - shared))
+        expected.append((len(b) - shared, len(a) - shared))
     schema = "id int, ts long, x array<int>"
     a, b = (
         spark.createDataFrame([(i, 0, v[s]) for i, v in enumerate(values)], schema) for s in (0, 1)
@@ -524,7 +524,7 @@ def test_edit_counts_equal_a_plain_dynamic_program(spark):
     types = ({"type": "array", "elementType": "integer"},) * 2
     rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', types)} AS shared").collect()
     found = {row.id: row.shared for row in rows}
-    assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == wanted
+    assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == expected
 
 
 @pytest.mark.soak
@@ -628,24 +628,24 @@ def is_of_feature(measure, name):
     return getattr(measure, "feature", N) == name
 
 
-def check_values(states, wanted):
+def check_values(states, expected):
     """Compare the states of a feature in one bucket with lists of its parts."""
-    told = states["smape"]
+    differences = states["smape"]
     for field in ("pairs", "not_finite", "logged_nan", "backfilled_nan"):
-        assert getattr(told, field) == sum(wanted[field]), field
+        assert getattr(differences, field) == sum(expected[field]), field
     for field in ("difference", "size", "ratios"):
-        assert getattr(told, field) == pytest.approx(sum(wanted[field])), field
+        assert getattr(differences, field) == pytest.approx(sum(expected[field])), field
     for name in ("delta", "logged", "backfilled"):
         found = states[name].of(name)
-        assert found.count == len(wanted[name])
-        if wanted[name]:  # few enough values that the sketches hold them all
-            ends = [min(wanted[name]), max(wanted[name])]
+        assert found.count == len(expected[name])
+        if expected[name]:  # few enough values that the sketches hold them all
+            ends = [min(expected[name]), max(expected[name])]
             assert found.quantiles([0.0, 1.0]) == ends
     if "left_keys" in states:
         keys = states["left_keys"]
-        assert keys.pairs == sum(wanted["pairs_of_maps"])
+        assert keys.pairs == sum(expected["pairs_of_maps"])
         for field in ("missing", "extra", "mismatched", "left", "right"):
-            assert getattr(keys, field) == sum(wanted[field]), field
+            assert getattr(keys, field) == sum(expected[field]), field
 
 
 @pytest.mark.soak
@@ -661,7 +661,7 @@ def test_random_frames_give_the_results_of_a_naive_comparison(spark, seed):
         return "2021-04-10", f"{key[1].hour:02}-00"
 
     pairs = list(naive.pairs(*sides, bucket))
-    wanted = naive.cells(pairs)
+    expected = naive.cells(pairs)
     found = {}
     for key, group in comparison.groups.items():
         for one in comparison.measures:
@@ -677,7 +677,7 @@ def test_random_frames_give_the_results_of_a_naive_comparison(spark, seed):
                 )
                 assert state.matched == rows.matched  # cells add up to the total
     found = {k: v for k, v in found.items() if v and k[2] not in {"row_null_key", "row_unmatched"}}
-    assert found == {k: v for k, v in wanted.items() if v}
+    assert found == {k: v for k, v in expected.items() if v}
     for name in ("n", "d", "m"):
         of_values = naive.values(pairs, NAMES.index(name))
         for key, group in comparison.groups.items():
@@ -738,8 +738,8 @@ def test_nested_numbers_are_compared_like_plain_numbers(
 ):
     sides = [spark.sql(f"SELECT 1 AS id, 0L AS ts, {sql} AS x") for sql in (logged, backfilled)]
     found = numbers(compare(*sides, ["id"]))
-    wanted = {"mismatch": mismatches, **also}
-    assert {name: found["x", name] for name in wanted} == wanted
+    expected = {"mismatch": mismatches, **also}
+    assert {name: found["x", name] for name in expected} == expected
 
 
 @pytest.mark.spark

@@ -97,10 +97,10 @@ def in_spark(monkeypatch):
     return measured
 
 
-def require_equal(found, wanted):
+def require_equal(found, expected):
     """Require equal groups and equal states, except for the order in which doubles were added."""
-    assert found.groups.keys() == wanted.groups.keys()
-    for values, group in wanted.groups.items():
+    assert found.groups.keys() == expected.groups.keys()
+    for values, group in expected.groups.items():
         assert found.groups[values].rows == group.rows
         for one, outcome in group.states.items():
             state, other = found.groups[values].states[one].value, outcome.value
@@ -289,9 +289,9 @@ def test_partial_results_of_parts_merge_to_the_result_of_the_whole(found, cut):
         patched.setattr(number_pairs_job, "MAX_STATISTICS_PER_TASK", 4)
         parts = [partial([part], kinds) for part in (whole[:cut], whole[cut:])]
     merged = by_group(pair_merger()(batch for part in parts for batch in part))
-    wanted = by_group(partial([whole], kinds))
-    assert merged.keys() == wanted.keys()
-    for key, (counts, sums, sketch) in wanted.items():
+    expected = by_group(partial([whole], kinds))
+    assert merged.keys() == expected.keys()
+    for key, (counts, sums, sketch) in expected.items():
         assert merged[key][0] == counts
         assert sums is None or np.allclose(merged[key][1], sums, rtol=1e-12)
         assert merged[key][2].agrees_with(sketch)

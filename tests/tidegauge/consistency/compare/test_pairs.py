@@ -39,9 +39,9 @@ def pair_rows(table, feature, **options):
 
 
 def test_different_values_are_listed_by_frequency(table):
-    wanted = [("Köln", "Cologne", 3), (None, "Rome", 2), ("Rome", None, 1)]
-    assert pair_rows(table, "city") == wanted
-    assert pair_rows(table, "city", limit=1) == wanted[:1]
+    expected = [("Köln", "Cologne", 3), (None, "Rome", 2), ("Rome", None, 1)]
+    assert pair_rows(table, "city") == expected
+    assert pair_rows(table, "city", limit=1) == expected[:1]
     assert pair_rows(table, "tags") == [("{a -> 1}", "{a -> 2}", 3)]
     assert pair_rows(table.where("id > 5"), "city") == []
 

@@ -316,8 +316,8 @@ def test_both_tails_are_as_accurate_as_the_median(shape, parts):
 def test_the_documented_accuracy_is_the_accuracy_of_the_sketch():
     """DataSketches: at 99 % confidence, ranks are off by at most 2.296 / k ** 0.9723."""
     for k in (4, 12, 1024):
-        asked, *_ = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
-        size = getattr(asked, "instead", asked).size
+        requests, *_ = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
+        size = getattr(requests, "instead", requests).size
         assert 2.296 / size**0.9723 <= 0.16 / k
         assert sketch(range(10_000), size).rank_error() == pytest.approx(2.296 / size**0.9723)
 

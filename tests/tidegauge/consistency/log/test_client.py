@@ -436,9 +436,9 @@ def test_sampling_keeps_all_queries_of_a_key(tmp_path):
         for i in range(400):
             queries.log(JOIN, {"user": i % 100, "session": str(i)}, {}, ts_millis=D5 + i)
     users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
-    wanted = [i for i in range(100) if is_sampled({"user": i}, 20)]
-    assert sorted(users) == sorted(wanted * 4)
-    assert 0 < len(wanted) < 100
+    expected = [i for i in range(100) if is_sampled({"user": i}, 20)]
+    assert sorted(users) == sorted(expected * 4)
+    assert 0 < len(expected) < 100
     assert {row["type"] for row in rows(tmp_path)} == {"groupBy"}
 
 
@@ -523,9 +523,9 @@ def test_keys_are_sampled_as_spark_reads_them(tmp_path):
             queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=D5 + i)
             queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=D5 + i)
     kept = [row["ts_millis"] - D5 for row in rows(tmp_path)]
-    wanted = [i for i, time_ in enumerate(times) if is_sampled({"at": time_, "n": 1}, 40)]
-    assert kept == sorted(wanted * 2)
-    assert 0 < len(wanted) < 50
+    expected = [i for i, time_ in enumerate(times) if is_sampled({"at": time_, "n": 1}, 40)]
+    assert kept == sorted(expected * 2)
+    assert 0 < len(expected) < 50
 
 
 def test_the_log_function_uses_one_log_per_process(tmp_path, monkeypatch):

@@ -185,12 +185,12 @@ def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
         "truncated": 1, "trailing bytes": 1, "not base64": 1, "unknown schema": 1, "no schema": 1,
     }  # fmt: skip
     assert next_day.bad == {"unknown schema": 1}  # V1 was not passed
-    told = {(b.ds, b.reason): b for b in first.samples}
-    assert len(told) == len(first.samples) == 6
-    cut = told["2023-01-05", "truncated"]
+    samples = {(b.ds, b.reason): b for b in first.samples}
+    assert len(samples) == len(first.samples) == 6
+    cut = samples["2023-01-05", "truncated"]
     assert (cut.part, cut.start, cut.schema_hash) == ("value", good[:-1].hex(), V2.hash)
     assert cut.key_hash == hashlib.md5(b64(key).encode()).hexdigest()
-    assert told["2023-01-05", "not base64"].start == b"***".hex()
+    assert samples["2023-01-05", "not base64"].start == b"***".hex()
     assert table(spark, first, "user", "clicks", "ds") == [(1, 3, "2023-01-05")]
     later = LogSchema.from_schemas(JOIN, KEY, value, "later")
     second = flatten(spark, namespace, JOIN, "2023-01-05", schemas=[another, V2, later])
@@ -238,9 +238,9 @@ def test_samples_types_and_table_names_are_kept_apart(spark, namespace, service)
         spark, namespace, JOIN, "2023-01-05", type="groupBy", keys=["user"], sample_percent=30
     )
     assert [(d.rows, d.bad) for d in done.days] == [(40, {})]
-    wanted = [i for i in range(20) if is_sampled({"user": i}, 30)]
-    assert table(spark, done, "user") == sorted([(i,) for i in wanted * 2], key=repr)
-    assert 0 < len(wanted) < 20
+    expected = [i for i in range(20) if is_sampled({"user": i}, 30)]
+    assert table(spark, done, "user") == sorted([(i,) for i in expected * 2], key=repr)
+    assert 0 < len(expected) < 20
     none = flatten(
         spark, namespace, JOIN, "2023-01-05", type="groupBy", keys=["user"], sample_percent=0
     )

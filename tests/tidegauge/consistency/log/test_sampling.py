@@ -129,10 +129,10 @@ def test_spark_keeps_the_same_keys(spark):
     every = [dict(zip(KINDS, row[1:], strict=True)) for row in rows]
     for keys in ([*KINDS], *([name] for name in KINDS)):
         kept = {row.id for row in sample(data, keys, 37.5).select("id").collect()}
-        wanted = {
+        expected = {
             i for i, row in enumerate(every) if is_sampled({name: row[name] for name in keys}, 37.5)
         }
-        assert kept == wanted, keys
+        assert kept == expected, keys
     assert sample(data, ["i"], 100) is data
     assert sample(data, ["i"], 0).count() == 0
     wider = data.selectExpr("id", "CAST(i AS BIGINT) AS i")  # the other side has longs

@@ -178,9 +178,9 @@ def test_versions_are_merged():
 def test_a_field_of_two_types_is_refused_naming_both_schemas():
     one, two = schema_of(clicks="int"), schema_of(clicks="string")
     message = f"'clicks' is INT in schema {one.hash}, and 'clicks' is STRING in schema {two.hash}"
-    with pytest.raises(SuiteError) as told:
+    with pytest.raises(SuiteError) as caught:
         merged([one, two])
-    assert message in str(told.value)
+    assert message in str(caught.value)
     with pytest.raises(SuiteError, match="'clicks' is STRING in the flattened table, and"):
         merged([one], existing={"clicks": "string"})
     with pytest.raises(SuiteError, match="has a key 'usr'; did you mean 'user'"):

@@ -124,11 +124,11 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_invalid_rules_are_refused(text):
-    column, said, hint = WRONG[text]
+    column, message, hint = WRONG[text]
     with pytest.raises(DslError) as caught:
         bound(text)
     error = caught.value
-    assert said in error.message
+    assert message in error.message
     assert hint is None or hint in str(error.hint)
     assert error.phase in {"bind", "type"}
     assert error.text == text
@@ -166,11 +166,11 @@ def test_accuracy_rules_are_bound(text):
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [(None, "there is only one"), ("SOURCE", "are the same"), ("x", "no source 'x'")],
 )
-def test_accuracy_needs_two_sources(target, said):
-    with pytest.raises(DslError, match=said):
+def test_accuracy_needs_two_sources(target, message):
+    with pytest.raises(DslError, match=message):
         bound("source.id = target.id", "accuracy", target=target)
 
 

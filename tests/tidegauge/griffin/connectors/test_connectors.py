@@ -110,7 +110,7 @@ def test_paths_with_special_characters_are_read(spark, tmp_path, name):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({}, "the key 'paths' is missing"),
         ({"path_s": "x"}, "the key 'paths' is missing; did you mean 'path_s'?"),
@@ -121,10 +121,10 @@ def test_paths_with_special_characters_are_read(spark, tmp_path, name):
         ({"paths": ["x"], "schema": [{"name": "a", "type": "itn"}]}, "'schema': 'itn' is no type"),
     ],
 )
-def test_invalid_options_of_files_are_refused(spark, config, told):
+def test_invalid_options_of_files_are_refused(spark, config, message):
     with pytest.raises(SourceError) as caught:
         open_batch(ConnectorConfig("file", config), spark, "people")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +143,12 @@ WHERES = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("where", "wanted"), WHERES)
-def test_a_table_is_filtered_by_its_condition(spark, table, where, wanted):
-    assert ids(read("hive", spark, table__name=table, where=where)) == wanted
-    assert ids(read("hive", spark, database="default", table__name="PEOPLE", where=where)) == wanted
+@pytest.mark.parametrize(("where", "expected"), WHERES)
+def test_a_table_is_filtered_by_its_condition(spark, table, where, expected):
+    assert ids(read("hive", spark, table__name=table, where=where)) == expected
+    assert (
+        ids(read("hive", spark, database="default", table__name="PEOPLE", where=where)) == expected
+    )
 
 
 @pytest.mark.spark
@@ -448,12 +450,12 @@ def test_folders_of_text_files_are_read(spark, tmp_path):
 @contextmanager
 def elasticsearch(documents):
     """Run a server that answers searches like Elasticsearch, three documents at a time."""
-    asked = []
+    calls = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append((self.command, self.path, body, self.headers.get("Authorization")))
+            calls.append((self.command, self.path, body, self.headers.get("Authorization")))
             begin = int(body.get("scroll_id", 0))
             hits = [{"_source": document} for document in documents[begin : begin + 3]]
             told = json.dumps({"_scroll_id": str(begin + 3), "hits": {"hits": hits}}).encode()
@@ -471,7 +473,7 @@ def elasticsearch(documents):
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
     try:
-        yield {"es.nodes": "127.0.0.1", "es.port": running.server_port}, asked
+        yield {"es.nodes": "127.0.0.1", "es.port": running.server_port}, calls
     finally:
         running.shutdown()
         thread.join()
@@ -490,7 +492,7 @@ def test_a_check_requests_one_page_from_elasticsearch(spark):
 @pytest.mark.spark
 def test_elasticsearch_documents_are_read(spark):
     documents = [{"age": age, "city": "x"} for age in range(7)]
-    with elasticsearch(documents) as (options, asked):
+    with elasticsearch(documents) as (options, requests):
         options |= {"es.net.http.auth.user": "u", "es.net.http.auth.pass": "p"}
         frame = read(
             "elasticsearch", spark, paths=["bank", "a/b?c"], options=options,
@@ -506,10 +508,10 @@ def test_elasticsearch_documents_are_read(spark):
         config = {"paths": ["bank"], "filterExprs": ["1) or (1"]}
         with pytest.raises(SourceError):
             open_batch(ConnectorConfig("elasticsearch", config), spark)
-    paths = [path for _, path, *_ in asked]
+    paths = [path for _, path, *_ in requests]
     assert paths[:2] == ["/bank,a%2Fb%3Fc/_search?scroll=5m", "/_search/scroll"]
-    assert asked[4][0] == "DELETE"
-    assert {told for *_, told in asked} == {"Basic " + base64.b64encode(b"u:p").decode()}
+    assert requests[4][0] == "DELETE"
+    assert {body for *_, body in requests} == {"Basic " + base64.b64encode(b"u:p").decode()}
     with (
         elasticsearch([]) as (options, _),
         pytest.raises(SourceError, match="there are no documents"),
@@ -519,7 +521,7 @@ def test_elasticsearch_documents_are_read(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"topics": "t"}, "the key 'kafka.config' is missing"),
         ({"kafka.config": {"bootstrap.server": "x"}, "topics": "t"}, "did you mean 'bootstrap.server'"),
@@ -528,7 +530,7 @@ def test_elasticsearch_documents_are_read(spark):
         ({"kafka.config": {"bootstrap.servers": "x"}, "topics": "t", "value.type": "java.lang.Long"}, "'value.type' must be 'java.lang.String'"),
     ],
 )  # fmt: skip
-def test_invalid_options_of_kafka_are_refused(spark, config, told):
+def test_invalid_options_of_kafka_are_refused(spark, config, message):
     with pytest.raises(SourceError) as caught:
         open_batch(ConnectorConfig("kafka", config), spark)
-    assert told in str(caught.value)
+    assert message in str(caught.value)

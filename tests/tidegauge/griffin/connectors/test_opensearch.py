@@ -65,8 +65,8 @@ def test_documents_are_filtered_and_selected(documents):
     frame = documents(
         "bank-*", filterExprs=["id >= 10", "active"], selectionExprs=["id", "address.zip as zip"]
     )
-    wanted = [(n, f"1{n}") for n in range(10, 25, 2)]
-    assert sorted(map(tuple, frame.collect())) == wanted
+    expected = [(n, f"1{n}") for n in range(10, 25, 2)]
+    assert sorted(map(tuple, frame.collect())) == expected
     assert documents("bank-*", columns_only=True).count() == 25  # it reads at most 100
 
 
@@ -90,9 +90,9 @@ def test_a_job_reads_an_index_and_writes_an_index(spark, server, options):
     assert values(result, "acc") == {"total": 25, "miss": 5, "matched": 20, "matchedFraction": 0.8}
     server.ask("POST", "/griffin/_refresh")
     (hit,) = server.ask("GET", "/griffin/_search")["hits"]["hits"]
-    told = hit["_source"]
-    assert (told["name"], told["tmst"]) == ("job", NOW)
-    assert told["value"] == values(result, "acc")
+    document = hit["_source"]
+    assert (document["name"], document["tmst"]) == ("job", NOW)
+    assert document["value"] == values(result, "acc")
 
 
 def test_a_refused_sink_is_reported(server):

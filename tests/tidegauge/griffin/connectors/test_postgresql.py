@@ -117,9 +117,13 @@ def test_a_job_reads_a_table_and_writes_a_table(spark, database, rows):
     assert values(result, "acc") == {"total": 3, "miss": 1, "matched": 2, "matchedFraction": 2 / 3}
     written = rows(tablename="app.metrics").collect()
     assert [(row["job"], row["tmst"]) for row in written] == [("job", NOW)] * 2
-    told = json.loads(written[0]["value"])
-    assert told["miss"] == 1
-    assert told["whole"] == {"total": 3, "complete": 2, "incomplete": 1}  # ``total`` exists already
+    value = json.loads(written[0]["value"])
+    assert value["miss"] == 1
+    assert value["whole"] == {
+        "total": 3,
+        "complete": 2,
+        "incomplete": 1,
+    }  # ``total`` exists already
     missed = [
         json.loads(row["record"])
         for row in rows(tablename="app.misses", where="name = 'acc'").collect()

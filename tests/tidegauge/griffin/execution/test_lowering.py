@@ -187,8 +187,8 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_invalid_options_are_refused(case):
-    kind, details, said = WRONG[case]
-    with pytest.raises(DslError, match=said):
+    kind, details, message = WRONG[case]
+    with pytest.raises(DslError, match=message):
         plan(kind, **details)
 
 
@@ -217,10 +217,10 @@ def test_timeliness_needs_one_or_two_times():
 
 
 def test_an_ambiguous_not_causes_a_notice():
-    (said,) = plan(
+    (notice,) = plan(
         "accuracy", "source.id = target.id and not (source.id = 1) = (target.id = 1)"
     ).notices
-    assert "write `not (a = b)`" in said
+    assert "write `not (a = b)`" in notice
 
 
 def test_percentiles_have_different_names():

@@ -440,9 +440,9 @@ def test_partitions_of_one_scan_add_up_to_the_whole(spark, target, seed):
     for measure in ALL:
         states = [part.states[measure].value for part in parts.values()]
         merged = measure.compute_metric_from(type(states[0]).merge(states))
-        wanted = measure.compute_metric_from(whole[measure].value)
-        assert merged.weight == wanted.weight
-        assert dict(merged.value.scalars()) == pytest.approx(dict(wanted.value.scalars()))
+        expected = measure.compute_metric_from(whole[measure].value)
+        assert merged.weight == expected.weight
+        assert dict(merged.value.scalars()) == pytest.approx(dict(expected.value.scalars()))
         for part in parts.values():
             restored = type(states[0]).unpack(part.states[measure].value.pack())
             assert restored.agrees_with(part.states[measure].value)

@@ -175,11 +175,11 @@ def test_measure_and_plan_give_the_same_metric(spark, case, count):
         measure = measure.compared_with(ran.views.view("target"))
     states = scan(source, [measure]).whole.states
     report = metric_of(measure, states[measure]).value
-    said = metric_of_plan(ran)
+    metric = metric_of_plan(ran)
     ran.views.drop()
     if count:
-        assert normalized(dict(report.metric)) == normalized(said)
+        assert normalized(dict(report.metric)) == normalized(metric)
     else:  # a step without rows omits missing groups
         assert normalized({k: v for k, v in report.metric.items() if v is not None}) == normalized(
-            {k: v for k, v in said.items() if v is not None}
+            {k: v for k, v in metric.items() if v is not None}
         )

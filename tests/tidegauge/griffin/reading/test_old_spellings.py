@@ -170,7 +170,7 @@ def test_outputs_of_a_rule_before_0_2_are_read(rule, outputs, cached):
     job["evaluateRule"]["rules"] = [
         {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
     ]
-    with pytest.warns(GriffinDeprecationWarning) as told:
+    with pytest.warns(GriffinDeprecationWarning) as caught:
         (read,) = read_job(job).rules
     assert list(read.outputs) == outputs
     assert read.cache is cached
@@ -180,7 +180,7 @@ def test_outputs_of_a_rule_before_0_2_are_read(rule, outputs, cached):
         for key in ("persist.type", "persist.name", "collect.type", "as.array")
         if key in str(rule)
     ]
-    assert all(any(repr(key) in str(warning.message) for warning in told) for key in old)  # fmt: skip
+    assert all(any(repr(key) in str(warning.message) for warning in caught) for key in old)  # fmt: skip
 
 
 def test_rules_before_measuring_were_cached_by_their_persist_type():
@@ -197,7 +197,7 @@ def test_rules_before_measuring_were_cached_by_their_persist_type():
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         ({"persist.type": "metrics"}, "['persist.type']: unknown persist.type 'metrics'; did you mean 'metric'?"),
         ({"persist.type": 3}, "['persist.type']: unknown persist.type 3"),
@@ -206,14 +206,14 @@ def test_rules_before_measuring_were_cached_by_their_persist_type():
         ({"details": {"persist.type": "metric", "persist.name": 3}}, ".details: 'persist.name' must be text"),
     ],
 )  # fmt: skip
-def test_invalid_outputs_before_0_2_are_refused(rule, said):
+def test_invalid_outputs_before_0_2_are_refused(rule, message):
     job = job_file("0.1.6", "0.6", "0.2", "0.6", "batch")
     job["evaluateRule"]["rules"] = [
         {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
     ]
     with pytest.raises(GriffinConfigError) as caught:
         read_job(job)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_null_equals_a_missing_key():
@@ -235,7 +235,7 @@ def test_a_list_with_one_element_and_duplicate_keys_are_read():
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "message"),
     [
         ({"name": "j", "measure.type": "external", "metric.name": "m"}, "an external measure has no rules"),
         ({"name": "j", "type": "streaming"}, "unknown key 'type'"),
@@ -249,10 +249,10 @@ def test_a_list_with_one_element_and_duplicate_keys_are_read():
         ("nowhere.json", "cannot read nowhere.json: No such file or directory"),
     ],
 )  # fmt: skip
-def test_invalid_jobs_are_refused(job, said):
+def test_invalid_jobs_are_refused(job, message):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(job)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("before", ["\ufeff", "\ufeff \n", ""])

@@ -40,9 +40,9 @@ TIMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "wanted"), TIMES)
-def test_durations_are_parsed(text, wanted):
-    assert milliseconds(text) == wanted
+@pytest.mark.parametrize(("text", "expected"), TIMES)
+def test_durations_are_parsed(text, expected):
+    assert milliseconds(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,26 +69,26 @@ def test_invalid_durations_are_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("spelled", "wanted"),
+    ("spelled", "expected"),
     [("spark-sql", "spark-sql"), ("SPARK-SQL", "spark-sql"), ("sparksql", "spark-sql"), ("df-opr", "df-opr"),
      ("df-ops", "df-opr"), ("DF-Operations", "df-opr"), ("dfopr", "df-opr"), ("griffin-dsl", "griffin-dsl")],
 )  # fmt: skip
-def test_spellings_of_dsl_types_are_recognized(spelled, wanted):
-    assert rule_of(**{"dsl.type": spelled}).dsl_type == wanted
+def test_spellings_of_dsl_types_are_recognized(spelled, expected):
+    assert rule_of(**{"dsl.type": spelled}).dsl_type == expected
 
 
 @pytest.mark.parametrize(
-    ("spelled", "wanted"),
+    ("spelled", "expected"),
     [("Duplicate", "uniqueness"), ("uniqueness", "uniqueness"), ("distinct", "distinct"), ("distinctness", "distinct"),
      ("ACCURACY", "accuracy"), ("time-liness", "timeliness"), ("completeness", "completeness"), ("profiling", "profiling"),
      ("duplication", "duplication"), ("schema-conformance", "schema-conformance")],
 )  # fmt: skip
-def test_spellings_of_dq_types_are_recognized(spelled, wanted):
-    assert rule_of(**{"dq.type": spelled}).dq_type == wanted
+def test_spellings_of_dq_types_are_recognized(spelled, expected):
+    assert rule_of(**{"dq.type": spelled}).dq_type == expected
 
 
 @pytest.mark.parametrize(
-    ("out", "wanted"),
+    ("out", "expected"),
     [
         ({"type": "metric", "name": "m", "flatten": "list"}, Output("metric", "m", "array")),
         ({"type": "METRIC", "flatten": "Array"}, Output("metric", None, "array")),
@@ -101,8 +101,8 @@ def test_spellings_of_dq_types_are_recognized(spelled, wanted):
         ({"type": "metric", "flatten": "map"}, Output("metric", None, "map")),
     ],
 )
-def test_outputs_are_read(out, wanted):
-    assert rule_of(out=[out]).outputs == (wanted,)
+def test_outputs_are_read(out, expected):
+    assert rule_of(out=[out]).outputs == (expected,)
 
 
 def test_only_the_first_output_of_each_type_is_used_with_a_notice():
@@ -156,11 +156,11 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "told"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_invalid_jobs_are_refused(what, told):
+@pytest.mark.parametrize(("what", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_invalid_jobs_are_refused(what, message):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(what)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_all_mistakes_are_reported_at_once():
@@ -257,11 +257,11 @@ OLD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "told"), [w[1:] for w in OLD], ids=[w[0] for w in OLD])
-def test_old_spellings_are_read_with_a_warning(what, told):
+@pytest.mark.parametrize(("what", "message"), [w[1:] for w in OLD], ids=[w[0] for w in OLD])
+def test_old_spellings_are_read_with_a_warning(what, message):
     with pytest.warns(GriffinDeprecationWarning) as caught:
         read_job(what)
-    assert any(told in str(w.message) for w in caught)
+    assert any(message in str(w.message) for w in caught)
 
 
 def without_warnings(read, what):
@@ -415,12 +415,12 @@ MEASURES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "config", "wanted", "details"), MEASURES)
-def test_measures_are_read_as_rules(kind, config, wanted, details):
+@pytest.mark.parametrize(("kind", "config", "expected", "details"), MEASURES)
+def test_measures_are_read_as_rules(kind, config, expected, details):
     (rule,) = read_job(
         measure(type=kind, config=config, out=[{"type": "metric", "name": "n"}])
     ).rules
-    assert (rule.dq_type, rule.rule) == wanted
+    assert (rule.dq_type, rule.rule) == expected
     assert rule.details == {"source": "source", **details}
     assert (rule.out_name, rule.dsl_type, rule.outputs) == (
         "m",
@@ -430,7 +430,7 @@ def test_measures_are_read_as_rules(kind, config, wanted, details):
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "told"),
+    ("kind", "config", "message"),
     [
         ("accuracy", {"expr": []}, "'expr' names no columns"),
         ("duplication", {"expr": " , "}, "config.expr: names no columns"),
@@ -444,10 +444,10 @@ def test_measures_are_read_as_rules(kind, config, wanted, details):
         ("completeness", {"exp": "a", "expr": "a"}, "unknown key 'exp'; did you mean 'expr'?"),
     ],
 )  # fmt: skip
-def test_invalid_measures_are_refused(kind, config, told):
+def test_invalid_measures_are_refused(kind, config, message):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(measure(type=kind, config=config))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_environment_with_all_keys_is_read():
@@ -479,16 +479,16 @@ def test_an_environment_with_all_keys_is_read():
 
 
 @pytest.mark.parametrize(
-    ("spelled", "wanted"),
+    ("spelled", "expected"),
     [("Console", "console"), ("Log", "console"), ("Es", "elasticsearch"), ("ElasticSearch", "elasticsearch"),
      ("Http", "elasticsearch"), ("MongoDB", "mongo"), ("mongo", "mongo"), ("hdfs", "hdfs"), ("JDBC", "jdbc"), ("custom", "custom")],
 )  # fmt: skip
-def test_spellings_of_sinks_are_recognized(spelled, wanted):
-    assert read_env({"sinks": [{"name": "s", "type": spelled}]}).sinks[0].type == wanted
+def test_spellings_of_sinks_are_recognized(spelled, expected):
+    assert read_env({"sinks": [{"name": "s", "type": spelled}]}).sinks[0].type == expected
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "message"),
     [
         ({"sinks": [{"name": "a", "type": "consol"}]}, "$.sinks[0].type: unknown sink 'consol'; did you mean 'console'?"),
         ({"sinks": [{"name": "a", "type": ".*"}]}, "unknown sink '.*'"),
@@ -499,10 +499,10 @@ def test_spellings_of_sinks_are_recognized(spelled, wanted):
         ({"griffin.checkpoint": [{"type": "redis"}]}, "unknown type 'redis'"),
     ],
 )  # fmt: skip
-def test_invalid_environments_are_refused(env, told):
+def test_invalid_environments_are_refused(env, message):
     with pytest.raises(GriffinConfigError) as caught:
         read_env(env)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_environment_of_griffin_0_1_is_read():
@@ -530,7 +530,7 @@ def test_jobs_are_read_from_files_strings_and_dicts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("nowhere.json", "cannot read nowhere.json"),
         ("{", "cannot read dq.json"),
@@ -540,10 +540,10 @@ def test_jobs_are_read_from_files_strings_and_dicts(tmp_path):
         ("a\0b", "cannot read"),
     ],
 )
-def test_unreadable_input_is_refused(text, told):
+def test_unreadable_input_is_refused(text, message):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(text)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 KEYS = st.sampled_from(

@@ -56,7 +56,7 @@ def test_a_job_selects_its_sinks():
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "told"),
+    ("kind", "config", "message"),
     [
         ("hdfs", {}, "sink 'out': the key 'path' is missing"),
         ("hdfs", {"pth": "/x"}, "the key 'path' is missing; did you mean 'pth'?"),
@@ -73,10 +73,10 @@ def test_a_job_selects_its_sinks():
         ("consle", {}, "unknown sink 'consle'; did you mean 'console'?"),
     ],
 )  # fmt: skip
-def test_invalid_options_of_sinks_are_refused_before_anything_runs(kind, config, told):
+def test_invalid_options_of_sinks_are_refused_before_anything_runs(kind, config, message):
     with pytest.raises(GriffinConfigError) as caught:
         open_sink(kind, **config)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_metrics_are_printed_on_the_console(capsys):
@@ -107,10 +107,10 @@ def test_each_run_has_its_own_folder(tmp_path):
     sink.metrics(17, VALUES)
     sink.metrics(18, {"total": 1})
     sink.finish()
-    told = files(tmp_path / "job%2F1" / "17")
-    assert set(told) == {"_START", "_METRICS", "_FINISH"}
-    assert told["_START"] == told["_FINISH"] == ["app-1"]
-    assert json.loads(told["_METRICS"][0]) == DOCUMENT
+    lines_by_file = files(tmp_path / "job%2F1" / "17")
+    assert set(lines_by_file) == {"_START", "_METRICS", "_FINISH"}
+    assert lines_by_file["_START"] == lines_by_file["_FINISH"] == ["app-1"]
+    assert json.loads(lines_by_file["_METRICS"][0]) == DOCUMENT
     assert json.loads(files(tmp_path / "job%2F1" / "18")["_METRICS"][0])["tmst"] == 18
 
 
@@ -121,9 +121,13 @@ def test_records_are_split_into_files_by_number_of_lines(spark, tmp_path):
     )
     sink = start_sink("hdfs", path=tmp_path.as_uri(), max__lines__per__file=2)
     sink.records("_a/b", frame, 17)
-    told = files(tmp_path / "job%2F1" / "17")
-    assert [len(told[name]) for name in ("%5Fa%2Fb", "%5Fa%2Fb.1", "%5Fa%2Fb.2")] == [2, 2, 1]
-    assert [json.loads(line) for line in told["%5Fa%2Fb"]] == [
+    lines_by_file = files(tmp_path / "job%2F1" / "17")
+    assert [len(lines_by_file[name]) for name in ("%5Fa%2Fb", "%5Fa%2Fb.1", "%5Fa%2Fb.2")] == [
+        2,
+        2,
+        1,
+    ]
+    assert [json.loads(line) for line in lines_by_file["%5Fa%2Fb"]] == [
         {"id": 0, "text": None},
         {"id": 1, "text": 'a"b\n'},
     ]
@@ -230,7 +234,7 @@ def test_permanent_errors_and_exhausted_retries_are_errors_of_the_sink(pauses):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (b'{"error": {"reason": "no such index [x]"}, "status": 404}', " (no such index [x])"),
         (b'{"error": "not found"}', " (not found)"),
@@ -242,9 +246,9 @@ def test_permanent_errors_and_exhausted_retries_are_errors_of_the_sink(pauses):
     ],
     ids=range(7),
 )
-def test_the_reason_is_read_from_the_answer(answer, told):
+def test_the_reason_is_read_from_the_answer(answer, message):
     error = HTTPError("http://x", 404, "Not Found", None, io.BytesIO(answer))
-    assert http_sink.server_reason(error) == told
+    assert http_sink.server_reason(error) == message
 
 
 def test_mongo_names_the_missing_package(monkeypatch):
@@ -255,15 +259,15 @@ def test_mongo_names_the_missing_package(monkeypatch):
 
 def test_mongo_replaces_the_document_of_the_same_job_and_time(monkeypatch):
     """Tests the calls of pymongo without a server."""
-    asked = []
+    calls = []
 
     class Collection:
         def replace_one(self, *arguments, **options):
-            asked.append((arguments, options))
+            calls.append((arguments, options))
 
     class Client(dict):
         def __init__(self, address, **options):
-            asked.append((address, options))
+            calls.append((address, options))
             super().__init__(d={"c": Collection()})
 
         def __enter__(self):
@@ -277,10 +281,10 @@ def test_mongo_replaces_the_document_of_the_same_job_and_time(monkeypatch):
         17, {"a": 1}
     )
     key = {"metricName": "job/1", "timestamp": 17}
-    told = {**key, "value": {"a": 1}, "metadata": {"applicationId": "app-1"}}
-    assert asked == [
+    document = {**key, "value": {"a": 1}, "metadata": {"applicationId": "app-1"}}
+    assert calls == [
         ("mongodb://h:1", {"serverSelectionTimeoutMS": 2000}),
-        ((key, told), {"upsert": True}),
+        ((key, document), {"upsert": True}),
     ]
 
 
