@@ -32,7 +32,7 @@ def test_keywords_of_spark_are_column_names(words):
 
 
 @pytest.mark.spark
-def test_booleans_in_columns_named_by_keywords(spark):
+def test_booleans_in_columns_named_by_keywords_are_profiled(spark):
     flags = spark.range(40).selectExpr(
         "id % 4 = 0 AS `null`", "id % 4 > 0 AS `true`", "id < 0 AS `false`"
     )
@@ -46,7 +46,7 @@ def test_booleans_in_columns_named_by_keywords(spark):
 
 
 @pytest.mark.spark
-def test_rules_on_columns_named_by_keywords(words):
+def test_rules_on_columns_named_by_keywords_are_counted(words):
     dqm = tg.DQM()
     for word in WORDS:
         dqm = dqm.add(tg.BoundRule(quote(word), 0, 15, name=f"b {word}", severity="warning"))

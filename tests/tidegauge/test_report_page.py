@@ -118,7 +118,7 @@ def test_a_page_cannot_be_combined_with_a_format(url, tmp_path, capsys):
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_the_page_of_an_empty_repository(repo, tmp_path):
+def test_an_empty_repository_has_a_page(repo, tmp_path):
     page = write_report(repo, tmp_path / "a.html", created_at=MADE)
     assert "The repository is empty." in read_page(page.read_text("utf-8"))[1]
     with pytest.raises(tg.DatabaseAccessError, match="cannot write"):

@@ -441,7 +441,7 @@ def test_on_empty_needs_a_constraint_and_a_known_choice():
     assert constraint.identity == same.identity
 
 
-def test_constraints_on_published_example_data():
+def test_constraints_judge_published_example_data():
     att1 = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 2), (("c",), 1)], num_nulls=1)
     assert result_of(CHECK.has_number_of_distinct_values("att1", (4, 4)), att1).value == 4
     assert result_of(CHECK.has("CountDistinct('att1')", (3, 3)), att1).passed

@@ -320,7 +320,7 @@ def test_the_default_detector_needs_history(repo):
 # output
 
 
-def test_results_as_frames_lines_and_errors(days):
+def test_results_have_frames_lines_and_errors(days):
     checks = [
         tg.Check("sizes", "warning").has_size(6, hint="<b>Call</b> the feed").is_complete("x", 0.5),
         tg.Check("sizes").has_mean("x", (None, 8)),

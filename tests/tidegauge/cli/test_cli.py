@@ -28,7 +28,7 @@ def url(repo):
     return str(repo.database.url)
 
 
-def test_metrics_as_table_csv_and_json(url, capsys):
+def test_metrics_are_printed_as_table_csv_and_json(url, capsys):
     assert (
         run_command(["metrics", "d", "--db", url, "--name", "Size", "--since", "2013-01-29"]) == 0
     )
@@ -202,7 +202,7 @@ def test_an_empty_repository_has_nothing_to_detect(tmp_path, capsys):
     assert "the repository has no datasets" in capsys.readouterr().err
 
 
-def test_metrics_as_of_an_earlier_time(url, capsys):
+def test_metrics_are_listed_as_of_an_earlier_time(url, capsys):
     assert (
         run_command(
             ["metrics", "d", "--db", url, "--as-of", "1", "--name", "Size", "--format", "json"]

@@ -174,7 +174,7 @@ def test_a_variable_without_a_value_is_an_error(load, variables, text, values, m
     assert message in str(error.value)
 
 
-def test_variables_in_keys(load):
+def test_variables_are_replaced_in_keys(load):
     text = "dataset: a\ntable: a\nvariables: {kind: Sum}\nanalyzers:\n  - '${kind}': x\n"
     assert load(text).suite.analyzers == (tg.Sum("x"),)
     with pytest.raises(tg.SuiteError, match=r"flights.yml:5: no variable 'kind'"):

@@ -63,7 +63,7 @@ def users(spark, tmp_path_factory):
     return tg.griffin.run(env, dq, spark=spark), folder / "sink" / "users" / str(NOW)
 
 
-def test_accuracy_of_users(users):
+def test_accuracy_counts_misses_of_users(users):
     result, sink = users
     expected = {"total": 50, "miss": 4, "matched": 46, "matchedFraction": 0.92}
     assert values(result, "matches") == expected
@@ -86,14 +86,14 @@ def test_distinct_users_are_counted(users):
     assert (found["total"], found["distinct"], found["dup"]) == (50, 49, [{"dup": 1, "num": 1}])
 
 
-def test_profiling_of_filtered_rows(users):
+def test_profiling_covers_the_filtered_rows(users):
     found = values(users[0], "few ids")["few ids"]
     assert sorted((row["user_id"], row["cnt"]) for row in found) == [
         (10000 + i, 1) for i in range(1, 14)
     ]
 
 
-def test_spark_sql_rules(users):
+def test_spark_sql_rules_are_measured(users):
     result, sink = users
     assert values(result, "sql") == {"cnt": 50, "dis-cnt": 1, "max": 10050}
     groups = {"post_group": [{"post_code": "94022", "cnt": 49}, {"post_code": None, "cnt": 1}]}
@@ -144,7 +144,7 @@ def test_accuracy_duplication_and_sql_of_the_crime_report(crime):
     assert crime.records("zip codes").where("__status = 'bad'").count() == 2634
 
 
-def test_the_profile_of_a_column(spark):
+def test_a_column_is_profiled(spark):
     few = {**SRC, "connector": {**SRC["connector"], **FEW}}
     config = {"expr": "user_id", "round.scale": 2, "approx.distinct.count": False}
     measure = {"name": "profile", "type": "profiling", "data.source": "src", "config": config, "out": [{"type": "metric"}]}  # fmt: skip
@@ -179,7 +179,7 @@ def test_rules_before_measuring_form_a_chain(spark):
     assert values(result, "numbers") == {"n": 10, "low": 94301, "high": 94306}
 
 
-def test_timeliness_of_the_sample_data(spark):
+def test_timeliness_finds_late_records(spark):
     source = read("source", "file", {"format": "avro", "paths": [str(DATA / "timeliness_data.avro")]})  # fmt: skip
     details = {
         "threshold": "3m", "step.size": "2m", "percentile.values": ["0.29", 0.99, 0.999],
@@ -200,7 +200,7 @@ def test_timeliness_of_the_sample_data(spark):
     assert late == {("dun", 560_000), ("sid", 660_000), ("fain", 660_000), ("yosh", 440_000)}
 
 
-def test_people_and_duplicates_in_csv(spark):
+def test_csv_files_with_schemas_are_measured(spark):
     people = read("people", "file", {
         "format": "csv", "paths": [str(DATA / "person_table.csv")],
         "schema": [{"name": "name", "type": "string", "nullable": True}, {"name": "age", "type": "int"}],
@@ -213,14 +213,14 @@ def test_people_and_duplicates_in_csv(spark):
     rules = [
         rule("name, age", "completeness", "complete"),
         rule("name", "uniqueness", "twins_by_name", details={"source": "twins", "duplication.array": "dup"}),
-        rule("id", "completeness", "ids", details={"source": "twins"},
+        rule("id", "completeness", "listed ids", details={"source": "twins"},
              **{"error.confs": [{"column.name": "id", "type": "enumeration", "values": ["1", "hive_none", "3", "foo,bar"]}]}),
-        rule("id", "completeness", "known ids", details={"source": "twins"},
+        rule("id", "completeness", "numeric ids", details={"source": "twins"},
              **{"error.confs": [{"column.name": "id", "type": "regex", "values": [r"^\d+$"]}]}),
     ]  # fmt: skip
     result = tg.griffin.run({}, job([people, twins], rules), spark=spark)
     assert values(result, "complete") == {"total": 2, "incomplete": 0, "complete": 2}
     found = values(result, "twins_by_name")
     assert (found["total"], found["unique"], found["dup"]) == (4, 2, [{"dup": 1, "num": 1}])
-    assert values(result, "ids") == {"total": 4, "incomplete": 2, "complete": 2}
-    assert values(result, "known ids") == {"total": 4, "incomplete": 4, "complete": 0}
+    assert values(result, "listed ids") == {"total": 4, "incomplete": 2, "complete": 2}
+    assert values(result, "numeric ids") == {"total": 4, "incomplete": 4, "complete": 0}

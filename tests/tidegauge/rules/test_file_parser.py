@@ -473,7 +473,7 @@ def test_hostile_column_names_are_parsed(parse):
     assert rejects(parser) == [("z,y", "number", "a'b`c.d")]
 
 
-def test_empty_files_and_files_without_valid_records(parse, spark, tmp_path):
+def test_empty_files_pass_and_missing_files_are_refused(parse, spark, tmp_path):
     empty = parse(b"", "n INT")
     assert (empty.count().lines, empty.count().rejects, rows(empty)) == (0, {}, [])
     assert empty.validate().passed

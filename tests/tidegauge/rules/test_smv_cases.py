@@ -194,7 +194,7 @@ def people(spark):
     return frame(spark, rows, "age int, gender string, name string")
 
 
-def test_bounds_of_age_as_rules(people):
+def test_bounds_of_age_are_rules(people):
     dqm = (
         tg.DQM()
         .add(tg.Rule("age < 150", "ageLT150"), tg.FailAny)
@@ -212,7 +212,7 @@ def test_bounds_of_age_as_rules(people):
     assert [r.age for r in done.data.collect()] == [30]
 
 
-def test_bounds_of_age_as_fixes(people):
+def test_bounds_of_age_are_fixes(people):
     fixes = tg.DQM().add(tg.Fix("age > 150", column="age", value="150", name="ageFix150"))
     fixes = fixes.add(tg.BoundFix("age", 1, 150, name="ageFix1-150"))
     done = fixes.apply(people)
@@ -222,7 +222,7 @@ def test_bounds_of_age_as_fixes(people):
     assert sorted(r.age for r in done.data.collect() if r.age is not None) == [1, 30, 150, 150]
 
 
-def test_formats_and_sets_as_rules(people):
+def test_formats_and_sets_are_rules(people):
     dqm = tg.DQM().add(tg.FormatRule("name", "[A-Z].*")).add(tg.SetRule("gender", ["M", "F"]))
     done = dqm.apply(people)
     # bob and null break the format, x breaks the set
@@ -230,7 +230,7 @@ def test_formats_and_sets_as_rules(people):
     assert sorted(r.name for r in done.data.collect()) == ["Ann", "D"]
 
 
-def test_formats_and_sets_as_fixes(people):
+def test_formats_and_sets_are_fixes(people):
     dqm = tg.DQM().add(tg.FormatFix("name", "[A-Z].*", "Someone"))
     dqm = dqm.add(tg.SetFix("gender", ["M", "F"], "O")).add(tg.NotNullFix("age", -1))
     done = dqm.apply(people)

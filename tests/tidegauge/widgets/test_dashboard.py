@@ -85,7 +85,7 @@ def test_the_catalogue_lists_series_and_times(talk):
     assert len(arrays["ids"]) == len(arrays["dataset"]) == len(arrays["analyzer"])
 
 
-def test_levels_and_values_of_selected_rows(talk):
+def test_levels_and_values_of_selected_rows_are_answered(talk):
     row = row_of(*talk.ask("catalogue"), "n")
     _, whole = talk.ask("levels", by="score")
     _, some = talk.ask("levels", by="score", rows=[row], first=20, last=31)
@@ -106,7 +106,7 @@ def test_a_cell_shows_its_anomaly(talk):
     assert talk.ask("cell", row=row, column=0)[0]["anomalies"] == []
 
 
-def test_a_cell_without_a_score(talk, recorded):
+def test_a_cell_shows_its_value_or_that_it_is_absent(talk, recorded):
     recorded.record("other", "x", 1.0, partition="part=a")
     row = row_of(*talk.ask("catalogue"), "x")
     answer, _ = talk.ask("cell", row=row, column=31)
@@ -114,7 +114,7 @@ def test_a_cell_without_a_score(talk, recorded):
     assert talk.ask("cell", row=row, column=3)[0]["status"] == "absent"
 
 
-def test_a_cell_of_a_detector_of_whole_partitions(talk):
+def test_a_cell_of_a_detector_of_whole_partitions_is_absent(talk):
     row = row_of(*talk.ask("catalogue"), "MissingPartition")
     answer, _ = talk.ask("cell", row=row, column=30)
     assert (answer["status"], answer["name"]) == ("absent", "MissingPartition")
@@ -524,7 +524,7 @@ def test_unknown_views_and_datasets_are_refused(recorded):
         tg.Dashboard(recorded, "order")
 
 
-def test_the_views_of_an_empty_repository(repo, script):
+def test_an_empty_repository_has_empty_views(repo, script):
     dashboard = tg.Dashboard(repo)
     assert dashboard.dataset is None
     answer, _ = Client(dashboard).ask("catalogue")

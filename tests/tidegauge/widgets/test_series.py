@@ -93,7 +93,11 @@ def test_a_distribution_has_its_distances(repo):
     commit(repo, cities(1, a=3, b=1), cities(2, a=1, c=1))
     sides = {"baseline": {"partition": "ds=2013-01-01"}, "current": {"partition": "ds=2013-01-02"}}
     answer = compare.distribution(repo, {"dataset": "d", "column": "city", **sides})
-    assert (answer.payload["kind"], answer.payload["baseline_rows"], answer.payload["current_rows"]) == (
+    assert (
+        answer.payload["kind"],
+        answer.payload["baseline_rows"],
+        answer.payload["current_rows"],
+    ) == (
         "categorical",
         4,
         2,

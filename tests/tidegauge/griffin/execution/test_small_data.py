@@ -77,7 +77,7 @@ ACCURACY = {
         for i, (case, nulls) in enumerate((c, n) for c, told in ACCURACY.items() for n in told[-1])
     ],
 )
-def test_accuracy_on_small_data(spark, case, nulls):
+def test_accuracy_counts_misses(spark, case, nulls):
     schema, source, target, rule, expected = ACCURACY[case]
     total, miss = expected[nulls]
     frames = {"source": people(spark, source, schema), "target": people(spark, target, schema)}
@@ -156,7 +156,7 @@ def test_uniqueness_with_a_target_counts_keys_of_the_target(spark):
     assert ran.rows("__dupMetric") == [{"dup": 1, "num": 1}]
 
 
-def test_uniqueness_and_distinctness_of_duplicates(spark):
+def test_uniqueness_and_distinctness_count_duplicates(spark):
     frames = {
         "source": people(spark, [(n,) for n in ("icy", "yosh", "icy", "yosh")], "name string")
     }
@@ -243,7 +243,7 @@ def times(spark):
     return people(spark, [(10**12, 10**12 + s * 1000) for s in LATENCIES], "ts long, end_ts long")
 
 
-def test_timeliness_on_small_data(spark, times):
+def test_timeliness_computes_latencies(spark, times):
     what = config("timeliness", threshold="3m", step__size="2m", percentile__values=[0.95])
     ran = run(spark, "ts, end_ts", what, {"source": times})
     assert ran.metric == {
@@ -310,7 +310,7 @@ def test_latencies_of_windows_end_at_the_window(spark):
     ]  # fmt: skip
 
 
-def test_error_conditions_by_value_and_pattern(spark):
+def test_values_and_patterns_are_error_conditions(spark):
     frames = {"source": people(spark, [("zhx",), ("",), (None,), ("b",)], "name string")}
     errors = [
         ErrorCondition("name", "enumeration", ("", "hive_none")),
@@ -332,26 +332,26 @@ def test_error_conditions_by_value_and_pattern(spark):
         ("enumeration", ("hive_none", "7", 'a"b\\'), 3),
     ],
 )
-def test_error_conditions_on_small_data(spark, kind, values, incomplete):
+def test_error_conditions_count_incomplete_rows(spark, kind, values, incomplete):
     rows = [("zhx",), ("it's",), (None,), ("7",), ('a"b\\',), ("fine",)]
     frames = {"source": people(spark, rows, "name string")}
     what = config("completeness", errors=[ErrorCondition("NAME", kind, values)])
     assert run(spark, "name", what, frames).metric["incomplete"] == incomplete
 
 
-def test_error_conditions_of_numbers(spark):
+def test_error_conditions_apply_to_numbers(spark):
     frames = {"source": people(spark, [(1, "a"), (2, "b"), (None, "c")])}
     what = config("completeness", errors=[ErrorCondition("id", "enumeration", ("1", "none"))])
     assert run(spark, "name", what, frames).metric["incomplete"] == 1
 
 
-def test_completeness_by_an_sql_condition(spark):
+def test_completeness_can_be_an_sql_condition(spark):
     frames = {"source": people(spark, [(1, "a"), (2, None), (None, "c")])}
     what = config("completeness", expr="id > 0 -- and a comment")
     assert run(spark, None, what, frames).metric == {"total": 3, "incomplete": 1, "complete": 2}
 
 
-def test_duplication_on_small_data(spark):
+def test_duplication_classifies_rows(spark):
     rows = [(1, "a"), (1, "a"), (1, "a"), (2, "b"), (None, None), (None, None), (None, "c")]
     frames = {"source": people(spark, rows)}
     what = config("duplication", bad__record__definition="non_unique")
@@ -365,7 +365,7 @@ def test_duplication_on_small_data(spark):
     assert by_name == [{"total": 7, "duplicate": 2, "unique": 2, "non_unique": 1, "distinct": 3}]
 
 
-def test_schema_conformance_on_small_data(spark):
+def test_schema_conformance_counts_values_of_other_types(spark):
     rows = [("1", "2020-01-01"), ("x", "2020-01-01"), ("2", "never"), (None, "2020-01-01")]
     frames = {"source": people(spark, rows, "zip string, day string")}
     pairs = [{"column": "zip", "type": "INT"}, {"column": "day", "type": "date"}]
@@ -374,7 +374,7 @@ def test_schema_conformance_on_small_data(spark):
     assert len(ran.rows("nonconforming_records")) == 3
 
 
-def test_the_profile_of_a_column(spark):
+def test_a_column_is_profiled(spark):
     frames = {"source": people(spark, [(10_000 + i, "a") for i in range(1, 14)] + [(None, "b")])}
     what = config("column-profiling", round__scale=2, approx__distinct__count=False)
     ran = run(spark, "id", what, frames)
@@ -447,7 +447,7 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("case", PROFILES)
-def test_profiling_on_small_data(spark, case):
+def test_profiling_computes_the_selected_columns(spark, case):
     rule, expected = PROFILES[case]
     rows = [(1, 10, "de"), (2, 30, "de"), (3, 20, "fr")]
     frames = {"source": people(spark, rows, "id int, age int, cntry string")}

@@ -133,7 +133,7 @@ UPPER = "upper(source.first_name) = upper(target.first_name)"
         ("backward in sql", False, "sql", 5),
     ],
 )
-def test_accuracy_of_griffins_users(spark, target, case, from_source, nulls, miss):
+def test_accuracy_counts_misses_of_griffins_users(spark, target, case, from_source, nulls, miss):
     target(users(not from_source), USER)
     details = json.dumps({"null.match": nulls, "miss": "missed"})
     rule = GriffinAccuracy(case, f"{EVERY} and {UPPER}", target="measures_target", details=details)
@@ -257,7 +257,7 @@ NOW = dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC)
 
 
 @pytest.mark.parametrize("kind", ["long", "timestamp"])
-def test_timeliness_of_griffins_data(spark, kind):
+def test_timeliness_of_griffins_data_equals_hand_computed_values(spark, kind):
     """Mean 276 s; sorted latencies: 60 60 70 80 80 90 440 560 660 660."""
     start = 10**12 if kind == "long" else NOW
     step = (lambda s: s * 1000) if kind == "long" else (lambda s: dt.timedelta(seconds=s))
@@ -322,7 +322,7 @@ def test_completeness_counts_rows_and_nulls_of_columns(spark):
         ("another column", [("other", "enumeration", ["it's"])], 2),
     ],
 )
-def test_completeness_with_error_conditions(spark, case, confs, incomplete):
+def test_completeness_counts_rows_that_match_error_conditions(spark, case, confs, incomplete):
     rows = [("zhx", "it's"), ("", "x"), (N, "it's"), ("b", "x")]
     errors = [{"column.name": c, "type": t, "values": v} for c, t, v in confs]
     rule = GriffinCompleteness(case, "name", details=json.dumps({"error.confs": errors}))
@@ -330,7 +330,7 @@ def test_completeness_with_error_conditions(spark, case, confs, incomplete):
     assert (metric["total"], metric["incomplete"]) == (4, incomplete)
 
 
-def test_conformance_to_a_schema(spark):
+def test_conformance_counts_values_of_other_types(spark):
     expr = [{"column": "zip", "type": "int"}, {"column": "day", "type": "date"}]
     rule = GriffinConformance("s", "zip, day", details=json.dumps({"expr": expr}))
     rows = [("94022", "2020-01-31"), ("94O22", "2020-01-31"), (N, "no day"), ("1", "2020-02-30")]
@@ -367,7 +367,7 @@ def test_profiling_values_add_up(spark):
     }
 
 
-def test_profiling_without_rows(spark):
+def test_profiling_without_rows_gives_0_and_null(spark):
     rule = GriffinProfiling("p", "count(*) as n, sum(id), approx_count_distinct(id) as d")
     assert measure_values(spark.range(0), rule)[0].metric == {"n": 0, "sum": None, "d": 0}
 
