@@ -1,7 +1,7 @@
-"""The series of a dataset: their list, single values, wide frames, long histories and plots.
+"""The series of a dataset: list, single values, wide frames, downsampled or paged history, plots.
 
-`wide_frame` has a column for each series. The database downsamples long histories (`chart_rows`);
-`fact_pages` reads them in pages. A `Plot` shows series with their bands and anomalies.
+`wide_frame` returns one column per series. `chart_rows` downsamples a long history in the database;
+`fact_pages` reads it in pages. A `Plot` shows series with their bands and anomalies.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
 
 SERIES_COLUMNS = columns("segment name instance where analyzer")
-_MOST_TOLD = 8
+_MAX_LISTED_MATCHES = 8
 
 
 def series_rows(connection: Connection, dataset: str) -> list[ListedSeriesRow]:
-    """Return all series of a dataset, by name and instance."""
-    found, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
-    return [{**row, "where": row["filter"]} for row in found]
+    """Return all series of a dataset, ordered by name and instance."""
+    series, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
+    return [{**row, "where": row["filter"]} for row in series]
 
 
 def read_value(
@@ -69,61 +69,82 @@ def read_value(
     partition: str | None,
     as_of: AsOf,
 ) -> float:
-    """Return the value of the one series that a query means, in a partition or the newest.
+    """Return the value of the only series that matches a query, in a partition or the newest one.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    dataset : str
+        Name of the dataset.
+    query : MetricQuery
+        Filters that select the series.
+    partition : str or None
+        Name of the partition; None for the newest partition with a value.
+    as_of : str, date, datetime, int or None
+        Past view of the repository; None for the current view.
 
     Raises
     ------
     HistoryError
-        If no series or several match, or there is no such partition or value.
+        If no series or several series match, or if the partition or the value does not exist.
     """
-    found, _ = dimensions_of(connection, dataset_id(connection, dataset), query)
+    matches, _ = dimensions_of(connection, dataset_id(connection, dataset), query)
     if partition is not None:
-        only = [partition_id(connection, dataset, partition)]
-        facts = read_facts(connection, dataset, query, as_of, partitions=only)
-        held = set(facts.of_series.tolist())
-        found = [row for place, row in enumerate(facts.series) if place in held] or found
-        meant = _meant(found, dataset, query)["id"]
-        own = [facts.series[of]["id"] == meant for of in facts.of_series.tolist()]
-        facts = facts.taken(np.flatnonzero(own))
+        partition_ids = [partition_id(connection, dataset, partition)]
+        facts = read_facts(connection, dataset, query, as_of, partitions=partition_ids)
+        measured = set(facts.of_series.tolist())
+        matches = [row for index, row in enumerate(facts.series) if index in measured] or matches
+        series_id = _choose_series(matches, dataset, query)["id"]
+        is_match = [facts.series[index]["id"] == series_id for index in facts.of_series.tolist()]
+        facts = facts.taken(np.flatnonzero(is_match))
     else:
-        one = replace(query, series=[_meant(found, dataset, query)["id"]])
+        series_query = replace(query, series=[_choose_series(matches, dataset, query)["id"]])
         if as_of is None:
-            facts = read_newest(connection, dataset, one)
+            facts = read_newest(connection, dataset, series_query)
         else:
-            facts = read_facts(connection, dataset, one, as_of)
+            facts = read_facts(connection, dataset, series_query, as_of)
     if not len(facts):
-        msg = f"{dataset!r} has no value of {found[0]['name']} in {partition or 'any partition'}"
+        msg = f"{dataset!r} has no value of {matches[0]['name']} in {partition or 'any partition'}"
         raise HistoryError(msg)
     return float(facts.newest().value[-1])
 
 
-def _meant(found: Sequence[SeriesRow], dataset: str, query: MetricQuery) -> SeriesRow:
-    """Return the series that is meant: of several, the one of whole partitions without a filter."""
-    plain = [
+def _choose_series(matches: Sequence[SeriesRow], dataset: str, query: MetricQuery) -> SeriesRow:
+    """Return the only match, or else the only match of whole partitions without a filter."""
+    unfiltered = [
         row
-        for row in found
+        for row in matches
         if (query.segment is not None or not row["segment"])
         and (query.where is not None or row["filter"] is None)
     ]
-    meant = plain if len(found) > 1 and plain else found
-    if len(meant) == 1:
-        return meant[0]
-    if not meant:
+    candidates = unfiltered if len(matches) > 1 and unfiltered else matches
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
         msg = f"no series of {dataset!r} matches; repo.series({dataset!r}) lists all"
         raise HistoryError(msg)
-    told = [f"{row['name']} of {row['analyzer']} {row['segment']}".strip() for row in meant]
-    more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    names = [f"{row['name']} of {row['analyzer']} {row['segment']}".strip() for row in candidates]
+    suffix = (
+        f" and {len(names) - _MAX_LISTED_MATCHES} more" if len(names) > _MAX_LISTED_MATCHES else ""
+    )
     msg = (
-        f"{len(told)} series of {dataset!r} are meant: {', '.join(told[:_MOST_TOLD])}{more}; narrow"
-        " them by name, instance=, analyzer=, where= or segment="
+        f"{len(names)} series of {dataset!r} match: {', '.join(names[:_MAX_LISTED_MATCHES])}{suffix}."
+        " Select one by name, instance=, analyzer=, where= or segment="
     )
     raise HistoryError(msg)
 
 
 def wide_frame(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Return the values of a tidy frame of metrics with a column for each series.
+    """Return the values of a tidy frame of metrics as a frame with one column per series.
 
-    Rows are indexed by time, or by partition where times are missing, or a series has several values at one.
+    Rows are indexed by time. They are indexed by partition if a time is missing or if a series has
+    several values at one time.
+
+    Parameters
+    ----------
+    tidy : DataFrame
+        Metrics with one row per value, as `Repository.metrics` returns them.
 
     Examples
     --------
@@ -137,32 +158,37 @@ def wide_frame(tidy: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    plain = pd.DataFrame(tidy)
+    frame = pd.DataFrame(tidy)
     identity = ["name", "instance", "segment", "analyzer"]
-    series = list(plain[identity].drop_duplicates().itertuples(index=False, name=None))
-    labels = dict(zip(series, _labels(series), strict=True))
-    keys = plain[identity].itertuples(index=False, name=None)
-    labelled = plain.assign(label=[labels[key] for key in keys])
-    timed = plain["time"].notna().all() and not labelled.duplicated(["time", "label"]).any()
-    by = "time" if timed else "partition"
-    wide = labelled.pivot(index=by, columns="label", values="value")  # noqa: PD010
-    wide = wide.reindex(index=pd.Index(plain[by].drop_duplicates(), name=by))
+    series = list(frame[identity].drop_duplicates().itertuples(index=False, name=None))
+    labels = dict(zip(series, _short_labels(series), strict=True))
+    keys = frame[identity].itertuples(index=False, name=None)
+    labeled = frame.assign(label=[labels[key] for key in keys])
+    timed = frame["time"].notna().all() and not labeled.duplicated(["time", "label"]).any()
+    index_column = "time" if timed else "partition"
+    wide = labeled.pivot(index=index_column, columns="label", values="value")  # noqa: PD010
+    wide = wide.reindex(index=pd.Index(frame[index_column].drop_duplicates(), name=index_column))
     wide = wide.reindex(columns=list(labels.values()))
     wide.columns.name = None
     return wide
 
 
-def _labels(series: Sequence[tuple[str, str, str, str]]) -> list[str]:
-    """Return a name for each series: as short as tells it from the others."""
+def _short_labels(series: Sequence[tuple[str, str, str, str]]) -> list[str]:
+    """Return the shortest label of each series that distinguishes it from the other series."""
     short = [name if instance == "*" else f"{name} of {instance}" for name, instance, *_ in series]
-    among = [
-        f"{text} in {of[2]}" if of[2] else text for text, of in zip(short, series, strict=True)
+    segments = [segment for _, _, segment, _ in series]
+    analyzers = [analyzer for *_, analyzer in series]
+    with_segment = [
+        f"{label} in {segment}" if segment else label
+        for label, segment in zip(short, segments, strict=True)
     ]
-    full = [f"{text} ({of[3]})" for text, of in zip(among, series, strict=True)]
-    often, still = Counter(short), Counter(among)
+    full = [
+        f"{label} ({analyzer})" for label, analyzer in zip(with_segment, analyzers, strict=True)
+    ]
+    short_counts, segment_counts = Counter(short), Counter(with_segment)
     return [
-        a if often[a] == 1 else b if still[b] == 1 else c
-        for a, b, c in zip(short, among, full, strict=True)
+        a if short_counts[a] == 1 else b if segment_counts[b] == 1 else c
+        for a, b, c in zip(short, with_segment, full, strict=True)
     ]
 
 
@@ -193,23 +219,42 @@ def _epoch_of_postgresql(element: Any, compiler: Any, **options: Any) -> str:
 def chart_rows(
     connection: Connection, dataset: str, query: MetricQuery, points: int, as_of: AsOf = None
 ) -> list[Mapping[str, Any]]:
-    """Downsample series to low, high and mean in at most ``points`` intervals of equal length."""
+    """Downsample series to low, high and mean in at most ``points`` intervals of equal length.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    dataset : str
+        Name of the dataset.
+    query : MetricQuery
+        Filters that select series and the time window.
+    points : int
+        Maximum number of intervals; at least 1.
+    as_of : str, date, datetime, int, optional
+        Past view of the repository (default: the current view).
+
+    Raises
+    ------
+    HistoryError
+        If ``points`` is less than 1.
+    """
     if points < 1:
-        msg = f"points={points}: a chart has at least one point"
+        msg = f"Invalid number of points {points}: use points=1 or more"
         raise HistoryError(msg)
-    of, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
+    dataset_key, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
     a, e, p, m = s.analyzer.c, s.series.c, s.partition.c, s.metric.c
-    inside = [p.dataset_id == of, p.time.is_not(None), query.window.condition()]
-    bounds = sa.select(sa.func.min(p.time), sa.func.max(p.time)).where(*inside)
-    first, last = connection.execute(bounds).one()
-    if first is None:
+    conditions = [p.dataset_id == dataset_key, p.time.is_not(None), query.window.condition()]
+    bounds = sa.select(sa.func.min(p.time), sa.func.max(p.time)).where(*conditions)
+    earliest, latest = connection.execute(bounds).one()
+    if earliest is None:
         return []
-    width = max((last - first).total_seconds() / points, 1e-6)
-    distance = (_Epoch(p.time) - sa.literal(first.timestamp(), sa.Double())) / width
-    # The last time belongs to the last interval; SQLite's days may round below the first.
-    place = sa.case((distance >= points, points - 0.5), (distance < 0, 0.0), else_=distance)
-    interval = sa.func.floor(place)
-    thinned = (
+    width = max((latest - earliest).total_seconds() / points, 1e-6)
+    distance = (_Epoch(p.time) - sa.literal(earliest.timestamp(), sa.Double())) / width
+    # The latest time belongs to the last interval. SQLite's day numbers can round below the earliest.
+    position = sa.case((distance >= points, points - 0.5), (distance < 0, 0.0), else_=distance)
+    interval = sa.func.floor(position)
+    intervals = (
         sa.select(
             m.series_id,
             interval.label("interval"),
@@ -221,78 +266,98 @@ def chart_rows(
             sa.func.count(m.value).label("count"),
         )
         .join_from(s.partition, s.metric, m.partition_id == p.id)
-        .where(*inside, s.holds(s.metric, commit), m.status == "finite")
+        .where(*conditions, s.holds(s.metric, commit), m.status == "finite")
         .group_by(m.series_id, interval)
     )
     if query.selects_series:
-        wanted = (
+        selected = (
             sa.select(e.id)
             .join_from(s.series, s.analyzer)
-            .where(a.dataset_id == of, query.series_condition())
+            .where(a.dataset_id == dataset_key, query.series_condition())
         )
-        thinned = thinned.where(m.series_id.in_(wanted))
-    inner = thinned.subquery("thinned")
-    told = (a.segment, e.name, e.instance, a.text.label("analyzer"))
-    outer = (
-        sa.select(*told, *(inner.c[c] for c in tuple(CHART_COLUMNS)[len(told) :]))
-        .join_from(inner, s.series, e.id == inner.c.series_id)
+        intervals = intervals.where(m.series_id.in_(selected))
+    downsampled = intervals.subquery("downsampled")
+    identity = (a.segment, e.name, e.instance, a.text.label("analyzer"))
+    ordered = (
+        sa.select(
+            *identity, *(downsampled.c[column] for column in tuple(CHART_COLUMNS)[len(identity) :])
+        )
+        .join_from(downsampled, s.series, e.id == downsampled.c.series_id)
         .join(s.analyzer)
-        .order_by(e.name, e.instance, a.segment, e.id, inner.c.start)
+        .order_by(e.name, e.instance, a.segment, e.id, downsampled.c.start)
     )
-    return [row._asdict() for row in connection.execute(outer)]
+    return [row._asdict() for row in connection.execute(ordered)]
 
 
 def fact_pages(
     connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf, rows: int
 ) -> Iterator[Facts]:
-    """Yield metrics in pages of about ``rows`` rows, of whole partitions, in order.
+    """Yield metrics in order, in pages of whole partitions with about ``rows`` rows each.
 
-    Keyset pagination: pages are cut by partition id, not by row offset, so a late page costs as
-    much as an early one.
+    Pages are cut by partition id, not by row offset (keyset pagination): a late page costs as much
+    as an early one.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    dataset : str
+        Name of the dataset.
+    query : MetricQuery
+        Filters that select series and the time window.
+    as_of : str, date, datetime, int or None
+        Past view of the repository; None for the current view.
+    rows : int
+        Approximate number of rows per page; at least 1.
+
+    Raises
+    ------
+    HistoryError
+        If ``rows`` is less than 1.
     """
     if rows < 1:
-        msg = f"rows={rows}: a page has at least one row"
+        msg = f"Invalid page size {rows}: use rows=1 or more"
         raise HistoryError(msg)
-    of = dataset_id(connection, dataset)
+    dataset_key = dataset_id(connection, dataset)
     p, a = s.partition.c, s.analyzer.c
-    series = (
+    series_count = (
         sa.select(sa.func.count())
         .select_from(s.series)
         .join(s.analyzer)
-        .where(a.dataset_id == of, query.series_condition())
+        .where(a.dataset_id == dataset_key, query.series_condition())
     )
-    at_once = max(1, rows // max(1, connection.execute(series).scalar_one()))
+    page_partitions = max(1, rows // max(1, connection.execute(series_count).scalar_one()))
     partitions = (
         sa.select(p.id)
-        .where(p.dataset_id == of, query.window.condition())
+        .where(p.dataset_id == dataset_key, query.window.condition())
         .order_by(p.time.is_(None), p.time, p.name)
     )
     ids = list(connection.execute(partitions).scalars())
-    known = dimensions_of(connection, of, query)
+    dimensions = dimensions_of(connection, dataset_key, query)
     start = 0
     while start < len(ids):
-        (some, *_) = chunks(ids[start:], at_once)
-        page = read_facts(connection, dataset, query, as_of, some, known)
-        start += len(some)
-        # Not every series is in every partition: size the next page by the rows of this one.
-        fitting = rows * len(some) // max(1, len(page))
-        at_once = max(1, min(2 * len(some), fitting))
+        (page_ids, *_) = chunks(ids[start:], page_partitions)
+        page = read_facts(connection, dataset, query, as_of, page_ids, dimensions)
+        start += len(page_ids)
+        # Not every partition has every series: size the next page by the rows of this page.
+        fitting = rows * len(page_ids) // max(1, len(page))
+        page_partitions = max(1, min(2 * len(page_ids), fitting))
         if len(page):
             yield page
 
 
-MOST_SERIES = 8
-_SERIES = ("segment", "name", "instance", "analyzer")
-_PAGE = """<!DOCTYPE html>
+MAX_PLOTTED_SERIES = 8
+_SERIES_KEYS = ("segment", "name", "instance", "analyzer")
+_HTML_PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 :root{{color-scheme:light dark}}body{{font:14px system-ui,sans-serif;margin:1.5em}}
 svg{{max-width:100%;height:auto}}</style></head><body>{body}</body></html>
 """
-_ALONE = (
+_STANDALONE_STYLE = (
     "<style>svg{color:#222;background:#fff}"
     "@media(prefers-color-scheme:dark){svg{color:#ddd;background:#16181c}}</style>"
 )
-"""Style of a standalone SVG file, which cannot inherit a page's colours."""
+"""A standalone SVG file cannot inherit the colours of a page."""
 
 
 @dataclass(frozen=True)
@@ -304,12 +369,15 @@ class Plot:
     Attributes
     ----------
     dataset : str
+        Name of the dataset.
     rows : sequence of mapping
         Rows of `data`.
     lines : sequence of PlotLine
         Plotted lines.
     timed : bool
-        True if the axis is time; otherwise it is the partitions in order.
+        True if the horizontal axis shows time; False if it shows the partitions in order.
+    names : sequence of str
+        Names of the partitions, which label the axis if it does not show time.
     """
 
     dataset: str
@@ -320,18 +388,18 @@ class Plot:
 
     @property
     def data(self) -> pd.DataFrame:
-        """The plotted data as a tidy data frame, not thinned out.
+        """The plotted data as a tidy data frame, with every point.
 
-        One row per series and partition, in order, with the columns segment, name, instance,
-        analyzer, partition, time, value (NaN where there is none), status (``missing`` where the
-        partition has no such metric), detector (whose band it is), expected, lower, upper, score
-        (NaN where not scored), direction (``high`` or ``low`` for an anomaly) and explanation.
+        It has one row per series and partition, in order. The columns are segment, name, instance,
+        analyzer, partition, time, value (NaN if unknown), status (``missing`` if the partition
+        lacks the metric), detector (the source of the band), expected, lower, upper, score (NaN if
+        not scored), direction (``high`` or ``low`` for an anomaly) and explanation.
         """
         return frame_of(self.rows, PlotRow)
 
     @property
     def svg(self) -> str:
-        """The plot as SVG below 50 KB: long series are thinned out, extremes and anomalies kept."""
+        """The plot as SVG of less than 50 KB; thinned series keep their extremes and anomalies."""
         if self.timed:
             return picture(self.lines, time_ticks)
         names = [plain(name or "the table", 24) for name in self.names]
@@ -339,21 +407,21 @@ class Plot:
 
     @property
     def standalone(self) -> str:
-        """The plot as the text of an SVG file, with colours of its own."""
-        return self.svg.replace(">", f">{_ALONE}", 1)
+        """The content of a standalone SVG file, including its colours."""
+        return self.svg.replace(">", f">{_STANDALONE_STYLE}", 1)
 
     def save(self, path: str | Path) -> Path:
-        """Write the plot to a file, atomically replacing an existing one.
+        """Write the plot to a file. An existing file is replaced atomically.
 
         Parameters
         ----------
         path : str or Path
-            Name that ends in ``.svg`` or ``.html``.
+            Path that ends in ``.svg`` or ``.html``.
 
         Raises
         ------
         HistoryError
-            If the suffix is another.
+            If the path has another suffix.
         DatabaseAccessError
             If the file is not writable.
 
@@ -362,18 +430,18 @@ class Plot:
         >>> Plot("d", [], [PlotLine("Size", [0.0], [1.0])]).save("size.png")
         Traceback (most recent call last):
             ...
-        tidegauge.analyzers.core.errors.HistoryError: 'size.png' is no picture that can be written; name it .svg or .html
+        tidegauge.analyzers.core.errors.HistoryError: Unsupported image format 'size.png': use .svg or .html
         """
         path = Path(path)
         match path.suffix.lower():
             case ".svg":
-                text = self.standalone
+                content = self.standalone
             case ".html":
-                text = _PAGE.format(title=escaped(self.dataset), body=self.svg)
+                content = _HTML_PAGE.format(title=escaped(self.dataset), body=self.svg)
             case _:
-                msg = f"{path.name!r} is no picture that can be written; name it .svg or .html"
+                msg = f"Unsupported image format {path.name!r}: use .svg or .html"
                 raise HistoryError(msg)
-        return write_output(path, text)
+        return write_output(path, content)
 
     def _repr_html_(self) -> str:
         return f'<div class="tidegauge-output">{self.svg}</div>'
@@ -385,69 +453,76 @@ def read_plot(connection: Connection, dataset: str, query: MetricQuery, as_of: A
     Raises
     ------
     HistoryError
-        If no series matches, or more than `MOST_SERIES`.
+        If no series or more than `MAX_PLOTTED_SERIES` series match, or if they have no metrics.
     """
-    _check_number(connection, dataset, query)
+    _require_plottable_count(connection, dataset, query)
     facts = read_facts(connection, dataset, query, as_of)
     series = sorted(set(facts.of_series.tolist()))
     if not series:
-        msg = f"no metric of {dataset!r} lies in that window or view"
+        msg = f"{dataset!r} has no matching metric in this window or view"
         raise HistoryError(msg)
     timed = all(partition["time"] is not None for partition in facts.partitions)
-    scored = _best(score_rows(connection, dataset, query, as_of))
-    found: dict[tuple[Any, ...], dict[str, AnomalyRow]] = {}
+    scores = _best_scores(score_rows(connection, dataset, query, as_of))
+    anomalies: dict[tuple[Any, ...], dict[str, AnomalyRow]] = {}
     for row in anomaly_rows(connection, dataset, None, query, as_of):  # strongest first
-        found.setdefault(_key(row), {}).setdefault(row["partition"], row)
+        anomalies.setdefault(_series_key(row), {}).setdefault(row["partition"], row)
     rows, lines = [], []
-    for place in series:
-        about = facts.series[place]
-        own = _rows(facts, place, scored.get(_key(about), {}), found.get(_key(about), {}))
-        rows += [row for _, row in own]
-        times = [row["time"] for _, row in own]
-        places = [float(n) for n, _ in own]
-        xs = [seconds_of(time) for time in times if time is not None] if timed else places
-        lines.append(_line(about, xs, [row for _, row in own]))
+    for series_index in series:
+        identity = facts.series[series_index]
+        points = _plot_rows(
+            facts,
+            series_index,
+            scores.get(_series_key(identity), {}),
+            anomalies.get(_series_key(identity), {}),
+        )
+        rows += [row for _, row in points]
+        times = [row["time"] for _, row in points]
+        positions = [float(position) for position, _ in points]
+        xs = [seconds_of(time) for time in times if time is not None] if timed else positions
+        lines.append(_plot_line(identity, xs, [row for _, row in points]))
     return Plot(dataset, rows, lines, timed, [p["partition"] for p in facts.partitions])
 
 
-def _check_number(connection: Connection, dataset: str, query: MetricQuery) -> None:
+def _require_plottable_count(connection: Connection, dataset: str, query: MetricQuery) -> None:
     a, e = s.analyzer.c, s.series.c
-    of = dataset_id(connection, dataset)
-    asked = (
+    dataset_key = dataset_id(connection, dataset)
+    matches = (
         sa.select(e.name, e.instance, a.segment, a.filter)
         .join_from(s.series, s.analyzer)
-        .where(a.dataset_id == of, query.series_condition(), a.kind != Watched.__name__)
+        .where(a.dataset_id == dataset_key, query.series_condition(), a.kind != Watched.__name__)
         .order_by(e.id)
     )
-    count = connection.execute(sa.select(sa.func.count()).select_from(asked.subquery())).scalar()
+    count = connection.execute(sa.select(sa.func.count()).select_from(matches.subquery())).scalar()
     if not count:
         msg = (
-            f"no series of {dataset!r} fits all of these filters; repo.latest({dataset!r}) lists"
-            " those that there are"
+            f"no series of {dataset!r} matches all of these filters; repo.latest({dataset!r}) lists"
+            " all series"
         )
         raise HistoryError(msg)
-    if count > MOST_SERIES:
-        some = [row._asdict() for row in connection.execute(asked.limit(3))]
-        named = "; ".join(plain(subject(row), 80) for row in some)
+    if count > MAX_PLOTTED_SERIES:
+        examples = [row._asdict() for row in connection.execute(matches.limit(3))]
+        names = "; ".join(plain(subject(row), 80) for row in examples)
         msg = (
-            f"{count:,} series match, and a picture shows {MOST_SERIES} at most: {named}; ... narrow it by"
-            " name=, instance=, segment=, where= (the empty text: no filter) or analyzer="
+            f"{count:,} series match, but a plot shows at most {MAX_PLOTTED_SERIES}: {names}; ... Select"
+            " fewer by name=, instance=, segment=, where= (empty string: no filter) or analyzer="
         )
         raise HistoryError(msg)
 
 
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _SERIES)
+def _series_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _SERIES_KEYS)
 
 
-def _best(rows: Sequence[ScoreRow]) -> dict[tuple[Any, ...], dict[str, ScoreRow]]:
-    """Return scores by series and partition, of the first detector with a band, else the first."""
-    found: dict[tuple[Any, ...], dict[str, dict[str, ScoreRow]]] = {}
+def _best_scores(rows: Sequence[ScoreRow]) -> dict[tuple[Any, ...], dict[str, ScoreRow]]:
+    """Return scores by series and partition, from the first detector with a band or else the first."""
+    by_series: dict[tuple[Any, ...], dict[str, dict[str, ScoreRow]]] = {}
     for row in rows:
-        found.setdefault(_key(row), {}).setdefault(row["detector"], {})[row["partition"]] = row
+        by_series.setdefault(_series_key(row), {}).setdefault(row["detector"], {})[
+            row["partition"]
+        ] = row
     return {
         key: next(filter(_has_band, by_detector.values()), next(iter(by_detector.values())))
-        for key, by_detector in found.items()
+        for key, by_detector in by_series.items()
     }
 
 
@@ -455,60 +530,62 @@ def _has_band(points: Mapping[str, ScoreRow]) -> bool:
     return any(isfinite(row["lower"]) or isfinite(row["upper"]) for row in points.values())
 
 
-def _rows(
-    facts: Facts, series: int, scored: Mapping[str, ScoreRow], found: Mapping[str, AnomalyRow]
+def _plot_rows(
+    facts: Facts, series: int, scores: Mapping[str, ScoreRow], anomalies: Mapping[str, AnomalyRow]
 ) -> list[tuple[int, PlotRow]]:
     """Return a series' points with their partition indices, including missing points."""
-    own = (facts.of_series == series).nonzero()[0].tolist()
-    at = {int(facts.of_partition[n]): n for n in own}
-    within = {facts.partitions[place]["within"] for place in at}
-    about = facts.series[series]
+    fact_indices = (facts.of_series == series).nonzero()[0].tolist()
+    fact_by_partition = {int(facts.of_partition[fact]): fact for fact in fact_indices}
+    segments = {
+        facts.partitions[partition_index]["within"] for partition_index in fact_by_partition
+    }
+    identity = facts.series[series]
     rows: list[tuple[int, PlotRow]] = []
-    for place in range(min(at), max(at) + 1):
-        partition = facts.partitions[place]
-        if partition["within"] not in within:
+    for partition_index in range(min(fact_by_partition), max(fact_by_partition) + 1):
+        partition = facts.partitions[partition_index]
+        if partition["within"] not in segments:
             continue
-        name, n = partition["partition"], at.get(place)
-        said, anomaly = scored.get(name), found.get(name)
+        partition_name, fact = partition["partition"], fact_by_partition.get(partition_index)
+        score, anomaly = scores.get(partition_name), anomalies.get(partition_name)
         row: PlotRow = {
-            "segment": about["segment"],
-            "name": about["name"],
-            "instance": about["instance"],
-            "analyzer": about["analyzer"],
-            "partition": name,
+            "segment": identity["segment"],
+            "name": identity["name"],
+            "instance": identity["instance"],
+            "analyzer": identity["analyzer"],
+            "partition": partition_name,
             "time": partition["time"],
-            "value": nan if n is None else float(facts.value[n]),
-            "status": "missing" if n is None else facts.status[n],
-            "detector": said and said["detector"],
-            "expected": said["expected"] if said else nan,
-            "lower": said["lower"] if said else nan,
-            "upper": said["upper"] if said else nan,
-            "score": said["score"] if said else nan,
+            "value": nan if fact is None else float(facts.value[fact]),
+            "status": "missing" if fact is None else facts.status[fact],
+            "detector": score and score["detector"],
+            "expected": score["expected"] if score else nan,
+            "lower": score["lower"] if score else nan,
+            "upper": score["upper"] if score else nan,
+            "score": score["score"] if score else nan,
             "direction": anomaly and anomaly["direction"],
             "explanation": anomaly and anomaly["explanation"],
         }
-        rows.append((place, row))
+        rows.append((partition_index, row))
     return rows
 
 
-def _line(about: SeriesRow, xs: Sequence[float], rows: Sequence[PlotRow]) -> PlotLine:
+def _plot_line(series: SeriesRow, xs: Sequence[float], rows: Sequence[PlotRow]) -> PlotLine:
     marks = [
-        (-row["score"] if isfinite(row["score"]) else 0.0, n, row)
-        for n, row in enumerate(rows)
+        (-row["score"] if isfinite(row["score"]) else 0.0, index, row)
+        for index, row in enumerate(rows)
         if row["direction"]
     ]
-    known = any(row["detector"] for row in rows)
+    is_scored = any(row["detector"] for row in rows)
     return PlotLine(
-        title=subject(about),
+        title=subject(series),
         xs=xs,
         values=[row["value"] for row in rows],
-        lower=[row["lower"] for row in rows] if known else (),
-        upper=[row["upper"] for row in rows] if known else (),
-        expected=[row["expected"] for row in rows] if known else (),
+        lower=[row["lower"] for row in rows] if is_scored else (),
+        upper=[row["upper"] for row in rows] if is_scored else (),
+        expected=[row["expected"] for row in rows] if is_scored else (),
         marks=[
-            Mark(n, row["direction"] == "high", str(row["explanation"]))
-            for _, n, row in sorted(marks, key=lambda mark: mark[:2])
+            Mark(index, row["direction"] == "high", str(row["explanation"]))
+            for _, index, row in sorted(marks, key=lambda mark: mark[:2])
         ],
-        percent=about["scale"] == "ratio",
-        kind=about["name"],
+        percent=series["scale"] == "ratio",
+        kind=series["name"],
     )

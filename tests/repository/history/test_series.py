@@ -116,7 +116,7 @@ def test_one_value(repo):
 
 def test_several_series_are_told(repo):
     commit(repo, day(3, extra=[measurement(tg.Sum(n), SumAndCount(1, 1)) for n in "xy"]))
-    with pytest.raises(tg.HistoryError, match=r"2 series of 'd' are meant: Sum of Sum"):
+    with pytest.raises(tg.HistoryError, match=r"2 series of 'd' match: Sum of Sum"):
         repo.value("d", "Sum")
 
 
