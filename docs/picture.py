@@ -27,7 +27,14 @@ from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.runs.ledger import MeasuredPartition
 from tidegauge.repository.history.series import Plot
-from tidegauge.repository.history.svg import ALARM, PALETTE, PlotLine, Tick, picture, svg
+from tidegauge.repository.history.svg import (
+    ANOMALY_COLOR,
+    LINE_COLORS,
+    PlotLine,
+    Tick,
+    picture,
+    svg,
+)
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -132,7 +139,11 @@ def partitions() -> None:
         reported = set(told.loc[told["detector"].str.startswith(name), "partition"])
         for number in range(1, count + 1):
             one = f"ds={date(2013, 1, 1) + timedelta(days=number - 1)}"
-            colour = f'fill="{ALARM}"' if one in reported else 'fill="currentColor" opacity=".15"'
+            colour = (
+                f'fill="{ANOMALY_COLOR}"'
+                if one in reported
+                else 'fill="currentColor" opacity=".15"'
+            )
             gone = one == missing.partition.name and one not in reported
             x = 160 + 12 * (number - 1)
             parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="16" {colour}/>' * (not gone))
@@ -378,14 +389,14 @@ def columns(counts: Sequence[int], gap: int = 0) -> list[str]:
         f"M{n * wide:.1f},{DOWN}v{-DOWN * count / most:.1f}h{wide - gap:.1f}V{DOWN}z"
         for n, count in enumerate(counts)
     )
-    return [f'<path d="{path}" fill="{PALETTE[0]}"/>']
+    return [f'<path d="{path}" fill="{LINE_COLORS[0]}"/>']
 
 
 def points(x: np.ndarray, y: np.ndarray) -> list[str]:
     """Return a small square for each pair between -3.5 and 3.5, as one path."""
     places = zip(ACROSS * (x + 3.5) / 7, DOWN * (3.5 - y) / 7, strict=True)
     path = "".join(f"M{left:.0f},{top:.0f}h2v2h-2z" for left, top in places)
-    return [f'<path d="{path}" fill="{PALETTE[0]}"/>']
+    return [f'<path d="{path}" fill="{LINE_COLORS[0]}"/>']
 
 
 def grid(table: np.ndarray) -> Iterator[str]:
@@ -396,12 +407,12 @@ def grid(table: np.ndarray) -> Iterator[str]:
             f'x="{j * size:.1f}" y="{i * size:.1f}" width="{size - 1:.1f}" height="{size - 1:.1f}"'
         )
         share = max(0.06, count / table.max())
-        yield f'<rect {place} fill="{PALETTE[0]}" opacity="{share:.2f}"/>'
+        yield f'<rect {place} fill="{LINE_COLORS[0]}" opacity="{share:.2f}"/>'
 
 
 def lines(drawn: Sequence[PlotLine], *, by: Any, target: str, together: bool = False) -> None:
     """Draw lines over an axis that is no time."""
-    alone(picture(drawn, by, together=together), PICTURES / target)
+    alone(picture(drawn, by, one_panel=together), PICTURES / target)
 
 
 def percents(low: float, high: float) -> list[Tick]:

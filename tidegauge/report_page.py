@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import Markup, escaped, plural
 from tidegauge.display.html import CARD_CSS, Rows, cell, isolated, marked, note, sentence, table
 from tidegauge.repository.history.svg import (
-    LINE,
+    LINE_HEIGHT,
     PlotLine,
     order_ticks,
     picture,
@@ -545,7 +545,7 @@ def _render_dataset(contents: Contents) -> Iterator[str]:
     yield "<h3>Partitions</h3>"
     yield _render_strip(contents.partitions)
     if contents.rows is not None:
-        yield picture([contents.rows], time_ticks, tall=120)
+        yield picture([contents.rows], time_ticks, panel_height=120)
     yield from _render_series(contents)
     yield "<h3>Runs</h3>"
     columns = ("run_id", "status", "started_at", "measured", "skipped", "failed", "gone", "error")
@@ -634,8 +634,8 @@ def _render_incident(
         yield picture(
             evidence.lines,
             time_ticks if evidence.timed else _ordinal_ticks,
-            tall=95,
-            largest=_MAX_PICTURE_BYTES,
+                 panel_height=95,
+                    max_bytes=_MAX_PICTURE_BYTES,
         )
     incident_causes = details.causes
     cause_texts = [
@@ -695,7 +695,7 @@ def _render_strip(partitions: Sequence[Record]) -> str:
                 f'<text x="{x + 8}" y="{y + 13}" text-anchor="middle" font-size="11">{version}</text>'
             )
         parts.append("</g>")
-    height = -(-len(last_partitions) // _STRIP_COLUMNS) * _STRIP_CELL_PIXELS + LINE
+    height = -(-len(last_partitions) // _STRIP_COLUMNS) * _STRIP_CELL_PIXELS + LINE_HEIGHT
     label = f"the last {plural(len(last_partitions), 'partition')}, {restated_count} measured again, {gone_count} gone"
     parts.append(
         f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_strip_caption(last_partitions, label), 200)}</text>'

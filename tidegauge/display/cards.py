@@ -270,7 +270,7 @@ def _render_drift_parts(drift: Drifted, max_rows: int, width: int) -> Iterator[M
     inner = slice(1, -1)  # the extremes would flatten the rest of the curve
     ranks = [float(rank) for rank in drift.axis[inner]]
     curves = [PlotLine(t, ranks, v[inner]) for t, v in zip(titles, values, strict=True)]
-    yield Markup(picture(curves, partial(value_ticks, percent=True), together=True))
+    yield Markup(picture(curves, partial(value_ticks, percent=True), one_panel=True))
     yield note(
         "Quantiles: the value that each share of rows does not exceed. The lowest and highest 1 % are omitted."
     )

@@ -98,19 +98,22 @@ def test_series_with_other_scales_have_panels_of_their_own():
 
 def test_a_wide_band_does_not_press_the_values_flat():
     line = PlotLine("a", [0, 1], [10.0, 20.0], [-1e9, -1e9], [1e9, 1e9], [15, 15])
-    assert line.reach() == (5.0, 25.0)
-    assert PlotLine("a", [0], [nan]).reach() == (0.0, 1.0)
-    assert PlotLine("a", [0], [0.0]).reach() == (-1.0, 1.0)
+    assert line.value_range() == (5.0, 25.0)
+    assert PlotLine("a", [0], [nan]).value_range() == (0.0, 1.0)
+    assert PlotLine("a", [0], [0.0]).value_range() == (-1.0, 1.0)
     shares = PlotLine("a", [0, 1], [0.5, 1.0], [-9, -9], [9, 9], percent=True)
-    assert shares.reach() == (0.25, 1.0)  # half as much as the values span, and no more than all
-    assert PlotLine("a", [0], [1.0], percent=True).reach() == (0.9, 1.0)
+    assert shares.value_range() == (
+        0.25,
+        1.0,
+    )  # half as much as the values span, and no more than all
+    assert PlotLine("a", [0], [1.0], percent=True).value_range() == (0.9, 1.0)
 
 
 def test_thinning_keeps_extremes_gaps_and_marks():
     values = [float(n % 7) for n in range(10_000)]
     values[4321], values[77], values[5000] = 99.0, -5.0, nan
     line = PlotLine("a", range(10_000), values, marks=[Mark(123, True, "")])
-    kept = line.thinned(200)
+    kept = line.thinned_indices(200)
     assert len(kept) <= 202
     assert {4321, 77, 5000, 123} <= set(kept)
     assert kept == sorted(kept)
