@@ -1,30 +1,30 @@
 """Comparison of two runs, partitions or windows of a dataset, with the surprise of each difference.
 
-The surprise is the robust z-score of the difference between the two sides, for many series.
+For many series at once, the surprise is the robust z-score of the difference between the two sides.
 Values are first transformed to the scale of their metric (`tidegauge.repository.numerics.forecasts`).
-With ``d`` the difference of the sides there,
+With ``d`` the difference of the transformed sides,
 
     surprise = min(|d - m| / max(spread, floor), 300)
     spread = max(1.4826 * median(|u - m|), 90th percentile(|u - m|) / 1.645),   m = median(u)
 
-where ``u`` are the *usual* differences: the two sides are shifted along the history together,
-keeping their lengths and their distance, to every position where neither contains a partition of
-the sides themselves. Long sides are shifted by half of the longer one's length at a time, because
+where ``u`` are the *usual* differences. To find them, both sides are shifted along the history
+together, with their lengths and their distance kept, to each position where they contain no
+partition of the original sides. Long sides are shifted in steps of half the longer length, because
 medians of nearly the same points add no information. The percentile accounts for frequent
 differences: each weekend differs from its Friday.
 
-If a series has fewer than `LEAST` usual differences, or if those of long sides are all 0, the
-differences between neighbouring partitions replace them, with m = 0 and their spread times
-sqrt((1/e(n) + 1/e(k)) / 2) for sides of n and k values: the median of n values counts as the mean
-of e(n) = max(1, 2n/pi). Pairs with one partition in a side and the other outside or in the other
-side are excluded, and for two single partitions all pairs that touch them. A restatement of n
-partitions is compared with differences between neighbours, too, with sqrt(1/e(n)). With fewer than
-`LEAST` of these, the surprise is unknown.
+If a series has fewer than `MIN_USUAL_DIFFERENCES` usual differences, or if all usual differences of
+long sides are 0, the differences between neighbouring partitions replace them. Then m = 0, and
+their spread is multiplied by sqrt((1/e(n) + 1/e(k)) / 2) for sides of n and k values: the median of
+n values counts as the mean of e(n) = max(1, 2n/pi) values. Pairs across the edge of a side are
+excluded, and all pairs that touch a side if both sides are single partitions. A restatement of n
+partitions is also compared with differences between neighbours, with the factor sqrt(1/e(n)). With
+fewer than `MIN_USUAL_DIFFERENCES` differences between neighbours, the surprise is unknown.
 
 The floor is `least_spread`, the lower bound of a point's standard deviation, times sqrt(1/e(n) +
-1/e(k)). Where nine in ten usual differences are equal, so that the spread is 0, 1.2533 times their
-mean distance from m replaces it. A series that never moved, and now does, has the highest surprise,
-regardless of the floor.
+1/e(k)). If nine in ten usual differences are equal, the spread would be 0; 1.2533 times their mean
+distance from m replaces it. A series that never moved before and moves now has the highest
+surprise, regardless of the floor.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
-LEAST = 6
-"""Minimum number of usual differences."""
-OF_MEDIAN, OF_HIGH, OF_MEAN = 1.4826, 1 / 1.645, 1.2533
-"""Factors from median, 90th percentile and mean of absolute deviations to a standard deviation."""
-_BLOCK = 4_000_000
-"""Numbers processed at once."""
+MIN_USUAL_DIFFERENCES = 6
+"""With fewer differences, the surprise is unknown."""
+MEDIAN_TO_STD, PERCENTILE_90_TO_STD, MEAN_TO_STD = 1.4826, 1 / 1.645, 1.2533
+"""Factors from absolute deviations to the standard deviation, for normal differences."""
+_BLOCK_NUMBERS = 4_000_000
+"""Numbers processed at once, which bounds memory to about 32 MB per array."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,18 @@ class ComparedSides:
     ----------
     history : array of float, shape (series, partitions)
         NaN where unknown.
-    scales : sequence of Scale, one for each series
+    scales : sequence of Scale
+        Scale of each series.
     baseline, current : array of int
-        Indices of the sides' partitions.
-    difference, level : array of float, shape (series,)
-        Difference of the sides, and level of the baseline.
+        Indices of the partitions of each side.
+    difference : array of float, shape (series,)
+        Current level minus baseline level.
+    level : array of float, shape (series,)
+        Level of the baseline.
     counts : tuple of array of float, shape (series,)
-        Number of values behind each side.
+        Number of values in each side.
     weights : array of float, shape (series,)
-        Rows behind a value.
+        Typical number of rows behind a value.
     paired : bool
         True if the sides are two measurements of the same partitions.
     """
@@ -105,25 +108,28 @@ class ComparedSides:
     paired: bool
 
     def surprise(self) -> Floats:
-        """Return each series' surprise; NaN where the difference or the usual ones are unknown."""
-        with np.errstate(over="ignore", invalid="ignore"):  # between numbers of 1e308
+        """Return each series' surprise; NaN if its difference or its usual differences are unknown."""
+        with np.errstate(over="ignore", invalid="ignore"):  # differences of numbers near 1e308
             return self._surprise()
 
     def _surprise(self) -> Floats:
-        middle, spread, never = self._near()
+        center, spread, never_moved = self._neighbor_spread()
         if not self.paired:
-            own = _robust_spread(self._moved())
-            # Medians of a series that is mostly 0 do not move even if the series does.
-            steady = self._is_single | (own[0] != 0)
-            known = (own[1] > 0) | ((own[1] == 0) & steady)
-            middle, spread, never = (
-                np.where(known, a, b) for a, b in zip(own, (middle, spread, never), strict=True)
+            shifted = _robust_spread(self._shifted_differences())
+            # Medians of a series that is mostly 0 do not move, even if the series does.
+            can_judge_zero = self._is_single | (shifted[0] != 0)
+            is_known = (shifted[1] > 0) | ((shifted[1] == 0) & can_judge_zero)
+            center, spread, never_moved = (
+                np.where(is_known, a, b)
+                for a, b in zip(shifted, (center, spread, never_moved), strict=True)
             )
-        floor = least_spread(self.level, self.weights, self.scales) * np.sqrt(sum(self._shares()))
+        floor = least_spread(self.level, self.weights, self.scales) * np.sqrt(
+            sum(self._variance_shares())
+        )
         spread = np.maximum(spread, floor)
-        off = np.abs(_cleaned(self.difference - middle, self.difference, middle))
-        z = np.minimum(off / np.where(spread > 0, spread, np.inf), CAP)
-        z = np.where(never.astype(bool) | ((spread == 0) & (off > 0)), CAP, z)
+        deviation = np.abs(_drop_rounding(self.difference - center, self.difference, center))
+        z = np.minimum(deviation / np.where(spread > 0, spread, np.inf), CAP)
+        z = np.where(never_moved.astype(bool) | ((spread == 0) & (deviation > 0)), CAP, z)
         z = np.where(np.isnan(spread), np.nan, z)
         return np.where(self.difference == 0, 0.0, np.where(np.isnan(self.difference), np.nan, z))
 
@@ -131,80 +137,89 @@ class ComparedSides:
     def _is_single(self) -> bool:
         return len(self.baseline) == 1 and len(self.current) == 1
 
-    def _shares(self) -> tuple[Floats, Floats]:
-        """Return each side's variance as a multiple of a single point's."""
-        first, second = (1 / np.maximum(1.0, 2 * count / np.pi) for count in self.counts)
-        return first, second
+    def _variance_shares(self) -> tuple[Floats, Floats]:
+        """Return the variance of each side as a multiple of a single point's variance."""
+        baseline, current = (1 / np.maximum(1.0, 2 * count / np.pi) for count in self.counts)
+        return baseline, current
 
-    def _near(self) -> tuple[Floats, Floats, Floats]:
-        """Return middle, spread and never-moved flag from differences between neighbours."""
-        y = self.history
-        steps = _cleaned(y[:, 1:] - y[:, :-1], y[:, 1:], y[:, :-1])
-        side = np.zeros(y.shape[1], dtype=np.int8)
+    def _neighbor_spread(self) -> tuple[Floats, Floats, Floats]:
+        """Return center, spread and never-moved flag from differences between neighbours."""
+        history = self.history
+        steps = _drop_rounding(history[:, 1:] - history[:, :-1], history[:, 1:], history[:, :-1])
+        side = np.zeros(history.shape[1], dtype=np.int8)
         side[self.baseline] += 1
         side[self.current] += 2
-        apart = side[1:] != side[:-1]
+        crosses_sides = side[1:] != side[:-1]
         if self._is_single:
-            apart |= (side[1:] > 0) | (side[:-1] > 0)
-        steps[:, apart] = np.nan
-        _, spread, never = _robust_spread(steps)
-        first, second = self._shares()
-        times = np.sqrt(first if self.paired else (first + second) / 2)
+            crosses_sides |= (side[1:] > 0) | (side[:-1] > 0)
+        steps[:, crosses_sides] = np.nan
+        _, spread, never_moved = _robust_spread(steps)
+        baseline, current = self._variance_shares()
+        factor = np.sqrt(baseline if self.paired else (baseline + current) / 2)
         spread = np.where(
-            (spread > 0) | (never > 0), spread, np.nan
+            (spread > 0) | (never_moved > 0), spread, np.nan
         )  # a straight line has no noise to learn from
-        return np.zeros(len(y)), spread * times, never
+        return np.zeros(len(history)), spread * factor, never_moved
 
-    def _moved(self) -> Floats:
-        """Return the differences of the sides at all other positions, shape (series, positions)."""
-        y, (a, b) = self.history, (self.baseline, self.current)
-        if not len(a) or not len(b):
-            return np.empty((len(y), 0))
-        own = np.union1d(a, b)
-        longest = max(len(a), len(b))
-        by = np.arange(-int(own[-1]), y.shape[1])
-        by = by[by % max(longest // 2, 1) == 0]
-        by = by[(own[0] + by >= 0) & (own[-1] + by < y.shape[1])]
-        by = by[[not np.isin(own + step, own).any() for step in by.tolist()]]
-        out = np.full((len(y), len(by)), np.nan)
-        block = max(_BLOCK // max(len(by) * longest, 1), 1)
-        for start in range(0, len(y), block):
-            some = y[start : start + block]
-            before, after = (median(some[:, side + by[:, None]]) for side in (a, b))
-            out[start : start + block] = _cleaned(after - before, before, after)
-        return out
+    def _shifted_differences(self) -> Floats:
+        """Return the differences of the shifted sides, shape (series, shifts)."""
+        history, (baseline_indices, current_indices) = self.history, (self.baseline, self.current)
+        if not len(baseline_indices) or not len(current_indices):
+            return np.empty((len(history), 0))
+        side_indices = np.union1d(baseline_indices, current_indices)
+        longest_side = max(len(baseline_indices), len(current_indices))
+        shifts = np.arange(-int(side_indices[-1]), history.shape[1])
+        shifts = shifts[shifts % max(longest_side // 2, 1) == 0]
+        shifts = shifts[
+            (side_indices[0] + shifts >= 0) & (side_indices[-1] + shifts < history.shape[1])
+        ]
+        shifts = shifts[
+            [not np.isin(side_indices + shift, side_indices).any() for shift in shifts.tolist()]
+        ]
+        differences = np.full((len(history), len(shifts)), np.nan)
+        block_rows = max(_BLOCK_NUMBERS // max(len(shifts) * longest_side, 1), 1)
+        for start in range(0, len(history), block_rows):
+            block_history = history[start : start + block_rows]
+            baseline, current = (
+                median(block_history[:, side + shifts[:, None]])
+                for side in (baseline_indices, current_indices)
+            )
+            differences[start : start + block_rows] = _drop_rounding(
+                current - baseline, baseline, current
+            )
+        return differences
 
 
-def _cleaned(differences: Floats, one: Floats, other: Floats) -> Floats:
-    """Return differences, 0 where they are only rounding."""
-    close = EQUAL * np.maximum(np.abs(one), np.abs(other))
-    return np.where(np.abs(differences) <= close, 0.0, differences)
+def _drop_rounding(differences: Floats, a: Floats, b: Floats) -> Floats:
+    """Return the differences of ``a`` and ``b``, with rounding errors set to 0."""
+    tolerance = EQUAL * np.maximum(np.abs(a), np.abs(b))
+    return np.where(np.abs(differences) <= tolerance, 0.0, differences)
 
 
 def _robust_spread(differences: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return middle, spread and never-moved flag of each row.
+    """Return center, spread and never-moved flag of each row of differences.
 
-    The spread is NaN with fewer than `LEAST` differences; the flag is 1 where all of at least
-    `LEAST` are 0.
+    With fewer than `MIN_USUAL_DIFFERENCES` differences the spread is NaN and the flag is 0. The flag
+    is 1 if all differences are 0.
     """
     count = (~np.isnan(differences)).sum(axis=1)
-    middle = median(differences)
-    away = np.abs(differences - middle[:, None])
-    mean = np.nan_to_num(away).sum(axis=1) / np.maximum(count, 1)
-    half, high = quantiles(away, (0.5, 0.9))
-    spread = np.fmax(OF_MEDIAN * half, OF_HIGH * high)
-    spread = np.where(spread > 0, spread, OF_MEAN * mean)
-    enough = count >= LEAST
-    never = enough & ~(np.nan_to_num(differences) != 0).any(axis=1)
-    return middle, np.where(enough, spread, np.nan), never.astype(np.float64)
+    center = median(differences)
+    deviations = np.abs(differences - center[:, None])
+    mean = np.nan_to_num(deviations).sum(axis=1) / np.maximum(count, 1)
+    median_deviation, high_deviation = quantiles(deviations, (0.5, 0.9))
+    spread = np.fmax(MEDIAN_TO_STD * median_deviation, PERCENTILE_90_TO_STD * high_deviation)
+    spread = np.where(spread > 0, spread, MEAN_TO_STD * mean)
+    has_enough = count >= MIN_USUAL_DIFFERENCES
+    never_moved = has_enough & ~(np.nan_to_num(differences) != 0).any(axis=1)
+    return center, np.where(has_enough, spread, np.nan), never_moved.astype(np.float64)
 
 
 Side = int | str | tuple[Moment, Moment]
 SERIES_COLUMNS = columns("segment name instance analyzer")
 
-UNUSUAL = 4.0
-"""Threshold of unusual surprise: 6 in 100,000 if normal, hardly one in 10,000 series by chance."""
-RUN, PARTITION, WINDOW = "run", "partition", "window"
+UNUSUAL_SURPRISE = 4.0
+"""6 in 100,000 normal differences exceed it."""
+RUN_SIDE, PARTITION_SIDE, WINDOW_SIDE = "run", "partition", "window"
 
 
 def compare(
@@ -215,79 +230,106 @@ def compare(
     query: MetricQuery,
     as_of: AsOf = None,
 ) -> pd.DataFrame:
-    """Compare two sides of a dataset's history by series; see `Repository.compare`."""
-    kinds = [_kind(name, side) for name, side in (("baseline", baseline), ("current", current))]
+    """Compare two sides of a dataset's history by series; see `Repository.compare`.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    dataset : str
+        Name of the dataset.
+    baseline, current : int, str or pair
+        Both run ids, both partition names, or both windows (since, until).
+    query : MetricQuery
+        Filters that select series.
+    as_of : str, date, datetime, int, optional
+        Past view of the repository (default: the current view).
+    """
+    kinds = [
+        _side_kind(name, side) for name, side in (("baseline", baseline), ("current", current))
+    ]
     if kinds[0] != kinds[1]:
         msg = (
-            f"baseline is a {kinds[0]} and current is a {kinds[1]}: compare two runs (their ids), two"
-            " partitions (their names), or two windows (since, until)"
+            f"baseline is a {kinds[0]} and current is a {kinds[1]}: compare two run ids, two"
+            " partition names, or two windows (since, until)"
         )
         raise HistoryError(msg)
-    known = dimensions_of(connection, dataset_id(connection, dataset), query)
-    facts = read_facts(connection, dataset, query, as_of, None, known)
+    dimensions = dimensions_of(connection, dataset_id(connection, dataset), query)
+    facts = read_facts(connection, dataset, query, as_of, None, dimensions)
     sides = [
-        _Measured.from_facts(connection, facts, query, as_of, name, side)
+        _SideFacts.from_facts(connection, facts, query, as_of, name, side)
         for name, side in (("baseline", baseline), ("current", current))
     ]
-    common = np.intersect1d(sides[0].places, sides[1].places)
-    paired = kinds[0] == RUN and common.size > 0
+    shared = np.intersect1d(sides[0].partition_indices, sides[1].partition_indices)
+    paired = kinds[0] == RUN_SIDE and shared.size > 0
     if paired:
-        sides = [replace(side, places=common) for side in sides]
-    found = [group.columns() for group in _groups(facts, sides[0], sides[1], paired=paired)]
-    series = np.concatenate([one.pop("line") for one in found]) if found else np.zeros(0, np.intp)
-    columns = _NOTHING
-    if found:
-        columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        sides = [replace(side, partition_indices=shared) for side in sides]
+    groups = [group.columns() for group in _group_series(facts, sides[0], sides[1], paired=paired)]
+    series = (
+        np.concatenate([group_columns.pop("series") for group_columns in groups])
+        if groups
+        else np.zeros(0, np.intp)
+    )
+    results = _EMPTY_COLUMNS
+    if groups:
+        results = {
+            name: np.concatenate([group_columns[name] for group_columns in groups])
+            for name in groups[0]
+        }
     anomaly = np.zeros(len(series), bool)
-    if kinds[1] == PARTITION:
-        anomaly = _has_anomaly(connection, facts, query, as_of, int(sides[1].places[0]))[series]
-    judged = {"unusual": columns["surprise"] > UNUSUAL, "anomaly": anomaly}
-    return _frame(facts.series, series, {**columns, **judged})
+    if kinds[1] == PARTITION_SIDE:
+        anomaly = _has_anomaly(connection, facts, query, as_of, int(sides[1].partition_indices[0]))[
+            series
+        ]
+    flags = {"unusual": results["surprise"] > UNUSUAL_SURPRISE, "anomaly": anomaly}
+    return _result_frame(facts.series, series, {**results, **flags})
 
 
-_NUMBERS = ("baseline", "current", "change", "relative", "surprise")
-_COUNTS = ("baseline_partitions", "current_partitions")
-_NOTHING: Mapping[str, NDArray[Any]] = {
-    **{name: np.zeros(0) for name in _NUMBERS},
-    **{name: np.zeros(0, np.int64) for name in _COUNTS},
+_NUMBER_COLUMNS = ("baseline", "current", "change", "relative", "surprise")
+_COUNT_COLUMNS = ("baseline_partitions", "current_partitions")
+_EMPTY_COLUMNS: Mapping[str, NDArray[Any]] = {
+    **{name: np.zeros(0) for name in _NUMBER_COLUMNS},
+    **{name: np.zeros(0, np.int64) for name in _COUNT_COLUMNS},
     "status": np.zeros(0, object),
 }
 
 
-def _frame(
-    series: Sequence[SeriesRow], lines: NDArray[np.intp], columns: Mapping[str, NDArray[Any]]
+def _result_frame(
+    series: Sequence[SeriesRow],
+    series_indices: NDArray[np.intp],
+    columns: Mapping[str, NDArray[Any]],
 ) -> pd.DataFrame:
     from tidegauge.repository.store.result_frame import ResultFrame
 
     surprise, change = columns["surprise"], columns["change"]
     unknown = np.where(change == 0, 2, np.isnan(surprise).astype(int))
     size = np.abs(np.nan_to_num(columns["relative"], posinf=np.inf))
-    order = np.lexsort((lines, -size, -np.nan_to_num(surprise), unknown))
-    told = {
-        name: np.array([series[i][name] for i in lines[order].tolist()], dtype=object)
+    order = np.lexsort((series_indices, -size, -np.nan_to_num(surprise), unknown))
+    identity = {
+        name: np.array([series[i][name] for i in series_indices[order].tolist()], dtype=object)
         for name in SERIES_COLUMNS
     }
-    names = (*_NUMBERS, "unusual", "anomaly", *_COUNTS, "status")
-    return ResultFrame({**told, **{name: columns[name][order] for name in names}})
+    names = (*_NUMBER_COLUMNS, "unusual", "anomaly", *_COUNT_COLUMNS, "status")
+    return ResultFrame({**identity, **{name: columns[name][order] for name in names}})
 
 
-def _kind(which: str, side: Any) -> str:
+def _side_kind(parameter: str, side: Any) -> str:
     if isinstance(side, str):
-        return PARTITION
+        return PARTITION_SIDE
     if isinstance(side, SupportsIndex) and not isinstance(side, bool):
-        return RUN
+        return RUN_SIDE
     if isinstance(side, Sequence) and len(side) == 2:
-        return WINDOW
-    msg = f"{which}={side!r} is neither the id of a run, nor a partition's name, nor a pair (since, until)"
+        return WINDOW_SIDE
+    msg = f"{parameter}={side!r} is neither the id of a run, nor a partition's name, nor a pair (since, until)"
     raise HistoryError(msg)
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _SideFacts:
     """One side of a comparison: the indices of its partitions, and its view of the metrics."""
 
     facts: Facts
-    places: NDArray[np.intp]
+    partition_indices: NDArray[np.intp]
 
     @classmethod
     def from_facts(
@@ -296,65 +338,67 @@ class _Measured:
         facts: Facts,
         query: MetricQuery,
         as_of: AsOf,
-        which: str,
+        parameter: str,
         side: Any,
-    ) -> _Measured:
+    ) -> _SideFacts:
         if isinstance(side, str):
-            wanted = {find_partition(connection, facts.dataset, side)}
+            ids = {find_partition(connection, facts.dataset, side)}
         elif isinstance(side, SupportsIndex):
             run = index(side)
-            wanted = _measured_by(connection, facts.dataset, run, as_of)
-            own = commit_as_of(connection, run) or 0
-            last = commit_as_of(connection, as_of)
-            view = run if last is None or own <= last else as_of
-            known = (list(facts.series), list(facts.partitions))
-            facts = read_facts(connection, facts.dataset, query, view, None, known)
+            ids = _partitions_of_run(connection, facts.dataset, run, as_of)
+            run_commit = commit_as_of(connection, run) or 0
+            last_commit = commit_as_of(connection, as_of)
+            view = run if last_commit is None or run_commit <= last_commit else as_of
+            dimensions = (list(facts.series), list(facts.partitions))
+            facts = read_facts(connection, facts.dataset, query, view, None, dimensions)
         else:
             window = Window.between(*side)
-            wanted = {row["id"] for row in facts.partitions if window.holds(row["time"])}
-        places = [place for place, row in enumerate(facts.partitions) if row["id"] in wanted]
-        if not places:
+            ids = {row["id"] for row in facts.partitions if window.holds(row["time"])}
+        indices = [position for position, row in enumerate(facts.partitions) if row["id"] in ids]
+        if not indices:
             name = " to ".join("..." if end is None else str(end) for end in side)
-            msg = f"{which}: {facts.dataset!r} has no partition in {name}"
+            msg = f"{parameter}: {facts.dataset!r} has no partition in {name}"
             raise HistoryError(msg)
-        return cls(facts, np.array(places, dtype=np.intp))
+        return cls(facts, np.array(indices, dtype=np.intp))
 
 
-def _measured_by(connection: Connection, dataset: str, run: int, as_of: AsOf) -> set[int]:
+def _partitions_of_run(connection: Connection, dataset: str, run: int, as_of: AsOf) -> set[int]:
     """Return the ids of the partitions for which a run wrote metrics."""
     r, m, p = s.run.c, s.metric.c, s.partition.c
-    of = connection.execute(
+    run_dataset = connection.execute(
         sa.select(s.dataset.c.name).join_from(s.run, s.dataset).where(r.id == run)
     ).scalar_one_or_none()
-    if of != dataset:
-        why = "there is no such run" if of is None else f"it is a run of {of!r}"
-        msg = f"{dataset!r} has no run {run}: {why}; repo.runs({dataset!r}) lists their ids"
+    if run_dataset != dataset:
+        reason = (
+            "there is no such run" if run_dataset is None else f"it is a run of {run_dataset!r}"
+        )
+        msg = f"{dataset!r} has no run {run}: {reason}; repo.runs({dataset!r}) lists their ids"
         raise HistoryError(msg)
     commits = sa.select(s.commit.c.id).where(s.commit.c.run_id == run)
-    last = commit_as_of(connection, as_of)
-    if last is not None:
-        commits = commits.where(s.commit.c.id <= last)
-    wrote = (
+    last_commit = commit_as_of(connection, as_of)
+    if last_commit is not None:
+        commits = commits.where(s.commit.c.id <= last_commit)
+    query = (
         sa.select(m.partition_id)
         .join_from(s.partition, s.metric, m.partition_id == p.id)
         .where(p.dataset_id == dataset_id(connection, dataset), m.commit_id.in_(commits))
         .distinct()
     )
-    found = set(connection.execute(wrote).scalars())
-    if not found:
+    ids = set(connection.execute(query).scalars())
+    if not ids:
         msg = f"run {run} of {dataset!r} measured no partition"
         raise HistoryError(msg)
-    return found
+    return ids
 
 
 @dataclass(frozen=True)
-class _Values:
-    """Values of one side, with an entry per series.
+class _SideValues:
+    """Values of one side, with one entry per series.
 
-    ``points`` has a column per partition, NaN where the value is not finite.
+    ``points`` has one column per partition, with NaN for values that are not finite.
     """
 
-    places: NDArray[np.intp]
+    partition_indices: NDArray[np.intp]
     points: Floats
     scaled: Floats
     value: Floats
@@ -363,178 +407,193 @@ class _Values:
     status: NDArray[np.object_]
 
     @property
-    def finite(self) -> Floats:
+    def finite_count(self) -> Floats:
         """Number of finite values."""
-        found: Floats = (~np.isnan(self.points)).sum(axis=1).astype(np.float64)
-        return found
+        count: Floats = (~np.isnan(self.points)).sum(axis=1).astype(np.float64)
+        return count
 
     @property
-    def number(self) -> Floats:
+    def finite_value(self) -> Floats:
         """The value if it is finite, else NaN."""
-        return _finite(self.value)
+        return _finite_or_nan(self.value)
 
 
 @dataclass(frozen=True)
-class _Group:
+class _SeriesGroup:
     """Group of series over the partitions in which they can have a value."""
 
     facts: Facts
-    lines: NDArray[np.intp]
-    places: NDArray[np.intp]
-    baseline: _Measured
-    current: _Measured
+    series_indices: NDArray[np.intp]
+    partition_indices: NDArray[np.intp]
+    baseline: _SideFacts
+    current: _SideFacts
     paired: bool
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return result columns of the series that a side has; ``line`` is the series' index."""
-        scales = [Scale(self.facts.series[i]["scale"]) for i in self.lines.tolist()]
-        at = self._at(self.facts, self.places)
-        history = _filled((len(self.lines), len(self.places)), at, self.facts.value)
-        before, after = (self._side(side, scales) for side in (self.baseline, self.current))
-        level, middle = median(before.scaled), median(after.scaled)
-        counts = (before.finite, after.finite)
+        """Return the result columns of all series that have a value in a side.
+
+        The column ``series`` holds the index of the series.
+        """
+        scales = [Scale(self.facts.series[i]["scale"]) for i in self.series_indices.tolist()]
+        positions = self._fact_positions(self.facts, self.partition_indices)
+        history = _fill_matrix(
+            (len(self.series_indices), len(self.partition_indices)), positions, self.facts.value
+        )
+        baseline, current = (self._side(side, scales) for side in (self.baseline, self.current))
+        level, current_level = median(baseline.scaled), median(current.scaled)
+        counts = (baseline.finite_count, current.finite_count)
         with np.errstate(over="ignore"):
-            change, difference = after.number - before.number, middle - level
+            change, difference = current.finite_value - baseline.finite_value, current_level - level
             if self.paired:
-                change = median(after.points - before.points)
-                moved = after.scaled - before.scaled
-                difference = median(moved)
-                counts = ((~np.isnan(moved)).sum(axis=1).astype(np.float64),) * 2
-            same = np.abs(change) <= EQUAL * np.fmax(np.abs(before.number), np.abs(after.number))
-            change[same] = difference[same] = 0.0
-            divisor = np.abs(before.number)
+                change = median(current.points - baseline.points)
+                differences = current.scaled - baseline.scaled
+                difference = median(differences)
+                counts = ((~np.isnan(differences)).sum(axis=1).astype(np.float64),) * 2
+            is_same = np.abs(change) <= EQUAL * np.fmax(
+                np.abs(baseline.finite_value), np.abs(current.finite_value)
+            )
+            change[is_same] = difference[is_same] = 0.0
+            divisor = np.abs(baseline.finite_value)
             relative = change / np.where(divisor > 0, divisor, np.nan)
         sides = ComparedSides(
             transform(history, scales),
             scales,
-            before.places,
-            after.places,
+            baseline.partition_indices,
+            current.partition_indices,
             difference,
             level,
             counts,
-            np.fmin(before.weight, after.weight),
+            np.fmin(baseline.weight, current.weight),
             self.paired,
         )
-        found = {
-            "line": self.lines,
-            "baseline": before.value,
-            "current": after.value,
+        columns = {
+            "series": self.series_indices,
+            "baseline": baseline.value,
+            "current": current.value,
             "change": change,
             "relative": relative,
             "surprise": sides.surprise(),
-            "baseline_partitions": before.count,
-            "current_partitions": after.count,
-            "status": _statuses(before, after),
+            "baseline_partitions": baseline.count,
+            "current_partitions": current.count,
+            "status": _statuses(baseline, current),
         }
-        there = (before.count > 0) | (after.count > 0)
-        return {name: column[there] for name, column in found.items()}
+        has_value = (baseline.count > 0) | (current.count > 0)
+        return {name: column[has_value] for name, column in columns.items()}
 
-    def _side(self, side: _Measured, scales: Sequence[Scale]) -> _Values:
-        own = np.intersect1d(side.places, self.places)
-        facts, shape = side.facts, (len(self.lines), len(own))
-        at = self._at(facts, own)
-        raw = _filled(shape, at, facts.value)
-        values = _finite(raw)
+    def _side(self, side: _SideFacts, scales: Sequence[Scale]) -> _SideValues:
+        shared = np.intersect1d(side.partition_indices, self.partition_indices)
+        facts, shape = side.facts, (len(self.series_indices), len(shared))
+        positions = self._fact_positions(facts, shared)
+        stored = _fill_matrix(shape, positions, facts.value)
+        values = _finite_or_nan(stored)
         status = np.full(shape[0], "", dtype=object)
-        status[at[1]] = facts.status[at[0]]  # the last of several wins
-        return _Values(
-            np.searchsorted(self.places, own),
+        status[positions[1]] = facts.status[positions[0]]  # of several partitions, the last wins
+        return _SideValues(
+            np.searchsorted(self.partition_indices, shared),
             values,
             transform(values, scales),
-            raw[:, 0] if len(own) == 1 else median(values),
-            median(_filled(shape, at, facts.weight)),
-            np.bincount(at[1], minlength=shape[0]).astype(np.int64),
+            stored[:, 0] if len(shared) == 1 else median(values),
+            median(_fill_matrix(shape, positions, facts.weight)),
+            np.bincount(positions[1], minlength=shape[0]).astype(np.int64),
             status,
         )
 
-    def _at(
-        self, facts: Facts, places: NDArray[np.intp]
+    def _fact_positions(
+        self, facts: Facts, partition_indices: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """Return the indices of the facts of these series and partitions, with rows and columns."""
-        line = np.full(len(facts.series), -1, dtype=np.intp)
-        line[self.lines] = np.arange(len(self.lines))
-        column = np.full(len(facts.partitions), -1, dtype=np.intp)
-        column[places] = np.arange(len(places))
-        rows, columns = line[facts.of_series], column[facts.of_partition]
-        some = np.flatnonzero((rows >= 0) & (columns >= 0))
-        return some, rows[some], columns[some]
+        """Return the indices of the facts of the group in partitions, with their rows and columns."""
+        row_of_series = np.full(len(facts.series), -1, dtype=np.intp)
+        row_of_series[self.series_indices] = np.arange(len(self.series_indices))
+        column_of_partition = np.full(len(facts.partitions), -1, dtype=np.intp)
+        column_of_partition[partition_indices] = np.arange(len(partition_indices))
+        rows, columns = row_of_series[facts.of_series], column_of_partition[facts.of_partition]
+        fact_indices = np.flatnonzero((rows >= 0) & (columns >= 0))
+        return fact_indices, rows[fact_indices], columns[fact_indices]
 
 
-def _groups(facts: Facts, baseline: _Measured, current: _Measured, *, paired: bool) -> list[_Group]:
+def _group_series(
+    facts: Facts, baseline: _SideFacts, current: _SideFacts, *, paired: bool
+) -> list[_SeriesGroup]:
     """Group series by the partitions in which they can have a value.
 
-    Those are the partitions of one segment made by partition keys; all partitions for a series with
-    values in several of these.
+    A series with values in one partition segment belongs to the partitions of that segment. A series
+    with values in several partition segments belongs to all partitions.
     """
     views = {id(view): view for view in (facts, baseline.facts, current.facts)}
-    withins = sorted({row["within"] for row in facts.partitions})
-    number = {within: n for n, within in enumerate(withins)}
-    within = np.array([number[row["within"]] for row in facts.partitions], dtype=np.intp)
-    several = len(withins)
-    low = np.full(len(facts.series), several, dtype=np.intp)
+    segments = sorted({row["within"] for row in facts.partitions})
+    segment_number = {partition_segment: n for n, partition_segment in enumerate(segments)}
+    partition_segment = np.array(
+        [segment_number[row["within"]] for row in facts.partitions], dtype=np.intp
+    )
+    mixed = len(segments)
+    low = np.full(len(facts.series), mixed, dtype=np.intp)
     high = np.full(len(facts.series), -1, dtype=np.intp)
     for view in views.values():
-        np.minimum.at(low, view.of_series, within[view.of_partition])
-        np.maximum.at(high, view.of_series, within[view.of_partition])
-    group = np.where(high < 0, -1, np.where(low == high, low, several))
-    kept = np.unique(group[group >= 0])
-    parts = {key: _parts(view, group, kept) for key, view in views.items()}
+        np.minimum.at(low, view.of_series, partition_segment[view.of_partition])
+        np.maximum.at(high, view.of_series, partition_segment[view.of_partition])
+    group = np.where(high < 0, -1, np.where(low == high, low, mixed))
+    group_ids = np.unique(group[group >= 0])
+    facts_by_view = {key: _split_facts(view, group, group_ids) for key, view in views.items()}
     return [
-        _Group(
-            parts[id(facts)][n],
-            np.flatnonzero(group == of),
-            np.flatnonzero(within == of) if of < several else np.arange(len(within)),
-            replace(baseline, facts=parts[id(baseline.facts)][n]),
-            replace(current, facts=parts[id(current.facts)][n]),
+        _SeriesGroup(
+            facts_by_view[id(facts)][n],
+            np.flatnonzero(group == group_id),
+            np.flatnonzero(partition_segment == group_id)
+            if group_id < mixed
+            else np.arange(len(partition_segment)),
+            replace(baseline, facts=facts_by_view[id(baseline.facts)][n]),
+            replace(current, facts=facts_by_view[id(current.facts)][n]),
             paired,
         )
-        for n, of in enumerate(kept.tolist())
+        for n, group_id in enumerate(group_ids.tolist())
     ]
 
 
-def _parts(facts: Facts, group: NDArray[np.intp], kept: NDArray[np.intp]) -> list[Facts]:
+def _split_facts(facts: Facts, group: NDArray[np.intp], group_ids: NDArray[np.intp]) -> list[Facts]:
     """Split facts by group of series."""
-    if len(kept) == 1:
+    if len(group_ids) == 1:
         return [facts]
-    of = group[facts.of_series]
-    order = np.argsort(of, kind="stable")
-    bounds = np.searchsorted(of[order], [*kept.tolist(), len(facts.partitions) + 1])
-    return [facts.taken(order[first:last]) for first, last in pairwise(bounds.tolist())]
+    group_of_fact = group[facts.of_series]
+    order = np.argsort(group_of_fact, kind="stable")
+    bounds = np.searchsorted(group_of_fact[order], [*group_ids.tolist(), len(facts.partitions) + 1])
+    return [facts.taken(order[start:end]) for start, end in pairwise(bounds.tolist())]
 
 
-def _filled(
+def _fill_matrix(
     shape: tuple[int, int],
-    at: tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]],
+    positions: tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]],
     numbers: Floats,
 ) -> Floats:
-    out = np.full(shape, np.nan)
-    out[at[1], at[2]] = numbers[at[0]]
-    return out
+    matrix = np.full(shape, np.nan)
+    matrix[positions[1], positions[2]] = numbers[positions[0]]
+    return matrix
 
 
-def _finite(values: Floats) -> Floats:
-    out: Floats = np.where(np.isfinite(values), values, np.nan)
-    return out
+def _finite_or_nan(values: Floats) -> Floats:
+    finite: Floats = np.where(np.isfinite(values), values, np.nan)
+    return finite
 
 
-def _statuses(before: _Values, after: _Values) -> NDArray[np.object_]:
+def _statuses(baseline: _SideValues, current: _SideValues) -> NDArray[np.object_]:
     """Return each series' status: ``both`` if the sides are comparable, else the reason why not."""
-    found = np.full(len(before.count), "both", dtype=object)
-    was = before.finite == 0
-    found[was] = np.array(["was "], dtype=object) + before.status[was]
-    now = after.finite == 0
-    found[now] = after.status[now]
-    found[after.count == 0] = "only baseline"
-    found[before.count == 0] = "only current"
-    return found
+    statuses = np.full(len(baseline.count), "both", dtype=object)
+    baseline_unknown = baseline.finite_count == 0
+    statuses[baseline_unknown] = (
+        np.array(["was "], dtype=object) + baseline.status[baseline_unknown]
+    )
+    current_unknown = current.finite_count == 0
+    statuses[current_unknown] = current.status[current_unknown]
+    statuses[current.count == 0] = "only baseline"
+    statuses[baseline.count == 0] = "only current"
+    return statuses
 
 
 def _has_anomaly(
-    connection: Connection, facts: Facts, query: MetricQuery, as_of: AsOf, place: int
+    connection: Connection, facts: Facts, query: MetricQuery, as_of: AsOf, partition_index: int
 ) -> NDArray[np.bool_]:
     """Return a mask of the series with a stored anomaly in a partition."""
-    partition = facts.partitions[place]
+    partition = facts.partitions[partition_index]
     window = Window(partition["time"], partition["time"])
     rows = anomaly_rows(connection, facts.dataset, None, replace(query, window=window), as_of)
-    found = [row["series_id"] for row in rows if row["partition_id"] == partition["id"]]
-    return np.isin([row["id"] for row in facts.series], found)
+    series_ids = [row["series_id"] for row in rows if row["partition_id"] == partition["id"]]
+    return np.isin([row["id"] for row in facts.series], series_ids)
