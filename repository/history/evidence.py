@@ -1,7 +1,7 @@
 """Evidence for checks from a repository: stored metrics and detectors, never a data scan.
 
-Check targets are selected first: partitions, or segments of them, in the current or a past view of a
-dataset. `load_evidence` then loads the metrics that checks of these targets need.
+Targets of checks are partitions, or segments of partitions, in the current or a past view of a
+dataset. Select them first; then `load_evidence` loads the metrics that checks of them need.
 """
 
 from __future__ import annotations
@@ -51,16 +51,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckTarget:
-    """A partition, or a segment of one, to be checked.
+    """A partition, or a segment of a partition, to be checked.
 
     Attributes
     ----------
     id : int
+        Partition id.
     partition : str
+        Partition name.
     time : datetime or None
+        Time of the partition; None if it has no time.
     within : str
         Segment made by the partition's own keys.
     segment : str
+        Segment to be checked, including ``within``; empty for the whole partition.
     """
 
     id: int
@@ -86,9 +90,13 @@ class View:
     Attributes
     ----------
     database : Database
+        Database of the repository.
     artifacts : Artifacts
+        Reader of stored states.
     dataset : str
+        Name of the dataset.
     as_of : str, date, datetime, int or None
+        Past view; None for the current view.
     """
 
     database: Database
@@ -99,124 +107,146 @@ class View:
     def targets(
         self, partitions: str | Sequence[str] | None = None, segment: str = ""
     ) -> list[CheckTarget]:
-        """Select partitions, in order of time.
+        """Select partitions as targets, in order of time.
 
         Parameters
         ----------
         partitions : str or sequence of str, optional
-            ``all``, conditions on partition keys, or names; those of the newest time if not given.
-            Deleted partitions are selected only by name.
+            ``all``, conditions on partition keys, or names (default: the partitions of the newest
+            time). Deleted partitions are selected only by name.
         segment : str
-            Segment of each partition that has it; the whole of each if empty.
+            Segment of the partitions; the whole partitions if empty.
 
         Raises
         ------
         PartitionSelectionError
-            If the text does not parse, a name does not exist, or nothing is selected; an empty list
-            of names selects nothing without an error.
+            If the conditions do not parse, a name does not exist, or nothing is selected. An empty
+            list of names selects nothing without an error.
         """
         with self.database.read() as connection:
-            ledger = partition_rows(connection, self.dataset, self.as_of, every=False)
-        measured = {row["partition"] for row in ledger}
-        there = {row["partition"] for row in ledger if row["gone_at"] is None}
+            measured_rows = partition_rows(connection, self.dataset, self.as_of, every=False)
+        measured = {row["partition"] for row in measured_rows}
+        existing = {row["partition"] for row in measured_rows if row["gone_at"] is None}
         rows = [row for row in self._partitions() if row["partition"] in measured]
-        timed = sorted(rows, key=lambda row: row["time"] is not None)
-        oldest_first = [row["partition"] for row in timed]
+        timeless_first = sorted(rows, key=lambda row: row["time"] is not None)
+        oldest_first = [row["partition"] for row in timeless_first]
         if partitions is None:
-            chosen = _newest([row for row in rows if row["partition"] in there])
+            chosen = _newest_partitions([row for row in rows if row["partition"] in existing])
         elif partitions == "all":
-            chosen = there
+            chosen = existing
         elif isinstance(partitions, str):
-            chosen = _selected(timed, there, partitions)
+            chosen = _select_partitions(timeless_first, existing, partitions)
         else:
             chosen = select_named(partitions, oldest_first)
-        found = [
-            CheckTarget(row["id"], row["partition"], row["time"], row["within"], of)
+        targets = [
+            CheckTarget(row["id"], row["partition"], row["time"], row["within"], full_segment)
             for row in rows
-            if row["partition"] in chosen and (of := _segment(row["within"], segment)) is not None
+            if row["partition"] in chosen
+            and (full_segment := _full_segment(row["within"], segment)) is not None
         ]
-        if not found and (partitions is None or len(partitions)):
-            which = f"partitions={partitions!r}, segment={segment!r}"
-            msg = f"{self.dataset!r} has no measured partition that is meant by {which}"
+        if not targets and (partitions is None or len(partitions)):
+            selection = f"partitions={partitions!r}, segment={segment!r}"
+            msg = f"{self.dataset!r} has no measured partition that matches {selection}"
             raise PartitionSelectionError(msg)
-        return found
+        return targets
 
-    def placed(self, fresh: CheckTarget) -> CheckTarget:
-        """Return a new target completed with time and segment, from the ledger or its name."""
+    def complete(self, target: CheckTarget) -> CheckTarget:
+        """Return a new target with time and segment filled in, from the ledger or from its name.
+
+        Parameters
+        ----------
+        target : CheckTarget
+            Target of data that was just measured.
+        """
         stored = {row["partition"]: row for row in self._partitions()}
-        if fresh.partition not in stored or not fresh.partition:
-            return placed_by_name(fresh)
-        row = stored[fresh.partition]
-        return _placed(fresh, row["time"], row["within"])
+        if target.partition not in stored or not target.partition:
+            return complete_from_name(target)
+        row = stored[target.partition]
+        return _complete(target, row["time"], row["within"])
 
     def _partitions(self) -> list[SelectablePartitionRow]:
         p = s.partition.c
         columns = (p.id, p.name.label("partition"), p.time, p.segment.label("within"), p.key_values)
         with self.database.read() as connection:
-            of = p.dataset_id == dataset_id(connection, self.dataset)
-            query = sa.select(*columns).where(of).order_by(p.time.is_(None), p.time, p.name)
-            found = [row._asdict() for row in connection.execute(query)]
-            return cast("list[SelectablePartitionRow]", found)
+            is_of_dataset = p.dataset_id == dataset_id(connection, self.dataset)
+            query = (
+                sa.select(*columns).where(is_of_dataset).order_by(p.time.is_(None), p.time, p.name)
+            )
+            rows = [row._asdict() for row in connection.execute(query)]
+            return cast("list[SelectablePartitionRow]", rows)
 
 
-def placed_by_name(fresh: CheckTarget) -> CheckTarget:
-    """Return a new target completed with time and segment from its partition's name.
+def complete_from_name(target: CheckTarget) -> CheckTarget:
+    """Return a new target with time and segment filled in from the name of its partition.
+
+    Parameters
+    ----------
+    target : CheckTarget
+        Target of data that was just measured.
 
     Examples
     --------
-    >>> placed_by_name(CheckTarget(1, "ds=2013-02-08", None)).time.isoformat()
+    >>> complete_from_name(CheckTarget(1, "ds=2013-02-08", None)).time.isoformat()
     '2013-02-08T00:00:00+00:00'
     """
-    named = Partition.from_name(fresh.partition)
-    form = recognise_time(named.keys)
-    if form is None:
-        return _placed(fresh, None, "")
-    return _placed(fresh, form.time_of(named), form.segment_of(named))
+    partition = Partition.from_name(target.partition)
+    time_format = recognise_time(partition.keys)
+    if time_format is None:
+        return _complete(target, None, "")
+    return _complete(target, time_format.time_of(partition), time_format.segment_of(partition))
 
 
-def _placed(fresh: CheckTarget, time: datetime | None, within: str) -> CheckTarget:
-    segment = _segment(within, fresh.segment)
-    return replace(fresh, time=fresh.time or time, within=within, segment=segment or within)
+def _complete(target: CheckTarget, time: datetime | None, within: str) -> CheckTarget:
+    segment = _full_segment(within, target.segment)
+    return replace(target, time=target.time or time, within=within, segment=segment or within)
 
 
-def _newest(rows: Sequence[SelectablePartitionRow]) -> set[str]:
-    """Return the partitions of the newest time; the last by name where none has a time."""
+def _newest_partitions(rows: Sequence[SelectablePartitionRow]) -> set[str]:
+    """Return the partitions of the newest time; if none has a time, the last partition by name."""
     timed = [row for row in rows if row["time"] is not None] or rows[-1:]
     return {row["partition"] for row in timed if row["time"] == timed[-1]["time"]}
 
 
-def _selected(rows: Sequence[SelectablePartitionRow], there: set[str], text: str) -> set[str]:
-    """Return the partitions, of those that are there, that a filter selects."""
-    by_name = {row["partition"]: _named(row["partition"], row["key_values"]) for row in rows}
-    keys = next(iter(by_name.values())).keys if by_name else ()
-    selection = parse_selection(text, keys)
-    available = [name for name in by_name if name in there]
-    return selection.require_match({n for n in available if selection(by_name[n])}, available)
+def _select_partitions(
+    rows: Sequence[SelectablePartitionRow], existing: set[str], conditions: str
+) -> set[str]:
+    """Return the existing partitions that fulfil conditions on their keys."""
+    partition_by_name = {
+        row["partition"]: _parse_name(row["partition"], row["key_values"]) for row in rows
+    }
+    keys = next(iter(partition_by_name.values())).keys if partition_by_name else ()
+    selection = parse_selection(conditions, keys)
+    available = [name for name in partition_by_name if name in existing]
+    return selection.require_match(
+        {n for n in available if selection(partition_by_name[n])}, available
+    )
 
 
-def _named(name: str, values: str) -> Partition:
-    """Parse a partition's name given its values, which may contain the separators of keys.
+def _parse_name(name: str, values: str) -> Partition:
+    """Parse a partition's name, given its values, which can contain the separators of keys.
 
     Examples
     --------
-    >>> _named("ds=2013-02-08/place=a/b=c", '["2013-02-08","a/b=c"]').keys
+    >>> _parse_name("ds=2013-02-08/place=a/b=c", '["2013-02-08","a/b=c"]').keys
     ('ds', 'place')
     """
-    keys, rest, of = [], name, tuple(json.loads(values))
-    for value in of:
-        keys.append(rest.partition("=")[0])
-        rest = rest[len(keys[-1]) + len(value) + 2 :]
-    return Partition(tuple(keys), of)
+    keys, remainder, key_values = [], name, tuple(json.loads(values))
+    for value in key_values:
+        keys.append(remainder.partition("=")[0])
+        remainder = remainder[len(keys[-1]) + len(value) + 2 :]
+    return Partition(tuple(keys), key_values)
 
 
-def _segment(within: str, segment: str) -> str | None:
+def _full_segment(within: str, segment: str) -> str | None:
     """Return the full segment within a partition; None if their keys conflict.
 
     Examples
     --------
-    >>> _segment("country=US", ""), _segment("country=US", "origin=EWR"), _segment("", "origin=EWR")
-    ('country=US', 'country=US/origin=EWR', 'origin=EWR')
-    >>> _segment("country=US", "country=NO")
+    >>> _full_segment("country=US", ""), _full_segment("country=US", "origin=EWR")
+    ('country=US', 'country=US/origin=EWR')
+    >>> _full_segment("", "origin=EWR")
+    'origin=EWR'
+    >>> _full_segment("country=US", "country=NO")
     """
     if not segment or not within or segment == within or segment.startswith(f"{within}/"):
         return segment or within
@@ -224,17 +254,17 @@ def _segment(within: str, segment: str) -> str | None:
     return None if same_key else joined(within, segment)
 
 
-FEW = 200
-"""Maximum of partitions queried by id; for more, all are read."""
+MAX_QUERIED_PARTITIONS = 200
+"""Above this number of partitions, all partitions are read."""
 
 
-Values = dict[int, Metric[Any]]
+MetricsByPartition = dict[int, Metric[Any]]
 """Metrics by partition id."""
 
 
 @dataclass
 class LoadedEvidence:
-    """Metrics of partitions and detectors' judgements, loaded for checks by `load_evidence`.
+    """Metrics of partitions and judgements of detectors, loaded for checks by `load_evidence`.
 
     Attributes
     ----------
@@ -243,18 +273,18 @@ class LoadedEvidence:
     metrics : dict
         Metrics by segment and analyzer.
     judge : PointJudge
-        Detectors' judgements.
+        Source of the detectors' judgements.
     instances : frozenset of str
-        The columns that something was measured of.
+        All measured columns.
     """
 
     partitions: Sequence[PartitionRow]
-    metrics: dict[tuple[str, AnyAnalyzer], Values]
+    metrics: dict[tuple[str, AnyAnalyzer], MetricsByPartition]
     judge: PointJudge
     instances: frozenset[str]
     _earlier: dict[tuple[str, str, AnyAnalyzer], EarlierValues] = field(default_factory=dict)
 
-    def of(self, target: CheckTarget) -> PartitionEvidence:
+    def for_target(self, target: CheckTarget) -> PartitionEvidence:
         """Return the evidence of one partition."""
         return PartitionEvidence(self, target)
 
@@ -262,17 +292,19 @@ class LoadedEvidence:
         """Return the values of a metric in the partitions before the target."""
         key = (target.within, target.segment, analyzer)
         if key not in self._earlier:
-            of = self.metrics.get((target.segment, analyzer), {})
+            metrics = self.metrics.get((target.segment, analyzer), {})
             timed = [
-                p
-                for p in self.partitions
-                if p["time"] is not None and p["within"] == target.within and p["id"] != UNSTORED_ID
+                row
+                for row in self.partitions
+                if row["time"] is not None
+                and row["within"] == target.within
+                and row["id"] != UNSTORED_ID
             ]
             self._earlier[key] = EarlierValues(
                 None,
-                [time for p in timed if (time := p["time"]) is not None],
-                [p["partition"] for p in timed],
-                [number(of.get(p["id"])) for p in timed],
+                [time for row in timed if (time := row["time"]) is not None],
+                [row["partition"] for row in timed],
+                [number(metrics.get(row["id"])) for row in timed],
             )
         return replace(self._earlier[key], moment=target.time)
 
@@ -281,28 +313,28 @@ class LoadedEvidence:
 class PartitionEvidence:
     """Evidence of one partition."""
 
-    remembered: LoadedEvidence
+    loaded: LoadedEvidence
     target: CheckTarget
 
     @property
     def instances(self) -> frozenset[str]:
-        """The columns that something was measured of."""
-        return self.remembered.instances
+        """All measured columns."""
+        return self.loaded.instances
 
     def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
         """Return the stored metric; None if it was not measured."""
-        of = self.remembered.metrics.get((self.target.segment, analyzer), {})
-        return of.get(self.target.id)
+        metrics = self.loaded.metrics.get((self.target.segment, analyzer), {})
+        return metrics.get(self.target.id)
 
     def earlier(self, analyzer: AnyAnalyzer) -> EarlierValues | None:
         """Return the values in earlier partitions."""
-        return self.remembered.earlier(self.target, analyzer)
+        return self.loaded.earlier(self.target, analyzer)
 
     def judged(self, analyzer: AnyAnalyzer, usual: AnomalySettings) -> Judgement | None:
         """Return the detector's judgement of the partition."""
         target = self.target
-        line = JudgedSeries(target.within, target.segment, analyzer)
-        return self.remembered.judge.judged(line, usual, target.id)
+        series = JudgedSeries(target.within, target.segment, analyzer)
+        return self.loaded.judge.judged(series, usual, target.id)
 
 
 def load_evidence(
@@ -314,13 +346,15 @@ def load_evidence(
 ) -> LoadedEvidence:
     """Load the metrics that checks of the targets need.
 
-    Single numbers are read as stored; metrics of several numbers, and metrics that were not
-    measured, are computed from stored states.
+    Metrics that are single numbers are read as stored. Metrics of several numbers and metrics that
+    were not measured are computed from stored states.
 
     Parameters
     ----------
     view : View
+        Dataset and time of the view.
     targets : sequence of CheckTarget
+        Partitions or segments to be checked.
     analyzers : collection of Analyzer
         Analyzers needed for the targets themselves.
     historic : collection of Analyzer
@@ -329,92 +363,96 @@ def load_evidence(
         Metrics of the only target, if it was just measured and is not stored.
     """
     with view.database.read() as connection:
-        of = dataset_id(connection, view.dataset)
-        known = dimensions_of(connection, of, MetricQuery())
-        reader = _Reader(connection, view, known)
+        dataset_key = dataset_id(connection, view.dataset)
+        dimensions = dimensions_of(connection, dataset_key, MetricQuery())
+        reader = _Reader(connection, view, dimensions)
         if fresh is None:
-            reader.read([a for a in analyzers if a not in historic], _places(targets))
-        reader.read(historic, _beside(targets, known[1]))
-        partitions = list(known[1])
-        said = training_labels(connection, of) if historic else []
-        suite = stored_suite(connection, of) if historic else {}
+            reader.read([a for a in analyzers if a not in historic], _target_ids(targets))
+        reader.read(historic, _sibling_ids(targets, dimensions[1]))
+        partitions = list(dimensions[1])
+        labels = training_labels(connection, dataset_key) if historic else []
+        suite = stored_suite(connection, dataset_key) if historic else {}
     for target in targets if fresh is not None else ():
         partitions.append(target.row())
         for analyzer, metric in (fresh or {}).items():
             reader.metrics.setdefault((target.segment, analyzer), {})[target.id] = metric
-    days = suite_holidays(suite, (row["time"] for row in partitions))
+    holidays = suite_holidays(suite, (row["time"] for row in partitions))
     judge = PointJudge(
-        partitions, known[0], reader.metrics, TrainingLabels(said, days), tuple(historic)
+        partitions, dimensions[0], reader.metrics, TrainingLabels(labels, holidays), tuple(historic)
     )
-    instances = frozenset(str(row["instance"]) for row in known[0])
+    instances = frozenset(str(row["instance"]) for row in dimensions[0])
     return LoadedEvidence(partitions, reader.metrics, judge, instances)
 
 
-def _places(targets: Iterable[CheckTarget]) -> dict[str, set[int]]:
+def _target_ids(targets: Iterable[CheckTarget]) -> dict[str, set[int]]:
     """Return the targets' partition ids by segment."""
-    places: dict[str, set[int]] = {}
+    ids_by_segment: dict[str, set[int]] = {}
     for target in targets:
-        places.setdefault(target.segment, set()).add(target.id)
-    return places
+        ids_by_segment.setdefault(target.segment, set()).add(target.id)
+    return ids_by_segment
 
 
-def _beside(
+def _sibling_ids(
     targets: Iterable[CheckTarget], partitions: Iterable[PartitionRow]
 ) -> dict[str, set[int]]:
-    """Return the ids by segment of all partitions that share a target's partition segment."""
-    segment = {target.within: target.segment for target in targets}
-    places: dict[str, set[int]] = {}
+    """Return by segment the ids of all partitions that share a target's partition segment."""
+    target_segment = {target.within: target.segment for target in targets}
+    ids_by_segment: dict[str, set[int]] = {}
     for row in partitions:
-        if row["within"] in segment:
-            places.setdefault(segment[row["within"]], set()).add(row["id"])
-    return places
+        if row["within"] in target_segment:
+            ids_by_segment.setdefault(target_segment[row["within"]], set()).add(row["id"])
+    return ids_by_segment
 
 
 class _Reader:
-    """Reader of one dataset's metrics: from facts if they are single numbers, else from states."""
+    """Reader of a dataset's metrics: single numbers from facts, other metrics from states."""
 
-    def __init__(self, connection: Connection, view: View, known: FactDimensions) -> None:
-        self.connection, self.view, self.known = connection, view, known
-        self.metrics: dict[tuple[str, AnyAnalyzer], Values] = {}
+    def __init__(self, connection: Connection, view: View, dimensions: FactDimensions) -> None:
+        self.connection, self.view, self.dimensions = connection, view, dimensions
+        self.metrics: dict[tuple[str, AnyAnalyzer], MetricsByPartition] = {}
 
-    def read(self, analyzers: Iterable[AnyAnalyzer], places: Mapping[str, set[int]]) -> None:
-        """Read analyzers' metrics of partitions, whose ids are given by segment."""
+    def read(
+        self, analyzers: Iterable[AnyAnalyzer], ids_by_segment: Mapping[str, set[int]]
+    ) -> None:
+        """Read metrics of the partitions whose ids are given by segment."""
         by_key = {key_of(analyzer.canonical()): analyzer for analyzer in analyzers}
-        if not by_key or not places:
+        if not by_key or not ids_by_segment:
             return
-        self._facts(by_key, places)
-        times = {row["id"]: row["time"] for row in self.known[1]}
-        lacking: dict[tuple[str, str], list[AnyAnalyzer]] = {}
-        for segment, wanted in places.items():
+        self._read_facts(by_key, ids_by_segment)
+        times = {row["id"]: row["time"] for row in self.dimensions[1]}
+        missing: dict[tuple[str, str], list[AnyAnalyzer]] = {}
+        for segment, ids in ids_by_segment.items():
             for analyzer in by_key.values():
-                if wanted - self._of(segment, analyzer).keys():
-                    lacking.setdefault((segment, analyzer.statistic()), []).append(analyzer)
-        for (segment, _), sharing in lacking.items():
-            self._states(sharing, segment, places[segment], times)
+                if ids - self._metrics_of(segment, analyzer).keys():
+                    missing.setdefault((segment, analyzer.statistic()), []).append(analyzer)
+        for (segment, _), same_state in missing.items():
+            self._read_states(same_state, segment, ids_by_segment[segment], times)
 
-    def _of(self, segment: str, analyzer: AnyAnalyzer) -> Values:
+    def _metrics_of(self, segment: str, analyzer: AnyAnalyzer) -> MetricsByPartition:
         return self.metrics.setdefault((segment, analyzer), {})
 
-    def _facts(self, by_key: Mapping[str, AnyAnalyzer], places: Mapping[str, set[int]]) -> None:
-        """Read metrics that are single numbers, or failed, from facts."""
+    def _read_facts(
+        self, by_key: Mapping[str, AnyAnalyzer], ids_by_segment: Mapping[str, set[int]]
+    ) -> None:
+        """Read metrics that are single numbers or failures from facts."""
         series = [
             row["id"]
-            for row in self.known[0]
+            for row in self.dimensions[0]
             if row["key"] in by_key
-            and row["segment"] in places
+            and row["segment"] in ids_by_segment
             and row["name"] == by_key[row["key"]].name
         ]
-        wanted = sorted(set().union(*places.values()))
-        few = wanted if len(wanted) <= FEW else None
+        all_ids = sorted(set().union(*ids_by_segment.values()))
+        queried_ids = all_ids if len(all_ids) <= MAX_QUERIED_PARTITIONS else None
         facts = read_facts(
             self.connection,
             self.view.dataset,
             MetricQuery(series=series),
             self.view.as_of,
-            few,
-            self.known,
+            queried_ids,
+            self.dimensions,
         )
-        ids = [row["id"] for row in self.known[1]]
+        ids = [row["id"] for row in self.dimensions[1]]
         columns = (facts.value, facts.weight, facts.status, facts.error)
         rows = zip(
             facts.of_series.tolist(),
@@ -422,44 +460,52 @@ class _Reader:
             *(column.tolist() for column in columns),
             strict=True,
         )
-        for of, at, *told in rows:
-            row = self.known[0][of]
-            if ids[at] in places[row["segment"]]:
+        for series_index, partition_index, *stored in rows:
+            row = self.dimensions[0][series_index]
+            if ids[partition_index] in ids_by_segment[row["segment"]]:
                 analyzer = by_key[row["key"]]
-                self._of(row["segment"], analyzer)[ids[at]] = _metric(analyzer, *told)
+                self._metrics_of(row["segment"], analyzer)[ids[partition_index]] = _metric(
+                    analyzer, *stored
+                )
 
-    def _states(
+    def _read_states(
         self,
-        sharing: Sequence[AnyAnalyzer],
+        analyzers: Sequence[AnyAnalyzer],
         segment: str,
-        wanted: set[int],
+        requested_ids: set[int],
         times: Mapping[int, datetime | None],
     ) -> None:
-        """Compute metrics without facts from states; analyzers that share a state read it once."""
-        some = [times[at] for at in wanted]
-        known = [time for time in some if time is not None]
-        window = Window(min(known), max(known)) if len(known) == len(some) else Window()
-        ids = {row["partition"]: row["id"] for row in self.known[1]}
-        found = stored_states(
-            self.connection, self.view.dataset, sharing[0], window, segment, self.view.as_of
+        """Compute metrics without facts from states. Analyzers that share a state read it once."""
+        requested_times = [times[partition_key] for partition_key in requested_ids]
+        known_times = [time for time in requested_times if time is not None]
+        window = (
+            Window(min(known_times), max(known_times))
+            if len(known_times) == len(requested_times)
+            else Window()
         )
-        for state in found:
-            at = ids[state.partition]
-            asked = [a for a in sharing if at not in self._of(segment, a)]
-            if state.payload is not None and at in wanted and asked:
-                self._measure(asked, segment, at, state.payload)
+        ids = {row["partition"]: row["id"] for row in self.dimensions[1]}
+        states = stored_states(
+            self.connection, self.view.dataset, analyzers[0], window, segment, self.view.as_of
+        )
+        for state in states:
+            partition_key = ids[state.partition]
+            unread = [a for a in analyzers if partition_key not in self._metrics_of(segment, a)]
+            if state.payload is not None and partition_key in requested_ids and unread:
+                self._measure(unread, segment, partition_key, state.payload)
 
     def _measure(
-        self, asked: Sequence[AnyAnalyzer], segment: str, at: int, payload: Payload
+        self, analyzers: Sequence[AnyAnalyzer], segment: str, partition_key: int, payload: Payload
     ) -> None:
         try:
-            read = self.view.artifacts.unpack(payload)
+            state = self.view.artifacts.unpack(payload)
         except StateError as error:
-            for analyzer in asked:
-                self._of(segment, analyzer)[at] = analyzer.to_failure_metric(error)
+            for analyzer in analyzers:
+                self._metrics_of(segment, analyzer)[partition_key] = analyzer.to_failure_metric(
+                    error
+                )
             return
-        for analyzer in asked:
-            self._of(segment, analyzer)[at] = analyzer.compute_metric_from(read)
+        for analyzer in analyzers:
+            self._metrics_of(segment, analyzer)[partition_key] = analyzer.compute_metric_from(state)
 
 
 def _metric(
@@ -467,11 +513,11 @@ def _metric(
 ) -> Metric[float]:
     """Rebuild the metric of a stored fact."""
     outcome: Success[float] | Failure = Success(value)
-    text = (error or "").partition(": ")[2]  # stored text is prefixed with the error's name
+    message = (error or "").partition(": ")[2]  # the stored error starts with its class name
     if status == "empty":
-        outcome = Failure(EmptyStateError(text))
+        outcome = Failure(EmptyStateError(message))
     elif status == "failed":
-        outcome = Failure(MetricRuntimeError(text))
+        outcome = Failure(MetricRuntimeError(message))
     rows = None if isnan(weight) else weight
     return Metric(analyzer.entity, analyzer.instance, analyzer.name, outcome, rows)
 

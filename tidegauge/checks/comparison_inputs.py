@@ -144,7 +144,7 @@ class Comparer:
         evidence = load_evidence(view, targets, analyzers)
         for target in targets:
             for analyzer in analyzers:
-                metric = evidence.of(target).metric(analyzer)
+                metric = evidence.for_target(target).metric(analyzer)
                 if metric is not None:
                     yield (target.partition, analyzer), metric
 

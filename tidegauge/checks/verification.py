@@ -43,7 +43,12 @@ from tidegauge.checks.rows import BadRows, examples_of, failing_rows, make_uniqu
 from tidegauge.display.html import Rows, card, heading, marked, note, sentence, table
 from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
 from tidegauge.repository.exchange.history_exports import assertions_facet
-from tidegauge.repository.history.evidence import CheckTarget, View, load_evidence, placed_by_name
+from tidegauge.repository.history.evidence import (
+    CheckTarget,
+    View,
+    complete_from_name,
+    load_evidence,
+)
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.frames import columns, frame_of
@@ -765,7 +770,7 @@ def verify_stored(
         constraints = [constraint for check in dataset_checks for constraint in check.constraints]
         compared = comparer.find(constraints, name, targets)
         for target in targets:
-            evidence = ComparedEvidence(loaded.of(target), compared[target.partition])
+            evidence = ComparedEvidence(loaded.for_target(target), compared[target.partition])
             for index in indices:
                 results_by_check[index] += _judge_partition(
                     index, checks[index], name, target, evidence
@@ -823,7 +828,9 @@ def _with_history(
     """
     datasets = repository.datasets()
     view = View(repository.database, repository.artifacts, dataset, as_of)
-    target = view.placed(given_target) if dataset in datasets else placed_by_name(given_target)
+    target = (
+        view.complete(given_target) if dataset in datasets else complete_from_name(given_target)
+    )
     if target.time is None:
         msg = (
             f"check {check.name!r} compares with history, so the partition or time of the data is needed:"
@@ -837,4 +844,4 @@ def _with_history(
         return Measurements(metrics), target
     measured = {analyzer: metrics[analyzer] for analyzer in check.analyzers}
     loaded = load_evidence(view, [target], check.analyzers, _history_analyzers([check]), measured)
-    return loaded.of(target), target
+    return loaded.for_target(target), target
