@@ -19,52 +19,59 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
-STEPS = 16
-"""Score levels per power of ten of the p-value."""
-HIGHEST = 255
-LOOK_BACK = 8
-"""Number of earlier columns in which the previous value is looked up."""
-KEYS = ("dataset", "segment", "instance", "name", "analyzer")
+LEVELS_PER_DECADE = 16
+"""Score levels per power of ten of the p-value. A byte suffices down to a p-value of 1e-15."""
+MAX_LEVEL = 255
+LOOK_BACK_COLUMNS = 8
+"""Earlier columns in which the previous value of a series is looked up."""
+SERIES_KEYS = ("dataset", "segment", "instance", "name", "analyzer")
 
 
 @dataclass(frozen=True)
 class Coded:
-    """Dictionary-encoded text: the sorted distinct words, and each entry's index into them."""
+    """Dictionary-encoded strings: the sorted distinct strings, and the index of each entry in them."""
 
     words: Sequence[str]
     code: NDArray[np.int32]
 
     @classmethod
-    def from_texts(cls, texts: Sequence[str]) -> Coded:
-        """Dictionary-encode texts.
+    def from_strings(cls, strings: Sequence[str]) -> Coded:
+        """Dictionary-encode strings.
+
+        Parameters
+        ----------
+        strings : sequence of str
+            Strings in any order, with repetitions.
 
         Examples
         --------
-        >>> Coded.from_texts(["b", "a", "b"])
+        >>> Coded.from_strings(["b", "a", "b"])
         Coded(words=['a', 'b'], code=array([1, 0, 1], dtype=int32))
         """
-        words = sorted(set(texts))
-        place = {word: n for n, word in enumerate(words)}
-        return cls(words, np.fromiter((place[t] for t in texts), np.int32, len(texts)))
+        words = sorted(set(strings))
+        code_of_word = {word: n for n, word in enumerate(words)}
+        return cls(
+            words, np.fromiter((code_of_word[string] for string in strings), np.int32, len(strings))
+        )
 
-    def taken(self, places: NDArray[Any]) -> Coded:
+    def take(self, indices: NDArray[Any]) -> Coded:
         """Return a selection of the entries."""
-        return Coded(self.words, self.code[places])
+        return Coded(self.words, self.code[indices])
 
-    def word(self, place: int) -> str:
-        """Return the text of one entry."""
-        return self.words[int(self.code[place])]
+    def word(self, index: int) -> str:
+        """Return the string of one entry."""
+        return self.words[int(self.code[index])]
 
 
 @dataclass(frozen=True)
 class HeatmapIndex:
     """Rows and columns of the heat map: all series, and all partition times.
 
-    Series are ordered by dataset, instance, name, segment and analyzer; those of whole-partition
-    detectors, which have scores but no values, follow the others of their instance. A heat map
-    column is one time: all partitions of that time, of any dataset; partitions without a time
-    follow by name. If a series has several partitions at one time, as metrics recorded per region
-    do, the last by name counts.
+    Series are ordered by dataset, instance, name, segment and analyzer. Series of whole-partition
+    detectors, which have scores but no values, follow the other series of their instance. Each
+    column is one time, with all partitions of that time of any dataset; partitions without a time
+    follow by name. If a series has several partitions at one time (metrics recorded per region),
+    the last partition by name is used.
 
     Attributes
     ----------
@@ -76,16 +83,16 @@ class HeatmapIndex:
         Dataset id of each series.
     partitions : array of int
         Partition ids, in order of column and name.
-    within : array of int
+    partition_owner : array of int
         Dataset id of each partition.
     column : array of int
         Column of each partition.
     labels : sequence of str
         Label of each column: the time in UTC, or the partition's name.
     times : array of float
-        Time of each column, in seconds since 1970; NaN where there is none.
+        Time of each column, in seconds since 1970; NaN without a time.
     commit : int, optional
-        Commit after which the view is taken; the current one if None.
+        Commit of a past view; None for the current view.
     """
 
     series: NDArray[np.int64]
@@ -96,21 +103,21 @@ class HeatmapIndex:
     analyzer: Coded
     owner: NDArray[np.int64]
     partitions: NDArray[np.int64]
-    within: NDArray[np.int64]
+    partition_owner: NDArray[np.int64]
     column: NDArray[np.int64]
     labels: Sequence[str]
     times: NDArray[np.float64]
     commit: int | None = None
 
     def key(self, row: int) -> dict[str, str]:
-        """Return the `KEYS` of the series in a row."""
+        """Return the keys of the series in a row, by `SERIES_KEYS`."""
         return {name: coded.word(row) for name, coded in self.keys.items()}
 
     @property
     def keys(self) -> Mapping[str, Coded]:
-        """Encoded columns of all series, by `KEYS`."""
+        """Encoded keys of all series, by `SERIES_KEYS`."""
         parts = (self.dataset, self.segment, self.instance, self.name, self.analyzer)
-        return dict(zip(KEYS, parts, strict=True))
+        return dict(zip(SERIES_KEYS, parts, strict=True))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -118,18 +125,28 @@ class HeatmapIndex:
         return len(self.series), len(self.labels)
 
     def rows_of(self, series: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the row of each series id, -1 for those not in the heat map."""
-        return _looked_up(_inverse(self.series), series)
+        """Return the row of each series id; -1 if the series is not in the heat map."""
+        return _look_up(_lookup_table(self.series), series)
 
     def columns_of(self, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the column of each partition id, -1 for those not in the heat map."""
-        return _looked_up(_inverse(self.partitions, self.column), partitions)
+        """Return the column of each partition id; -1 if the partition is not in the heat map."""
+        return _look_up(_lookup_table(self.partitions, self.column), partitions)
 
 
 def panorama(
     connection: Connection, as_of: AsOf = None, dataset: str | None = None
 ) -> HeatmapIndex:
-    """Read the rows and columns of the heat map of all datasets or one, now or as of a past commit."""
+    """Read the rows and columns of the heat map.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    as_of : str, date, datetime, int, optional
+        Past view of the repository (default: the current view).
+    dataset : str, optional
+        Name of the only dataset (default: all datasets).
+    """
     d, e, a = s.dataset.c, s.series.c, s.analyzer.c
     watched = a.kind == Watched.__name__
     series = (
@@ -139,18 +156,18 @@ def panorama(
     )
     if dataset is not None:
         series = series.where(d.name == dataset)
-    ids, owner, late, *texts = fetch_columns(connection, series)
-    keys = dict(zip(KEYS, map(Coded.from_texts, texts), strict=True))
+    ids, owner, is_watched, *key_columns = fetch_columns(connection, series)
+    keys = dict(zip(SERIES_KEYS, map(Coded.from_strings, key_columns), strict=True))
     codes = {key: coded.code for key, coded in keys.items()}
     # lexsort takes the most significant key last.
-    order: list[NDArray[Any]] = [codes["analyzer"], codes["segment"], codes["name"]]
-    order += [np.array(late, np.int8), codes["instance"], codes["dataset"]]
-    places = np.lexsort(order)
+    sort_keys: list[NDArray[Any]] = [codes["analyzer"], codes["segment"], codes["name"]]
+    sort_keys += [np.array(is_watched, np.int8), codes["instance"], codes["dataset"]]
+    order = np.lexsort(sort_keys)
     commit = commit_as_of(connection, as_of)
-    sorted_keys: dict[str, Any] = {key: coded.taken(places) for key, coded in keys.items()}
+    sorted_keys: dict[str, Any] = {key: coded.take(order) for key, coded in keys.items()}
     return HeatmapIndex(
-        series=np.array(ids, np.int64)[places],
-        owner=np.array(owner, np.int64)[places],
+        series=np.array(ids, np.int64)[order],
+        owner=np.array(owner, np.int64)[order],
         **sorted_keys,
         **_columns(connection, commit, dataset),
         commit=commit,
@@ -158,165 +175,224 @@ def panorama(
 
 
 def _columns(connection: Connection, commit: int | None, dataset: str | None) -> dict[str, Any]:
-    """Return the attributes of `HeatmapIndex` that are about partitions, now or as of a commit."""
+    """Return the attributes of `HeatmapIndex` that describe partitions, now or as of a commit."""
     p = s.partition.c
     query = sa.select(p.id, p.dataset_id, p.name, p.time)
     if dataset is not None:
         query = query.join_from(s.partition, s.dataset).where(s.dataset.c.name == dataset)
     if commit is not None:
-        then = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
-        query = query.where(p.first_seen_at <= then.scalar_subquery())
-    # There may be a million partitions, but few different names and times: only these are looked at.
-    ids, within, names, stored = fetch_columns(connection, query)
-    read = p.time.type.dialect_impl(connection.dialect).result_processor(connection.dialect, None)
-    time_of = {raw: raw if read is None else read(raw) for raw in set(stored)}
-    name = Coded.from_texts(names)
+        committed_at = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
+        query = query.where(p.first_seen_at <= committed_at.scalar_subquery())
+    # A million partitions have few different names and times: decode and sort only these.
+    ids, dataset_ids, names, stored = fetch_columns(connection, query)
+    decode = p.time.type.dialect_impl(connection.dialect).result_processor(connection.dialect, None)
+    time_of = {raw: raw if decode is None else decode(raw) for raw in set(stored)}
+    coded_name = Coded.from_strings(names)
     times = sorted({time for time in time_of.values() if time is not None})
-    at = {time: n for n, time in enumerate(times)}
-    place_of = {raw: at.get(time, -1) for raw, time in time_of.items()}
-    column = np.fromiter((place_of[raw] for raw in stored), np.int64, len(stored))
-    timeless = np.unique(name.code[column < 0])  # sorted by name
-    column = np.where(column < 0, len(times) + np.searchsorted(timeless, name.code), column)
-    order = np.lexsort((name.code, column))
-    others = [name.words[code] for code in timeless.tolist()]
+    time_index = {time: n for n, time in enumerate(times)}
+    index_of_stored = {raw: time_index.get(time, -1) for raw, time in time_of.items()}
+    column = np.fromiter((index_of_stored[raw] for raw in stored), np.int64, len(stored))
+    timeless = np.unique(coded_name.code[column < 0])  # sorted by name
+    column = np.where(column < 0, len(times) + np.searchsorted(timeless, coded_name.code), column)
+    order = np.lexsort((coded_name.code, column))
+    timeless_labels = [coded_name.words[code] for code in timeless.tolist()]
     return {
         "partitions": np.array(ids, np.int64)[order],
-        "within": np.array(within, np.int64)[order],
+        "partition_owner": np.array(dataset_ids, np.int64)[order],
         "column": column[order],
-        "labels": [*map(_label, times), *others],
-        "times": np.array([*(time.timestamp() for time in times), *(np.nan for _ in others)]),
+        "labels": [*map(_time_label, times), *timeless_labels],
+        "times": np.array(
+            [*(time.timestamp() for time in times), *(np.nan for _ in timeless_labels)]
+        ),
     }
 
 
-def _label(moment: Any) -> str:
-    text = f"{moment:%Y-%m-%d %H:%M:%S}"
-    return text.removesuffix(":00").removesuffix(" 00:00")
+def _time_label(time: Any) -> str:
+    label = f"{time:%Y-%m-%d %H:%M:%S}"
+    return label.removesuffix(":00").removesuffix(" 00:00")
 
 
 def score_levels(
-    connection: Connection, of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]
+    connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
-    """Return the score levels of rows, in columns from `first` up to, excluding, `last`.
+    """Return the score levels of rows in a range of columns.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    index : HeatmapIndex
+        Rows and columns of the heat map.
+    start, end : int
+        First column, and the column after the last one.
+    rows : array of int
+        Rows of the heat map.
 
     Returns
     -------
-    array of uint8, shape (rows, last - first)
-        0 where no detector scored, else 1 plus the highest score in sixteenths, at most 255.
+    array of uint8, shape (rows, end - start)
+        0 if no detector scored, else 1 plus the highest score in sixteenths; at most 255.
     """
-    width = last - first
-    out = np.zeros(len(rows) * width, np.uint8)
-    row_of = _inverse(of.series[rows])
-    column_of = _inverse(of.partitions, of.column)
+    width = end - start
+    levels = np.zeros(len(rows) * width, np.uint8)
+    row_of = _lookup_table(index.series[rows])
+    column_of = _lookup_table(index.partitions, index.column)
     c = s.score.c
     query = sa.select(c.partition_id, c.block, c.members, c.score).where(
-        s.holds(s.score, of.commit), in_blocks(of.series[rows].tolist())
+        s.holds(s.score, index.commit), in_blocks(index.series[rows].tolist())
     )
-    for some in chunks(_within(of, first, last, rows).tolist()):
-        # All of them at once: thousands of rows of the database hold up to 256 scores each.
+    for partition_ids in chunks(_partitions_between(index, start, end, rows).tolist()):
+        # Decode all rows at once: there are thousands, with up to 256 scores each.
         partition, block, members, scores = fetch_columns(
-            connection, query.where(c.partition_id.in_(some))
+            connection, query.where(c.partition_id.in_(partition_ids))
         )
         bits = np.unpackbits(np.frombuffer(b"".join(members), np.uint8), bitorder="little")
-        line, place = np.divmod(np.flatnonzero(bits), BLOCK_SERIES)
-        row = _looked_up(row_of, np.array(block, np.int64)[line] * BLOCK_SERIES + place)
-        column = column_of[np.array(partition, np.int64)][line] - first
-        level = 1 + np.minimum(np.frombuffer(b"".join(scores), "<f8") * STEPS, HIGHEST - 1)
-        here = row >= 0
-        np.maximum.at(out, row[here] * width + column[here], level[here].astype(np.uint8))
-    return out.reshape(len(rows), width)
+        block_index, member = np.divmod(np.flatnonzero(bits), BLOCK_SERIES)
+        row = _look_up(row_of, np.array(block, np.int64)[block_index] * BLOCK_SERIES + member)
+        column = column_of[np.array(partition, np.int64)][block_index] - start
+        level = 1 + np.minimum(
+            np.frombuffer(b"".join(scores), "<f8") * LEVELS_PER_DECADE, MAX_LEVEL - 1
+        )
+        is_requested = row >= 0
+        np.maximum.at(
+            levels,
+            row[is_requested] * width + column[is_requested],
+            level[is_requested].astype(np.uint8),
+        )
+    return levels.reshape(len(rows), width)
 
 
 def values(
-    connection: Connection, of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]
+    connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the values of rows, in columns from `first` up to, excluding, `last`.
+    """Return the values of rows in a range of columns.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    index : HeatmapIndex
+        Rows and columns of the heat map.
+    start, end : int
+        First column, and the column after the last one.
+    rows : array of int
+        Rows of the heat map.
 
     Returns
     -------
-    array of float, shape (rows, last - first)
-        NaN where there is no finite value.
+    array of float, shape (rows, end - start)
+        NaN if there is no finite value.
     """
-    out = np.full((len(rows), last - first), np.nan)
-    row_of, rank = _inverse(of.series[rows]), _inverse(of.partitions)
+    result = np.full((len(rows), end - start), np.nan)
+    row_of, index_of_partition = _lookup_table(index.series[rows]), _lookup_table(index.partitions)
     m = s.metric.c
     finite = sa.select(m.partition_id, m.series_id, m.value).where(
-        s.holds(s.metric, of.commit), m.status == "finite"
+        s.holds(s.metric, index.commit), m.status == "finite"
     )
-    for mine in _by_dataset(of, rows):
-        wanted = of.series[mine].tolist()
-        listed = len(wanted) <= _LISTED
-        query = finite.where(m.series_id.in_(wanted)) if listed else finite
-        at_once = max(_AT_ONCE, _POINTS // len(wanted)) if listed else _AT_ONCE
-        for some in chunks(_within(of, first, last, mine).tolist(), at_once):
+    for dataset_rows in _split_by_dataset(index, rows):
+        series_ids = index.series[dataset_rows].tolist()
+        is_listed = len(series_ids) <= _MAX_LISTED_SERIES
+        query = finite.where(m.series_id.in_(series_ids)) if is_listed else finite
+        query_partitions = (
+            max(_PARTITIONS_PER_QUERY, _POINTS_PER_QUERY // len(series_ids))
+            if is_listed
+            else _PARTITIONS_PER_QUERY
+        )
+        for partition_ids in chunks(
+            _partitions_between(index, start, end, dataset_rows).tolist(), query_partitions
+        ):
             partition, series, value = fetch_columns(
-                connection, query.where(m.partition_id.in_(some))
+                connection, query.where(m.partition_id.in_(partition_ids))
             )
-            row = _looked_up(row_of, np.array(series, np.int64))
-            place = rank[np.array(partition, np.int64)]
-            here = np.argsort(place, kind="stable")  # the last of a column comes last and wins
-            here = here[row[here] >= 0]
-            out[row[here], of.column[place[here]] - first] = np.array(value, np.float64)[here]
-    return out
+            row = _look_up(row_of, np.array(series, np.int64))
+            partition_index = index_of_partition[np.array(partition, np.int64)]
+            # The last partition of a column comes last, so that its value is kept.
+            order = np.argsort(partition_index, kind="stable")
+            order = order[row[order] >= 0]
+            result[row[order], index.column[partition_index[order]] - start] = np.array(
+                value, np.float64
+            )[order]
+    return result
 
 
-_LISTED = 450
-"""Maximum of series ids listed in a query; for more, all series are read."""
-_AT_ONCE = 30
-"""Partitions read at once, which bounds memory: their points are tuples for a moment."""
-_POINTS = 15_000
-"""Points read at once of a few series, for the same reason."""
+_MAX_LISTED_SERIES = 450
+"""For more series, all series are read."""
+_PARTITIONS_PER_QUERY = 30
+"""Bounds memory: the points of a query are held as tuples until they are copied to arrays."""
+_POINTS_PER_QUERY = 15_000
+"""Bounds memory in the same way if the query lists few series."""
 
 
 def change_levels(
-    connection: Connection, of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]
+    connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
-    """Return the levels of each value's relative change from the value before.
+    """Return the level of each value's relative change from the previous value.
+
+    The level is ``128 + 127 * sqrt(change)``, with ``change = (new - old) / max(|new|, |old|)`` and
+    the square root of a negative change taken as negative. The square root makes small changes
+    visible.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    index : HeatmapIndex
+        Rows and columns of the heat map.
+    start, end : int
+        First column, and the column after the last one.
+    rows : array of int
+        Rows of the heat map.
 
     Returns
     -------
-    array of uint8, shape (rows, last - first)
-        0 where there are not two values; else 128 is no change, with 127 steps above and below it
-        for the square root of the relative change, ``(new - old) / max(|new|, |old|)``, so that
-        small changes are visible: 255 is up from 0, or from a negative to a positive value, 1 is
-        down to 0 or across it, and a quarter less is 64.
+    array of uint8, shape (rows, end - start)
+        0 without two values; 128 for no change; 64 for a quarter less; 255 for a rise from 0, or
+        from a negative to a positive value; 1 for a fall to 0, or from a positive to a negative
+        value.
     """
-    begin = max(0, first - LOOK_BACK)
-    known = values(connection, of, begin, last, rows)
-    there = ~np.isnan(known)
-    places = np.where(there, np.arange(known.shape[1]), -1)
-    latest = np.maximum.accumulate(places, axis=1)
-    before = np.concatenate([np.full((len(known), 1), -1), latest[:, :-1]], axis=1)
-    old = np.take_along_axis(known, np.maximum(before, 0), axis=1)
+    begin = max(0, start - LOOK_BACK_COLUMNS)
+    current = values(connection, index, begin, end, rows)
+    has_value = ~np.isnan(current)
+    value_index = np.where(has_value, np.arange(current.shape[1]), -1)
+    latest_index = np.maximum.accumulate(value_index, axis=1)
+    previous_index = np.concatenate([np.full((len(current), 1), -1), latest_index[:, :-1]], axis=1)
+    old = np.take_along_axis(current, np.maximum(previous_index, 0), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        change = (known - old) / np.maximum(np.abs(known), np.abs(old))
-    change = np.clip(np.where(known == old, 0.0, change), -1, 1)
+        change = (current - old) / np.maximum(np.abs(current), np.abs(old))
+    change = np.clip(np.where(current == old, 0.0, change), -1, 1)
     level = np.rint(128 + 127 * np.sign(change) * np.sqrt(np.abs(change)))
-    two = there & (before >= 0)
-    return np.where(two, level, 0).astype(np.uint8)[:, first - begin :]
+    has_both = has_value & (previous_index >= 0)
+    return np.where(has_both, level, 0).astype(np.uint8)[:, start - begin :]
 
 
-def _within(of: HeatmapIndex, first: int, last: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ids of the partitions of some series in a range of columns."""
-    here = (of.column >= first) & (of.column < last)
-    return of.partitions[here & np.isin(of.within, np.unique(of.owner[rows]))]
+def _partitions_between(
+    index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the ids of the partitions of series' datasets in a range of columns."""
+    is_between = (index.column >= start) & (index.column < end)
+    return index.partitions[
+        is_between & np.isin(index.partition_owner, np.unique(index.owner[rows]))
+    ]
 
 
-def _by_dataset(of: HeatmapIndex, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _split_by_dataset(index: HeatmapIndex, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Split rows by dataset."""
-    owner = of.owner[rows]
+    owner = index.owner[rows]
     order = np.argsort(owner, kind="stable")
     parts = np.split(order, 1 + np.flatnonzero(np.diff(owner[order])))
-    return [rows[some] for some in parts if len(some)]
+    return [rows[part] for part in parts if len(part)]
 
 
-def _inverse(ids: NDArray[np.int64], entry: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Return a lookup table from id to entry, or to index if none given; -1 where there is none."""
-    out = np.full(int(ids.max(initial=0)) + 1, -1, np.int64)
-    out[ids] = np.arange(len(ids)) if entry is None else entry
-    return out
+def _lookup_table(
+    ids: NDArray[np.int64], entries: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Return a lookup table from id to entry (default: the id's index); -1 for all other ids."""
+    table = np.full(int(ids.max(initial=0)) + 1, -1, np.int64)
+    table[ids] = np.arange(len(ids)) if entries is None else entries
+    return table
 
 
-def _looked_up(inverse: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the entries of ids in a lookup table; -1 where there is none."""
-    known = ids < len(inverse)
-    return np.where(known, inverse[np.where(known, ids, 0)], -1)
+def _look_up(table: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the entries of ids in a lookup table; -1 for ids that are not in it."""
+    is_known = ids < len(table)
+    return np.where(is_known, table[np.where(is_known, ids, 0)], -1)

@@ -33,7 +33,7 @@ from tidegauge.consistency.compare.distributions import ConsistencyTexts
 from tidegauge.repository.distributions.drift import RECORDED_OF
 from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 from tidegauge.repository.history.feature_consistency import (
-    WEIGHT,
+    WEIGHT_METRIC,
     ConsistencyIndex,
     PartitionColumns,
     measures,
@@ -267,7 +267,7 @@ def default_weights(
 ) -> Sequence[Any]:
     """Return the weights of metrics that ``weights`` does not name: a feature's total, or None for rows."""
     nothing = [None] * partitions
-    return nothing if feature is None else metrics.get(WEIGHT, nothing)
+    return nothing if feature is None else metrics.get(WEIGHT_METRIC, nothing)
 
 
 def _none_unless_finite(numbers: NDArray[np.float64]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.repository.history.feature_consistency import (
-    WEIGHT,
+    WEIGHT_METRIC,
     ConsistencyIndex,
     PartitionColumns,
     averaged,
@@ -387,7 +387,7 @@ class _Request:
 
     def means(self) -> dict[str, NDArray[np.float64]]:
         """Return the mean rates of each feature over all compared rows."""
-        *rates, rows = self.read((*CELLS, WEIGHT))
+        *rates, rows = self.read((*CELLS, WEIGHT_METRIC))
         return {cell: averaged(rate, rows) for cell, rate in zip(CELLS, rates, strict=True)}
 
     def read(self, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
@@ -438,7 +438,7 @@ def _ranking_choices(index: ConsistencyIndex) -> list[str]:
     features = set(index.features.tolist())
     metrics = [metric for metric, positions in index.series.items() if features & positions.keys()]
     quantiles = ("p5", "p50", "p95")
-    scalars = [m for m in metrics if "-" not in m and m != WEIGHT]
+    scalars = [m for m in metrics if "-" not in m and m != WEIGHT_METRIC]
     return [
         WRONG,
         *scalars,

@@ -17,8 +17,8 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError, RepositoryError, UnknownNameError
 from tidegauge.repository.history.heatmap import (
-    KEYS,
-    STEPS,
+    LEVELS_PER_DECADE,
+    SERIES_KEYS,
     HeatmapIndex,
     change_levels,
     panorama,
@@ -297,7 +297,7 @@ class Overview:
             level = _level_reader(scale)(connection, heatmap, 0, columns, rows).astype(np.float64)
         # Invert the encoding: level 0 is no number, 128 is no change.
         root = (level - 128) / 127
-        number = (level - 1) / STEPS if scale == "score" else np.sign(root) * root**2
+        number = (level - 1) / LEVELS_PER_DECADE if scale == "score" else np.sign(root) * root**2
         number = np.where(level == 0, np.nan, number)
         if params.get("columns") is not None:
             displayed = listed_columns(heatmap.labels, params["columns"])
@@ -306,7 +306,7 @@ class Overview:
                 heatmap.labels, heatmap.times, params.get("since"), params.get("until")
             )
         index = pd.MultiIndex.from_arrays(
-            [[key_words[n] for n in rows.tolist()] for key_words in words], names=KEYS
+            [[key_words[n] for n in rows.tolist()] for key_words in words], names=SERIES_KEYS
         )
         return pd.DataFrame(number[:, displayed], index, list(heatmap.labels[displayed]))
 
@@ -520,7 +520,7 @@ def frame(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
     points = np.nonzero(drawn & displayed)
     # Describe each point by its series, time and value.
     series_keys = [heatmap.key(row) for row in rows]  # untruncated, unlike the answer
-    columns: dict[str, Any] = {key: [series_keys[row][key] for row in points[0]] for key in KEYS}
+    columns: dict[str, Any] = {key: [series_keys[row][key] for row in points[0]] for key in SERIES_KEYS}
     columns["label"] = [payload["labels"][column] for column in points[1]]
     columns["value"] = values[points]
     if params.get("mode") == "indexed":
@@ -574,7 +574,7 @@ def _rows(heatmap: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> lis
         in_overlay = heatmap.dataset.code == heatmap.dataset.words.index(overlay)
         same_keys = [
             np.logical_and.reduce(
-                [heatmap.keys[k].code == heatmap.keys[k].code[row] for k in KEYS[1:]]
+                [heatmap.keys[k].code == heatmap.keys[k].code[row] for k in SERIES_KEYS[1:]]
             )
             for row in rows
         ]

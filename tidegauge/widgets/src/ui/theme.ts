@@ -34,7 +34,7 @@ const CHANGE_DARK: Stop[] = [
 const LINES_LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b0578d", "#8a6d00", "#2b88c9", "#444444", "#7a3e9d"];
 const LINES_DARK = ["#56b4e9", "#ff9d4d", "#2fd1a1", "#e59cc6", "#f0e442", "#8fb8ff", "#cccccc", "#c792ea"];
 
-/** Score levels for each power of ten; must equal `STEPS` in repository/history/heatmap.py. */
+/** Score levels for each power of ten; must equal `LEVELS_PER_DECADE` in repository/history/heatmap.py. */
 const STEPS = 16;
 
 /** Read the theme from the computed style of the dashboard's root. */
