@@ -36,28 +36,40 @@ if TYPE_CHECKING:
 def calendar_rows(
     connection: Connection, dataset: str, window: Window, as_of: AsOf = None
 ) -> list[CalendarRow]:
-    """Return present and missing partitions in order of time; see `Repository.calendar`."""
+    """Return present and missing partitions in order of time; see `Repository.calendar`.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    dataset : str
+        Name of the dataset.
+    window : Window
+        Times of the partitions.
+    as_of : str, date, datetime, int, optional
+        Past view of the repository (default: the current view).
+    """
     commit = commit_as_of(connection, as_of)
-    now = _moment(connection, as_of, commit)
-    known = _known(connection, dataset_id(connection, dataset), commit, now)
+    now = _view_time(connection, as_of, commit)
+    ledger = _ledger_rows(connection, dataset_id(connection, dataset), commit, now)
     rows: list[CalendarRow] = []
-    for within, places in group_by_segment(known).items():
-        rows += _of_segment(within, [known[place] for place in places], now)
+    for segment, indices in group_by_segment(ledger).items():
+        rows += _segment_rows(segment, [ledger[index] for index in indices], now)
     rows = [row for row in rows if window.holds(row["time"])]
-    counts, worst = _found(connection, dataset, window, as_of)
+    counts, worst = _anomaly_counts(connection, dataset, window, as_of)
     for row in rows:
-        if (of := row["id"]) is not None:
-            row["anomalies"], row["worst"] = counts[of], worst.get(of)
-    return sorted(rows, key=_order)
+        if (partition_key := row["id"]) is not None:
+            row["anomalies"], row["worst"] = counts[partition_key], worst.get(partition_key)
+    return sorted(rows, key=_row_order)
 
 
-def _order(row: CalendarRow) -> tuple[bool, float, str, str]:
+def _row_order(row: CalendarRow) -> tuple[bool, float, str, str]:
     time = row["time"]
     return time is None, time.timestamp() if time else 0.0, row["segment"], row["partition"] or ""
 
 
-def _moment(connection: Connection, as_of: AsOf, commit: int | None) -> datetime:
-    """Return the time of a view: now without ``as_of``, the earliest before the first commit."""
+def _view_time(connection: Connection, as_of: AsOf, commit: int | None) -> datetime:
+    """Return the time of a view: now for the current view, the earliest before the first commit."""
     if commit is None:
         return datetime.now(UTC)
     view = view_of(as_of)
@@ -67,16 +79,16 @@ def _moment(connection: Connection, as_of: AsOf, commit: int | None) -> datetime
     return connection.execute(query).scalar() or datetime.min.replace(tzinfo=UTC)
 
 
-def _known(
+def _ledger_rows(
     connection: Connection, dataset: int, commit: int | None, now: datetime
 ) -> list[LedgerRow]:
-    """Return all partitions in order of time, with their current version if measured."""
+    """Return all partitions in order of time, with the current version of measured partitions."""
     p, v, b = s.partition.c, s.partition_version.c, s.absence.c
     versions = (v.partition_id == p.id) & s.holds(s.partition_version, commit)
-    first = s.partition_version.alias()  # one that is restated is not late
-    came = (first.c.partition_id == p.id) & (first.c.version == 1)
+    first_version = s.partition_version.alias()  # a restatement is not a late arrival
+    is_first = (first_version.c.partition_id == p.id) & (first_version.c.version == 1)
     if commit is not None:
-        came &= first.c.commit_id <= commit
+        is_first &= first_version.c.commit_id <= commit
     query = (
         sa.select(
             p.id,
@@ -86,13 +98,13 @@ def _known(
             p.first_seen_at,
             v.version,
             v.rows,
-            first.c.arrived_at,
+            first_version.c.arrived_at,
             v.measured_at,
             s.commit.c.committed_at.label("gone_at"),
         )
         .select_from(s.partition)
         .outerjoin(s.partition_version, versions)
-        .outerjoin(first, came)
+        .outerjoin(first_version, is_first)
         .outerjoin(s.absence, (b.partition_id == p.id) & s.holds(s.absence, commit))
         .outerjoin(s.commit, s.commit.c.id == b.commit_id)
         .where(p.dataset_id == dataset)
@@ -103,43 +115,45 @@ def _known(
     return cast("list[LedgerRow]", [row._asdict() for row in connection.execute(query)])
 
 
-def _of_segment(within: str, some: Sequence[LedgerRow], now: datetime) -> list[CalendarRow]:
-    """Return the calendar rows of one segment of partitions, the missing ones last."""
-    times = times_of(some)
+def _segment_rows(
+    segment: str, partitions: Sequence[LedgerRow], now: datetime
+) -> list[CalendarRow]:
+    """Return the calendar rows of a partition segment, with missing partitions last."""
+    times = times_of(partitions)
     ledger = PartitionLedger(
-        np.array([to_datetime64(row["arrived_at"]) for row in some], dtype="M8[s]"),
-        np.array([row["version"] or 0 for row in some], dtype=np.int64),
-        [{}] * len(some),
+        np.array([to_datetime64(row["arrived_at"]) for row in partitions], dtype="M8[s]"),
+        np.array([row["version"] or 0 for row in partitions], dtype=np.int64),
+        [{}] * len(partitions),
         now=to_datetime64(now),
     )
-    nothing = np.empty((0, len(some)))
-    history = History(times, nothing, nothing, [], ledger=ledger)
+    no_values = np.empty((0, len(partitions)))
+    history = History(times, no_values, no_values, [], ledger=ledger)
     delays = delays_of(history)
     seconds = np.where(np.isnat(delays), np.nan, delays.astype("m8[s]").astype(np.float64))
     rows = [
-        _row(within, partition, float(delay), late=bool(late))
-        for partition, late, delay in zip(some, _late(history), seconds, strict=True)
+        _present_row(segment, partition, float(delay), late=bool(late))
+        for partition, late, delay in zip(partitions, _late_mask(history), seconds, strict=True)
     ]
-    missed = [
+    missing_times = [
         time
         for gap in gaps(history)
         if gap.place >= MIN_PARTITIONS
         for time in gap.times(CYCLES * int(gap.rare.sum()))
     ]
-    return rows + [_missing(within, time) for time in missed]
+    return rows + [_missing_row(segment, time) for time in missing_times]
 
 
-def _late(history: History) -> NDArray[np.bool_]:
-    """Return a mask of late partitions, by `Late` with its default rule."""
+def _late_mask(history: History) -> NDArray[np.bool_]:
+    """Return a mask of the partitions that `Late` reports with its default rule."""
     detector = Late()
     rule = RULES.parse(detector.rule)
-    found: NDArray[np.bool_] = rule.decide(
+    mask: NDArray[np.bool_] = rule.decide(
         detector.measure(history)[None, :], detector.score(history)
     )[0]
-    return found
+    return mask
 
 
-def _row(within: str, partition: LedgerRow, delay: float, *, late: bool) -> CalendarRow:
+def _present_row(segment: str, partition: LedgerRow, delay: float, *, late: bool) -> CalendarRow:
     version = partition["version"]
     restated = version is not None and version > 1
     tests = {
@@ -150,55 +164,55 @@ def _row(within: str, partition: LedgerRow, delay: float, *, late: bool) -> Cale
     }
     status = next((name for name, holds in tests.items() if holds), "measured")
     return _calendar_row(
-        within, partition, status=status, late=late, restated=restated, delay=delay
+        segment, partition, status=status, late=late, restated=restated, delay=delay
     )
 
 
-def _missing(within: str, time: np.datetime64) -> CalendarRow:
+def _missing_row(segment: str, time: np.datetime64) -> CalendarRow:
     moment = time.astype("M8[s]").item().replace(tzinfo=UTC)
-    return _calendar_row(within, {"time": moment}, status="missing")
+    return _calendar_row(segment, {"time": moment}, status="missing")
 
 
 def _calendar_row(
-    within: str,
-    about: Mapping[str, Any],
+    segment: str,
+    partition: Mapping[str, Any],
     *,
     status: str,
     late: bool = False,
     restated: bool = False,
     delay: float = nan,
 ) -> CalendarRow:
-    """Return a row without anomalies; what is not known of the partition is None."""
+    """Return a row without anomalies; unknown properties of the partition are None."""
     return {
-        "id": about.get("id"),
-        "segment": within,
-        "partition": about.get("partition"),
-        "time": about["time"],
+        "id": partition.get("id"),
+        "segment": segment,
+        "partition": partition.get("partition"),
+        "time": partition["time"],
         "status": status,
         "late": late,
         "restated": restated,
-        "version": about.get("version"),
-        "rows": about.get("rows"),
-        "first_seen_at": about.get("first_seen_at"),
-        "arrived_at": about.get("arrived_at"),
-        "measured_at": about.get("measured_at"),
-        "gone_at": about.get("gone_at"),
+        "version": partition.get("version"),
+        "rows": partition.get("rows"),
+        "first_seen_at": partition.get("first_seen_at"),
+        "arrived_at": partition.get("arrived_at"),
+        "measured_at": partition.get("measured_at"),
+        "gone_at": partition.get("gone_at"),
         "delay": delay,
         "anomalies": 0,
         "worst": None,
     }
 
 
-def _found(
+def _anomaly_counts(
     connection: Connection, dataset: str, window: Window, as_of: AsOf
 ) -> tuple[Counter[int], dict[int, str]]:
-    """Return the number of anomalies in each partition, and their highest severity."""
+    """Return the number of anomalies of each partition, and their highest severity."""
     order = list(Severity)
     counts: Counter[int] = Counter()
     worst: dict[int, str] = {}
     for row in anomaly_rows(connection, dataset, None, MetricQuery(window=window), as_of):
-        of = row["partition_id"]
-        counts[of] += 1
-        both = (worst.get(of, row["severity"]), row["severity"])
-        worst[of] = max(both, key=lambda one: order.index(Severity(one)))
+        partition_key = row["partition_id"]
+        counts[partition_key] += 1
+        severities = (worst.get(partition_key, row["severity"]), row["severity"])
+        worst[partition_key] = max(severities, key=lambda severity: order.index(Severity(severity)))
     return counts, worst

@@ -425,7 +425,7 @@ def failing_counts(since: datetime | None = None) -> sa.Subquery:
     """
     verdict = failing_verdicts().c
     query = sa.select(
-        verdict.dataset_id.label("of"),
+        verdict.dataset_id.label("dataset_id"),
         sa.func.sum(sa.case((verdict.is_known, 0), else_=1)).label("failing"),
         sa.func.sum(sa.case((verdict.is_known, 1), else_=0)).label("failing_known"),
     ).group_by(verdict.dataset_id)
@@ -436,14 +436,14 @@ def passing_checks(connection: Connection) -> dict[str, int]:
     """Count the checks that pass on all current data, by dataset; datasets without verdicts are left out."""
     verdict = standing_verdicts().c
     passing = (
-        sa.select(verdict.dataset_id.label("of"))
+        sa.select(verdict.dataset_id.label("dataset_id"))
         .group_by(verdict.dataset_id, verdict.name)
         .having(sa.func.min(verdict.passed) == 1)
         .subquery()
     )
     query = (
         sa.select(s.dataset.c.name, sa.func.count())
-        .join_from(s.dataset, passing, passing.c.of == s.dataset.c.id)
+        .join_from(s.dataset, passing, passing.c.dataset_id == s.dataset.c.id)
         .group_by(s.dataset.c.name)
     )
     return {name: count for name, count in connection.execute(query)}  # noqa: C416 - mypy does not treat a row as a pair

@@ -490,7 +490,7 @@ def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path, caplog):
     with tg.Repository(f"sqlite:///{tmp_path}/fligths.db") as repo:
         assert repo.datasets() == []
         assert repo.overview().empty
-        assert "fligths.db; did you mean 'flights.db'?: it reads as empty" in caplog.text
+        assert "fligths.db; did you mean 'flights.db'?: the repository is empty" in caplog.text
         with pytest.raises(tg.UnknownDatasetError, match=r"did you mean 'flights\.db'"):
             repo.latest("d")
         assert [path.name for path in tmp_path.glob("fl*")] == ["flights.db"]

@@ -227,8 +227,12 @@ def test_many_series_are_read_like_few(repo, monkeypatch):
         places = series.features.tolist()
         arguments = (connection, series, at, ["mismatch", "total", "nothing"], places)
         few = values(*arguments)
-        monkeypatch.setattr("tidegauge.repository.history.feature_consistency._MAX_LISTED_SERIES", 3)
-        monkeypatch.setattr("tidegauge.repository.history.feature_consistency._PARTITIONS_PER_QUERY", 7)
+        monkeypatch.setattr(
+            "tidegauge.repository.history.feature_consistency._MAX_LISTED_SERIES", 3
+        )
+        monkeypatch.setattr(
+            "tidegauge.repository.history.feature_consistency._PARTITIONS_PER_QUERY", 7
+        )
         np.testing.assert_array_equal(values(*arguments), few)
     assert np.isnan(few[2]).all()
     assert not np.isnan(few[:2]).any()
