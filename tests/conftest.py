@@ -182,10 +182,10 @@ def spark(warehouse, kafka_jars):
 @pytest.fixture(scope="session")
 def flights(spark):
     """The demonstration's table: 336,776 rows in 365 partitions. Tests may not change it."""
-    from tidegauge.demo.flights import TABLE, make_table
+    from tidegauge.demo.flights import TABLE_NAME, make_table
 
     make_table(spark)
-    return TABLE
+    return TABLE_NAME
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Generate a feature consistency case: online and offline features that differ by known faults.
 
-The synthetic shop data, user events and the features served, are deterministic for a seed and made without
-Spark; the case is written to tables and a query log from them.
+The user events and served features of a synthetic shop depend only on a seed, and need no Spark.
+Spark writes them to tables and a query log.
 """
 
 from __future__ import annotations
@@ -33,28 +33,30 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 FIRST_DAY = date(2023, 1, 2)
-SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
-WEEK = 7 * DAY
-CLICKS_LAG_MS = 45 * MINUTE
-"""Lag with which clicks are served."""
-SEARCHES_LAG_MS = 2 * SECOND
-"""Lag with which searches are served."""
-PRICES_LAG_MS = 90 * MINUTE
-"""Delay after midnight UTC until the prices of the day before are available."""
+SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+WEEK_MS = 7 * DAY_MS
+CLICKS_LAG_MS = 45 * MINUTE_MS
+"""The count of served clicks lags behind by 45 minutes."""
+SEARCHES_LAG_MS = 2 * SECOND_MS
+"""The count of served searches lags behind by 2 seconds."""
+PRICES_LAG_MS = 90 * MINUTE_MS
+"""Prices of a day are served from 90 minutes after midnight UTC."""
 BROKEN_HOURS = (13, 14)
-"""Hours of one day in which search features were null: a broken deploy, rolled back."""
-SEGMENTS = 5
-CLICKS, SEARCHES = 12, 4
-"""Mean number per user and day."""
-HASTY = 0.004
-"""Extra queries within two seconds of a search of their user, as a share of all others."""
-KEPT, DISCOUNTED = 0.4, 2 / 3
-"""Probabilities that offers or discounts stay as on the day before, and that a kind has a discount."""
-_BUSY = 1 + 0.5 * np.sin(2 * np.pi * (np.arange(24) - 9) / 24)
-"""Relative activity by hour of day: most at 15:00, least at 03:00."""
-_ITEMS = np.array([f"item-{n}" for n in range(40)])
-_WORDS = np.array([f"{how} {what}" for how in ("red", "warm", "new") for what in ("shoes", "hat")])
-_KINDS = ("shoes", "hats", "coats")
+"""In these hours of one day search features were null: a broken deploy that was rolled back."""
+SEGMENT_COUNT = 5
+DAILY_CLICKS, DAILY_SEARCHES = 12, 4
+"""Mean numbers per user and day."""
+EARLY_QUERY_SHARE = 0.004
+"""Extra queries within two seconds of a search by the same user, as a share of all other queries."""
+UNCHANGED_RATE, DISCOUNT_RATE = 0.4, 2 / 3
+"""Probabilities that offers or discounts stay the same on the next day, and that a kind has a discount."""
+_HOURLY_ACTIVITY = 1 + 0.5 * np.sin(2 * np.pi * (np.arange(24) - 9) / 24)
+"""By hour of day, relative to the mean: highest at 15:00, lowest at 03:00."""
+_ITEM_NAMES = np.array([f"item-{n}" for n in range(40)])
+_SEARCH_WORDS = np.array(
+    [f"{adjective} {noun}" for adjective in ("red", "warm", "new") for noun in ("shoes", "hat")]
+)
+_ITEM_KINDS = ("shoes", "hats", "coats")
 
 
 @dataclass(frozen=True)
@@ -64,58 +66,78 @@ class Stream:
     Attributes
     ----------
     user, ms : array of int
-        User and time in milliseconds since 1970; sorted, and each pair once.
-    what : array of str
-        The item clicked or the words searched.
+        User and time in milliseconds since 1970: sorted distinct pairs.
+    events : array of str
+        Clicked items or searched words.
     """
 
     user: Ints
     ms: Ints
-    what: NDArray[np.str_]
+    events: NDArray[np.str_]
 
-    def before(self, user: Ints, at: Ints, span: int) -> tuple[Ints, Ints]:
-        """Return each user's number of events in a span up to a time, and the index of the last one."""
+    def count_before(self, user: Ints, ms: Ints, span: int) -> tuple[Ints, Ints]:
+        """Count the events of users in a span up to given times.
+
+        Parameters
+        ----------
+        user, ms : array of int
+            Users and times in milliseconds since 1970.
+        span : int
+            Length of the span in milliseconds.
+
+        Returns
+        -------
+        tuple of array of int
+            Number of events, and index of the last event up to the time.
+        """
         stop, start = (
-            np.searchsorted(self._order, _ordered(user, moment), side="right")
-            for moment in (at, at - span)
+            np.searchsorted(self._order, _sort_keys(user, time), side="right")
+            for time in (ms, ms - span)
         )
         return stop - start, stop - 1
 
     @cached_property
     def _order(self) -> Ints:
-        return _ordered(self.user, self.ms)
+        return _sort_keys(self.user, self.ms)
 
-    def frame(self, what: str) -> pd.DataFrame:
-        """Return the stream with the columns user, at_ms and one for the events, named ``what``."""
+    def frame(self, column: str) -> pd.DataFrame:
+        """Return the stream as a frame with the columns user and at_ms, and the events as ``column``."""
         import pandas as pd
 
-        return pd.DataFrame({"user": self.user, "at_ms": self.ms, what: self.what})
+        return pd.DataFrame({"user": self.user, "at_ms": self.ms, column: self.events})
 
 
 @dataclass(frozen=True)
 class ServedAnswer:
-    """A query, and the features that the service returned.
+    """A query and the features that the service returned.
 
     Attributes
     ----------
-    user, at : int
+    user : int
+        User of the query.
+    ms : int
+        Time of the query in milliseconds since 1970.
     features : mapping of str to Any
+        Served features by name.
     """
 
     user: int
-    at: int
+    ms: int
     features: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Price:
-    """A segment's prices from a midnight on.
+    """Prices of a segment, valid from a midnight on.
 
     Attributes
     ----------
     index : float
+        Price index.
     offers : list of str
+        Offered items.
     discounts : mapping of str to float
+        Discount of each discounted kind of items.
     """
 
     index: float
@@ -124,20 +146,27 @@ class Price:
 
 
 class Shop:
-    """Events and queries of a synthetic shop over some days.
+    """Events and queries of a synthetic shop over several days.
 
     Parameters
     ----------
-    days, users, queries : int
-        Queries are per day.
+    days : int
+        Number of days.
+    users : int
+        Number of users.
+    queries : int
+        Approximate number of queries per day.
     seed : int
+        Seed of the random numbers.
 
     Attributes
     ----------
     days : tuple of str
+        Dates.
     segment : array of int
         Segment of each user.
     clicks, searches : Stream
+        User events.
     broken : int
         Index of the day with the broken deploy.
 
@@ -152,108 +181,127 @@ class Shop:
         rng = np.random.default_rng(seed)
         self.days = tuple(str(FIRST_DAY + timedelta(days=n)) for n in range(days))
         self.broken = max(days - 3, 0)
-        self.start = (FIRST_DAY - date(1970, 1, 1)).days * DAY
-        self.segment = rng.integers(SEGMENTS, size=users)
-        # Start clicks a week and searches a day earlier, so that the windows of the first features
+        self.start = (FIRST_DAY - date(1970, 1, 1)).days * DAY_MS
+        self.segment = rng.integers(SEGMENT_COUNT, size=users)
+        # Clicks start a week and searches a day earlier, so that the windows of the first features
         # are full.
-        clicked = _moments(rng, np.repeat(np.arange(-7, days), users * CLICKS))
-        searched = _moments(rng, np.repeat(np.arange(-1, days), users * SEARCHES))
+        click_times = _random_times(rng, np.repeat(np.arange(-7, days), users * DAILY_CLICKS))
+        search_times = _random_times(rng, np.repeat(np.arange(-1, days), users * DAILY_SEARCHES))
         self.clicks, self.searches = (
-            self._stream(rng, moments, words)
-            for moments, words in ((clicked, _ITEMS), (searched, _WORDS))
+            self._stream(rng, times, words)
+            for times, words in ((click_times, _ITEM_NAMES), (search_times, _SEARCH_WORDS))
         )
-        self._user, self._at = self._asked(rng, queries)
-        # From the day before the first, whose prices are served until the first day's arrive.
+        self._query_users, self._query_ms = self._draw_queries(rng, queries)
+        # Prices start one day earlier: they are served until the prices of the first day arrive.
         self._prices = _prices(rng, days + 1)
 
-    def _stream(self, rng: np.random.Generator, moments: Ints, words: NDArray[np.str_]) -> Stream:
-        who = rng.integers(len(self.segment), size=len(moments))
-        user, at = np.unique(np.stack([who, self.start + moments]), axis=1)
-        return Stream(user, at, rng.choice(words, len(user)))
+    def _stream(self, rng: np.random.Generator, times: Ints, words: NDArray[np.str_]) -> Stream:
+        users = rng.integers(len(self.segment), size=len(times))
+        user, ms = np.unique(np.stack([users, self.start + times]), axis=1)
+        return Stream(user, ms, rng.choice(words, len(user)))
 
-    def _asked(self, rng: np.random.Generator, queries: int) -> tuple[Ints, Ints]:
-        """Return users and times of queries, in order of time; a few come right after a search."""
-        moments = self.start + _moments(rng, np.repeat(np.arange(len(self.days)), queries))
-        who = rng.integers(len(self.segment), size=len(moments))
-        of, end = self.searches, self.start + len(self.days) * DAY
-        # Only searches within a day of the user's previous one: their features are stale, not null.
-        again = (np.diff(of.user, prepend=-1) == 0) & (np.diff(of.ms, prepend=0) < DAY - MINUTE)
-        within = np.flatnonzero(again & (of.ms >= self.start) & (of.ms < end - MINUTE))
-        hasty = rng.choice(within, round(HASTY * len(moments)))
-        user = np.concatenate([who, of.user[hasty]])
-        at = np.concatenate([moments, of.ms[hasty] + rng.integers(1, SEARCHES_LAG_MS, len(hasty))])
-        at, user = np.unique(np.stack([at, user]), axis=1)
-        return user, at
+    def _draw_queries(self, rng: np.random.Generator, queries: int) -> tuple[Ints, Ints]:
+        """Return users and times of queries, in order of time; a few follow directly after a search."""
+        times = self.start + _random_times(rng, np.repeat(np.arange(len(self.days)), queries))
+        users = rng.integers(len(self.segment), size=len(times))
+        searches, end = self.searches, self.start + len(self.days) * DAY_MS
+        # Use only searches within a day of the user's previous search: features are stale, not null.
+        is_repeated = (np.diff(searches.user, prepend=-1) == 0) & (
+            np.diff(searches.ms, prepend=0) < DAY_MS - MINUTE_MS
+        )
+        eligible = np.flatnonzero(
+            is_repeated & (searches.ms >= self.start) & (searches.ms < end - MINUTE_MS)
+        )
+        early = rng.choice(eligible, round(EARLY_QUERY_SHARE * len(times)))
+        user = np.concatenate([users, searches.user[early]])
+        ms = np.concatenate(
+            [times, searches.ms[early] + rng.integers(1, SEARCHES_LAG_MS, len(early))]
+        )
+        ms, user = np.unique(np.stack([ms, user]), axis=1)
+        return user, ms
 
     def prices(self) -> Iterator[tuple[int, int, Price]]:
-        """Yield start of validity (ms), segment and prices."""
-        for day, some in enumerate(self._prices, -1):
-            for segment, one in enumerate(some):
-                yield self.start + day * DAY, segment, one
+        """Yield the start of validity in milliseconds, the segment, and its prices."""
+        for day, by_segment in enumerate(self._prices, -1):
+            for segment, price in enumerate(by_segment):
+                yield self.start + day * DAY_MS, segment, price
 
     def answers(self) -> Iterator[ServedAnswer]:
-        """Yield each query with the features served, in order of time."""
-        user, at = self._user, self._at
-        seen = at - CLICKS_LAG_MS
-        hour, _ = self.clicks.before(user, seen, HOUR)
-        week, last_click = self.clicks.before(user, seen, WEEK)
-        searched, last_search = self.searches.before(user, at - SEARCHES_LAG_MS, DAY)
-        priced = (at - PRICES_LAG_MS - self.start) // DAY + 1  # index 0 is the day before the first
-        hours = (at - self.start) // HOUR
-        broken = np.isin(hours, [24 * self.broken + one for one in BROKEN_HOURS])
-        for n in range(len(at)):
-            price = self._prices[priced[n]][self.segment[user[n]]]
+        """Yield each query with its served features, in order of time."""
+        user, ms = self._query_users, self._query_ms
+        click_limit = ms - CLICKS_LAG_MS
+        hourly_clicks, _ = self.clicks.count_before(user, click_limit, HOUR_MS)
+        weekly_clicks, last_click = self.clicks.count_before(user, click_limit, WEEK_MS)
+        searches, last_search = self.searches.count_before(user, ms - SEARCHES_LAG_MS, DAY_MS)
+        price_day = (
+            ms - PRICES_LAG_MS - self.start
+        ) // DAY_MS + 1  # index 0 is the day before the first
+        hours = (ms - self.start) // HOUR_MS
+        is_broken = np.isin(hours, [24 * self.broken + hour_of_day for hour_of_day in BROKEN_HOURS])
+        for index in range(len(ms)):
+            price = self._prices[price_day[index]][self.segment[user[index]]]
             features = {
-                "clicks_1h": int(hour[n]),
-                "clicks_7d": int(week[n]),
-                "last_item": str(self.clicks.what[last_click[n]]) if week[n] else None,
+                "clicks_1h": int(hourly_clicks[index]),
+                "clicks_7d": int(weekly_clicks[index]),
+                "last_item": str(self.clicks.events[last_click[index]])
+                if weekly_clicks[index]
+                else None,
                 "price_index": price.index,
                 "offers": price.offers,
                 "discounts": price.discounts,
-                "searches_1d": int(searched[n]),
-                "last_search": str(self.searches.what[last_search[n]]) if searched[n] else None,
+                "searches_1d": int(searches[index]),
+                "last_search": str(self.searches.events[last_search[index]])
+                if searches[index]
+                else None,
             }
-            if broken[n]:
+            if is_broken[index]:
                 features |= {"searches_1d": None, "last_search": None}
-            yield ServedAnswer(int(user[n]), int(at[n]), features)
+            yield ServedAnswer(int(user[index]), int(ms[index]), features)
 
 
-def _ordered(user: Ints, at: Ints) -> Ints:
-    """Return sort keys: by user, then by time."""
-    order: Ints = (user << 42) + at
-    return order
+def _sort_keys(user: Ints, ms: Ints) -> Ints:
+    """Return keys that sort by user and then by time."""
+    keys: Ints = (user << 42) + ms
+    return keys
 
 
-def _moments(rng: np.random.Generator, day: Ints) -> Ints:
-    """Return a random time on each of some days, in milliseconds since the first day."""
-    hour = rng.choice(24, size=len(day), p=_BUSY / _BUSY.sum())
-    moments: Ints = (day * 24 + hour) * HOUR + rng.integers(HOUR, size=len(day))
-    return moments
+def _random_times(rng: np.random.Generator, days: Ints) -> Ints:
+    """Return a random time on each day, in milliseconds since the first day."""
+    hours = rng.choice(24, size=len(days), p=_HOURLY_ACTIVITY / _HOURLY_ACTIVITY.sum())
+    times: Ints = (days * 24 + hours) * HOUR_MS + rng.integers(HOUR_MS, size=len(days))
+    return times
 
 
 def _prices(rng: np.random.Generator, days: int) -> list[list[Price]]:
-    """Return each day's prices by segment; the index changes daily, the rest on many days."""
-    base = rng.uniform(80, 120, SEGMENTS)
-    found: list[list[Price]] = []
+    """Return prices by day and segment. The index changes daily, offers and discounts less often."""
+    base = rng.uniform(80, 120, SEGMENT_COUNT)
+    prices: list[list[Price]] = []
     for _ in range(days):
-        before = found[-1] if found else [None] * SEGMENTS
-        found.append([_price(rng, of, last) for of, last in zip(base, before, strict=True)])
-    return found
+        previous = prices[-1] if prices else [None] * SEGMENT_COUNT
+        prices.append(
+            [
+                _price(rng, segment_base, previous_price)
+                for segment_base, previous_price in zip(base, previous, strict=True)
+            ]
+        )
+    return prices
 
 
-def _price(rng: np.random.Generator, base: float, before: Price | None) -> Price:
-    offers = [str(one) for one in rng.choice(_ITEMS, 3, replace=False)]
-    discounts = {kind: int(rng.integers(1, 4)) / 10 for kind in _KINDS if rng.random() < DISCOUNTED}
-    if before is not None and rng.random() < KEPT:
-        offers = before.offers
-    if before is not None and rng.random() < KEPT:
-        discounts = before.discounts
+def _price(rng: np.random.Generator, base: float, previous: Price | None) -> Price:
+    offers = [str(item) for item in rng.choice(_ITEM_NAMES, 3, replace=False)]
+    discounts = {
+        kind: int(rng.integers(1, 4)) / 10 for kind in _ITEM_KINDS if rng.random() < DISCOUNT_RATE
+    }
+    if previous is not None and rng.random() < UNCHANGED_RATE:
+        offers = previous.offers
+    if previous is not None and rng.random() < UNCHANGED_RATE:
+        discounts = previous.discounts
     return Price(round(base * (1 + float(rng.normal(0, 0.01))), 4), offers, discounts)
 
 
-JOIN = "search"
-TABLES = ("users", "clicks", "prices", "searches")
-_FEATURES: Mapping[str, Any] = {
+JOIN_NAME = "search"
+TABLE_NAMES = ("users", "clicks", "prices", "searches")
+_FEATURE_TYPES: Mapping[str, Any] = {
     "clicks_1h": "long",
     "clicks_7d": "long",
     "last_item": ["null", "string"],
@@ -272,12 +320,15 @@ class FeatureCase:
     Attributes
     ----------
     namespace : str
+        Database of the tables.
     configuration : Configuration
+        Configuration of the consistency check.
     yaml : str
-        The text of the configuration file.
+        Content of the configuration file.
     days : tuple of str
+        Dates of the queries.
     broken : tuple of str
-        The partitions in which search features were served as null.
+        Partitions in which search features were served as null.
     """
 
     namespace: str
@@ -298,60 +349,67 @@ def make_features(
 ) -> FeatureCase:
     """Generate the query log of a shop's join ``search``, and tables for backfilling its features.
 
-    Clicks were served with a lag of 45 minutes, prices from 90 minutes after midnight UTC, searches
-    with a lag of two seconds; and for two hours of the third day from the end a broken deploy
-    served nulls for searches.
+    Clicks are served with a lag of 45 minutes, prices from 90 minutes after midnight UTC, and
+    searches with a lag of two seconds. For two hours of the third last day, a broken deploy serves
+    null for search features.
 
     Parameters
     ----------
     spark : SparkSession
+        Session that writes the tables.
     namespace : str
-        The database, created unless it exists; it must not have tables of the names used here.
+        Database to write to; created if needed. It must not contain the tables `TABLE_NAMES`.
     days : int
-        From 2023-01-02 on.
+        Number of days, from 2023-01-02 on.
     users : int
+        Number of users.
     queries : int
-        Approximate number per day.
+        Approximate number of queries per day.
     seed : int
         Equal seeds give equal cases.
 
     Returns
     -------
     FeatureCase
+        Names of the tables, configuration, and ground truth.
     """
     shop = Shop(days, users, queries, seed)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(namespace)}").collect()
     _write_tables(spark, namespace, shop)
     create_log_table(spark, namespace)
     with QueryLog(log_folder(spark, namespace), query_source="web") as log:
-        key, value = _record("Key", {"user": "long"}), _record("Value", _FEATURES)
-        log.register(LogSchema.from_schemas(JOIN, key, value))
-        for one in shop.answers():
-            log.log(JOIN, {"user": one.user}, one.features, ts_millis=one.at)
-    names = {name: table_of(namespace, name) for name in TABLES}
+        key, value = (
+            _record_schema("Key", {"user": "long"}),
+            _record_schema("Value", _FEATURE_TYPES),
+        )
+        log.register(LogSchema.from_schemas(JOIN_NAME, key, value))
+        for answer in shop.answers():
+            log.log(JOIN_NAME, {"user": answer.user}, answer.features, ts_millis=answer.ms)
+    names = {name: table_of(namespace, name) for name in TABLE_NAMES}
     template = files("tidegauge.demo").joinpath("features.yml").read_text("utf-8")
-    text = template.format(namespace=json.dumps(namespace), **names)
+    content = template.format(namespace=json.dumps(namespace), **names)
     return FeatureCase(
         namespace=namespace,
-        configuration=_read(text),
-        yaml=text,
+        configuration=_load(content),
+        yaml=content,
         days=shop.days,
         broken=tuple(f"ds={shop.days[shop.broken]}/hr_minute={hour}-00" for hour in BROKEN_HOURS),
     )
 
 
 def log_search(spark: SparkSession, namespace: str, *, clients: int = 1) -> None:
-    """Create a query log in which each client logged one query of the join ``search``.
+    """Create a query log in which each client logs one query of the join ``search``.
 
-    It was asked on 2023-01-05 for user 7, and answered with ``clicks`` 3.
+    The query is from 2023-01-05, for user 7, with the answer ``clicks`` = 3.
 
     Parameters
     ----------
     spark : SparkSession
+        Session that creates the log table.
     namespace : str
-        The database, created unless it exists.
+        Database to write to; created if needed.
     clients : int
-        Each writes a file of its own.
+        Number of clients. Each client writes one file.
 
     Examples
     --------
@@ -363,24 +421,24 @@ def log_search(spark: SparkSession, namespace: str, *, clients: int = 1) -> None
     """
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(namespace)}").collect()
     create_log_table(spark, namespace)
-    key, value = _record("Key", {"user": "long"}), _record("Value", {"clicks": "int"})
+    key, value = _record_schema("Key", {"user": "long"}), _record_schema("Value", {"clicks": "int"})
     for _ in range(clients):
         with QueryLog(log_folder(spark, namespace)) as log:
-            log.register(LogSchema.from_schemas(JOIN, key, value))
-            log.log(JOIN, {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
+            log.register(LogSchema.from_schemas(JOIN_NAME, key, value))
+            log.log(JOIN_NAME, {"user": 7}, {"clicks": 3}, ts_millis=1_672_909_200_000)
     sync_log_table(spark, namespace)
 
 
-def _read(text: str) -> Configuration:
+def _load(content: str) -> Configuration:
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as folder:
         file = Path(folder) / "features.yml"
-        file.write_text(text, "utf-8")
+        file.write_text(content, "utf-8")
         return load_configuration(file)
 
 
-def _record(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    told = [{"name": field, "type": of} for field, of in fields.items()]
-    return {"type": "record", "name": name, "fields": told}
+def _record_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    typed_fields = [{"name": field, "type": type_} for field, type_ in fields.items()]
+    return {"type": "record", "name": name, "fields": typed_fields}
 
 
 def _write_tables(spark: SparkSession, namespace: str, shop: Shop) -> None:
@@ -388,25 +446,28 @@ def _write_tables(spark: SparkSession, namespace: str, shop: Shop) -> None:
 
     users = pd.DataFrame({"user": range(len(shop.segment)), "segment": shop.segment})
     columns = ["since_ms", "segment", "price_index", "offers", "discounts"]
-    rows = [(since, of, p.index, p.offers, p.discounts) for since, of, p in shop.prices()]
+    rows = [
+        (since, segment, price.index, price.offers, price.discounts)
+        for since, segment, price in shop.prices()
+    ]
     prices = pd.DataFrame(rows, columns=columns)
-    priced = (
+    price_schema = (
         "since_ms long, segment long, price_index double, offers array<string>,"
         " discounts map<string, double>"
     )
-    found: dict[str, tuple[pd.DataFrame, str]] = {
+    tables: dict[str, tuple[pd.DataFrame, str]] = {
         "users": (users, "user long, segment long"),
         "clicks": (shop.clicks.frame("item"), "user long, at_ms long, item string"),
-        "prices": (prices, priced),
+        "prices": (prices, price_schema),
         "searches": (shop.searches.frame("words"), "user long, at_ms long, words string"),
     }
-    for name, (data, schema) in found.items():
-        made = spark.createDataFrame(data, schema)
-        # Convert from milliseconds, so that times do not depend on the session's time zone.
+    for name, (data, schema) in tables.items():
+        frame = spark.createDataFrame(data, schema)
+        # Convert from milliseconds, so that times are independent of the session's time zone.
         cells = [
             f"timestamp_millis({column}) AS {column.removesuffix('_ms')}"
             if column.endswith("_ms")
             else column
-            for column in made.columns
+            for column in frame.columns
         ]
-        made.selectExpr(*cells).coalesce(1).write.saveAsTable(table_of(namespace, name))
+        frame.selectExpr(*cells).coalesce(1).write.saveAsTable(table_of(namespace, name))

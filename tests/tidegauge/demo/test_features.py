@@ -5,7 +5,7 @@ import uuid
 
 import numpy as np
 import pytest
-from tidegauge.demo.features import DAY, HOUR, MINUTE, Shop, make_features
+from tidegauge.demo.features import DAY_MS, HOUR_MS, MINUTE_MS, Shop, make_features
 
 import tidegauge as tg
 
@@ -28,30 +28,30 @@ def answers(shop):
 
 def test_served_features_follow_from_events_before_the_lag(shop, answers):
     clicks, searches = (
-        list(zip(of.user.tolist(), of.ms.tolist(), of.what.tolist(), strict=True))
+        list(zip(of.user.tolist(), of.ms.tolist(), of.events.tolist(), strict=True))
         for of in (shop.clicks, shop.searches)
     )
     prices = list(shop.prices())
-    broken = shop.start + DAY + 13 * HOUR
+    broken = shop.start + DAY_MS + 13 * HOUR_MS
     hit = 0
     for one in answers[::97]:
-        seen = one.at - 45 * MINUTE
-        own = [c for c in clicks if c[0] == one.user and seen - 7 * DAY < c[1] <= seen]
-        assert one.features["clicks_1h"] == sum(c[1] > seen - HOUR for c in own)
+        seen = one.ms - 45 * MINUTE_MS
+        own = [c for c in clicks if c[0] == one.user and seen - 7 * DAY_MS < c[1] <= seen]
+        assert one.features["clicks_1h"] == sum(c[1] > seen - HOUR_MS for c in own)
         assert one.features["clicks_7d"] == len(own)
         assert one.features["last_item"] == max(own, key=lambda c: c[1])[2]
-        seen = one.at - 2000
-        own = [s for s in searches if s[0] == one.user and seen - DAY < s[1] <= seen]
+        seen = one.ms - 2000
+        own = [s for s in searches if s[0] == one.user and seen - DAY_MS < s[1] <= seen]
         last = max(own, key=lambda s: s[1])[2] if own else None
         told = (len(own), last)
-        if broken <= one.at < broken + 2 * HOUR:
+        if broken <= one.ms < broken + 2 * HOUR_MS:
             told, hit = (None, None), hit + 1
         assert (one.features["searches_1d"], one.features["last_search"]) == told
-        seen = one.at - 90 * MINUTE
+        seen = one.ms - 90 * MINUTE_MS
         (price,) = [
             p
             for since, segment, p in prices
-            if segment == shop.segment[one.user] and seen - DAY < since <= seen
+            if segment == shop.segment[one.user] and seen - DAY_MS < since <= seen
         ]
         served = (one.features["price_index"], one.features["offers"], one.features["discounts"])
         assert served == (price.index, price.offers, price.discounts)
@@ -68,10 +68,10 @@ def test_equal_seeds_make_equal_shops(shop, answers):
 
 def test_clicks_are_most_consistent_at_their_lag(shop, answers):
     """On a grid of five minutes, by a clear margin."""
-    user, at = (np.array([getattr(one, name) for one in answers]) for name in ("user", "at"))
+    user, at = (np.array([getattr(one, name) for one in answers]) for name in ("user", "ms"))
     served = np.array([one.features["clicks_7d"] for one in answers])
     rates = {
-        lag: (shop.clicks.before(user, at - lag * MINUTE, 7 * DAY)[0] != served).mean()
+        lag: (shop.clicks.count_before(user, at - lag * MINUTE_MS, 7 * DAY_MS)[0] != served).mean()
         for lag in range(0, 95, 5)
     }
     assert rates[45] == 0
