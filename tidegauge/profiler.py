@@ -1,6 +1,7 @@
 """Data profiling: propose a suite for a table from its schema and a sample of its rows.
 
-Samples are random, and taken for suggestions, too; the first analyzers of each column say which follow.
+The sample is random. `sample_analyzers` are measured on each column; their results decide which
+analyzers are proposed. `tidegauge.checks.suggest` uses the same samples.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ if TYPE_CHECKING:
 
 
 SAMPLE_ROWS = 100_000
-_IDENTIFIER = re.compile(r"(?:^|_)(?i:id|key|no|nr|num|number|seq)$|[a-z](?:Id|ID|Key|No)$")
-"""Names of columns whose numbers only tell rows or things apart."""
+_IDENTIFIER_NAME = re.compile(r"(?:^|_)(?i:id|key|no|nr|num|number|seq)$|[a-z](?:Id|ID|Key|No)$")
+"""Names of columns whose numbers only identify rows or things."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,21 @@ class TableSample:
     Attributes
     ----------
     data : DataFrame
+        Rows of the sample.
     columns : tuple of (str, str)
         Measurable columns with their kinds, without partition columns.
     total : int
         Number of rows of the table.
-    whole : bool
+    is_complete : bool
         True if the sample is the whole table.
     private : Privacy
-        Columns of which no values are shown.
+        Columns whose values are never shown.
     """
 
     data: DataFrame
     columns: tuple[tuple[str, str], ...]
     total: int
-    whole: bool
+    is_complete: bool
     private: Privacy = PUBLIC
 
     def measure(self, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyzer, Metric[Any]]:
@@ -102,24 +104,39 @@ class TableSample:
 def sample_table(
     source: Source, sample_rows: int = SAMPLE_ROWS, private: Privacy = PUBLIC
 ) -> Iterator[TableSample]:
-    """Context manager: draw a cached random sample of about ``sample_rows`` rows of a table."""
+    """Context manager: draw a cached random sample of a table.
+
+    Parameters
+    ----------
+    source : Source
+        Table to sample.
+    sample_rows : int
+        Approximate number of rows. A table with no more rows is used as a whole, uncached.
+    private : Privacy
+        Columns whose values are never shown.
+    """
     data = source.read(None)
     check_distinct_columns(data)
     schema = Schema.from_spark(data.schema).without(set(source.keys))
     columns = tuple(columns_of(schema))
     total = data.count()
-    if total <= sample_rows:  # the caller's frame: caching is up to the caller
-        yield TableSample(data, columns, total, whole=True, private=private)
+    if total <= sample_rows:  # the frame can be the user's, who decides about caching
+        yield TableSample(data, columns, total, is_complete=True, private=private)
         return
     drawn = data.sample(fraction=sample_rows / total, seed=1).persist()
     try:
-        yield TableSample(drawn, columns, total, whole=False, private=private)
+        yield TableSample(drawn, columns, total, is_complete=False, private=private)
     finally:
         drawn.unpersist()
 
 
 def name_of(table: str | DataFrame) -> str:
     """Return the default dataset name: the table's name without the database, or the folder's name.
+
+    Parameters
+    ----------
+    table : str or DataFrame
+        Table or folder.
 
     Examples
     --------
@@ -132,21 +149,30 @@ def name_of(table: str | DataFrame) -> str:
 
 
 def is_identifier(column: str, kind: str) -> bool:
-    """Return whether a column's numbers only tell things apart, so that their size means nothing.
+    """Return True if a column's numbers only identify things, so that their size has no meaning.
 
-    Its name says so: also of a foreign key, whose values repeat, and of a number with nulls that was
-    written as a double.
+    The name decides: a foreign key has repeated values, and an identifier with nulls can be a double.
+
+    Parameters
+    ----------
+    column : str
+        Path of the column.
+    kind : str
+        Kind of the column's type.
 
     Examples
     --------
     >>> [is_identifier(c, "long") for c in ("customer_id", "buyer.userId", "paid", "amount")]
     [True, True, False, False]
     """
-    return kind in NUMERIC and _IDENTIFIER.search(column.rpartition(".")[2]) is not None
+    return kind in NUMERIC and _IDENTIFIER_NAME.search(column.rpartition(".")[2]) is not None
 
 
 def columns_of(schema: Schema) -> Iterator[tuple[str, str]]:
-    """Yield the path and kind of every column and struct field; ``size(...)`` for arrays and maps."""
+    """Yield the path and kind of every column and struct field.
+
+    The path of an array or map is ``size(...)``.
+    """
     stack: list[tuple[tuple[str, ...], Any]]
     stack = [((name,), schema.field(quote(name)).type) for name in reversed(schema.names)]
     while stack:
@@ -155,7 +181,7 @@ def columns_of(schema: Schema) -> Iterator[tuple[str, str]]:
             fields = reversed(type_["fields"])
             stack += [((*path, f["name"]), f["type"]) for f in fields]
         else:
-            column = ".".join(p if p.isidentifier() else quote(p) for p in path)
+            column = ".".join(part if part.isidentifier() else quote(part) for part in path)
             kind = schema.field(column).kind
             yield (f"size({column})" if kind in {"array", "map"} else column), kind
 
@@ -166,52 +192,53 @@ def sample_analyzers(column: str, kind: str) -> list[AnyAnalyzer]:
         return [Completeness(column)]
     if kind in {"variant", "struct"}:
         return []
-    found: list[AnyAnalyzer] = [Completeness(column), ApproxCountDistinct(column)]
+    analyzers: list[AnyAnalyzer] = [Completeness(column), ApproxCountDistinct(column)]
     if kind in NUMERIC:
-        found += [Minimum(column), Maximum(column)]
+        analyzers += [Minimum(column), Maximum(column)]
     if kind in TEXT or kind in INTEGRAL:
-        found.append(ApproxUniqueValueRatio((column,)))
+        analyzers.append(ApproxUniqueValueRatio((column,)))
     if kind in TEXT:
-        found += [DataType(column), *(PatternMatch(column, p, "ignore") for p in PATTERNS)]
-    return found
+        analyzers += [
+            DataType(column),
+            *(PatternMatch(column, pattern, "ignore") for pattern in PATTERNS),
+        ]
+    return analyzers
 
 
-CATEGORIES = 50
-"""A column is categorical if it has at most this many distinct values, of ten rows or more each."""
-_UNNAMED = re.compile(r"_c\d+")
-_ROW_INDEX = re.compile(r"__index_level_\d+__")
+MAX_CATEGORIES = 50
+"""A categorical column has at most 50 distinct values, with ten rows or more each on average."""
+_UNNAMED_COLUMN = re.compile(r"_c\d+")
+_ROW_INDEX_COLUMN = re.compile(r"__index_level_\d+__")
 ROWS_BY_CATEGORY = 10
-LEAST_COMPLETE = 0.7
-"""Minimum share of values for which a check is proposed: of a column with more nulls they say little."""
-UNIQUE_IN_SAMPLE = (
-    "No value occurs twice in the sample. It counts each value: delete it if that takes too long."
-)
-MOSTLY = 0.99
-"""Minimum share of values that match a pattern or are unique, to propose an analyzer for it."""
-FEWEST_ROWS = 20
-"""Minimum number of rows or values to infer patterns, uniqueness and ranges from."""
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MIN_COMPLETENESS = 0.7
+"""Minimum share of non-null values to propose a check of completeness."""
+UNIQUE_REASON = "No value occurs twice in the sample. This check counts each value: delete it if it is too slow."
+MIN_MATCHING_SHARE = 0.99
+"""Minimum share of values that match a pattern, or are unique, to propose an analyzer."""
+MIN_ROWS_TO_INFER = 20
+"""Minimum number of rows or values to infer patterns, uniqueness and ranges."""
+QUANTILE_RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
 RANK_ERROR = 0.025
-BUCKETS = 24
-"""Number of ranges in the picture of a numeric column."""
+BUCKET_COUNT = 24
+"""Number of bars in the chart of a numeric column."""
 
 
-STATISTICS: Mapping[str, Callable[[str], AnyAnalyzer]] = {
+STATISTIC_ANALYZERS: Mapping[str, Callable[[str], AnyAnalyzer]] = {
     "completeness": Completeness,
     "distinct": ApproxCountDistinct,
     "minimum": Minimum,
     "maximum": Maximum,
     "mean": Mean,
     "standard_deviation": StandardDeviation,
-    "quantiles": lambda column: ApproxQuantiles(column, QUANTILES, RANK_ERROR),
+    "quantiles": lambda column: ApproxQuantiles(column, QUANTILE_RANKS, RANK_ERROR),
     "min_length": MinLength,
     "max_length": MaxLength,
     "min_time": MinTime,
     "max_time": MaxTime,
     "top_values": TopValues,
 }
-"""The statistics of a column in `Profile.columns`, by name."""
-_OF_KIND = {
+"""Analyzer of each statistic in `Profile.columns`."""
+_KIND_STATISTICS = {
     **dict.fromkeys(NUMERIC, ("mean", "standard_deviation", "quantiles", "top_values")),
     **dict.fromkeys(TEXT, ("min_length", "max_length", "top_values")),
     **dict.fromkeys(TEMPORAL, ("min_time", "max_time", "top_values")),
@@ -219,7 +246,7 @@ _OF_KIND = {
     "array": ("minimum", "maximum", "mean"),
     "map": ("minimum", "maximum", "mean"),
 }
-"""Those measured for each kind of column, besides what the choice of analyzers needs."""
+"""Statistics measured for each kind of column, in addition to `sample_analyzers`."""
 PROFILE_COLUMNS = columns(
     "column type completeness:number distinct:number minimum:number maximum:number mean:number"
     " standard_deviation:number quantiles min_length:number max_length:number min_time:time"
@@ -227,23 +254,23 @@ PROFILE_COLUMNS = columns(
 )
 
 
-def _buckets(column: str) -> KLLSketch:
-    """Return the analyzer for the distribution of a numeric column; it shares the quantiles' sketch."""
-    return KLLSketch(column, sketch_size(RANK_ERROR), BUCKETS)
+def _bucket_analyzer(column: str) -> KLLSketch:
+    """Return the analyzer of a numeric column's distribution, which shares the quantiles' sketch."""
+    return KLLSketch(column, sketch_size(RANK_ERROR), BUCKET_COUNT)
 
 
-def _analyzers_of(column: str, kind: str) -> list[AnyAnalyzer]:
+def _column_analyzers(column: str, kind: str) -> list[AnyAnalyzer]:
     """Return the analyzers to run on a column of the sample."""
-    more = [STATISTICS[name](column) for name in _OF_KIND.get(kind, ())]
+    statistics = [STATISTIC_ANALYZERS[name](column) for name in _KIND_STATISTICS.get(kind, ())]
     if kind in NUMERIC:
-        more.append(_buckets(column))
-    return [*sample_analyzers(column, kind), *more]
+        statistics.append(_bucket_analyzer(column))
+    return [*sample_analyzers(column, kind), *statistics]
 
 
-def _moment(seconds: float) -> datetime | None:
+def _to_time(seconds: float) -> datetime | None:
     try:
         return datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds)
-    except OverflowError:  # beyond the years of Python
+    except OverflowError:  # beyond the range of datetime
         return None
 
 
@@ -259,11 +286,12 @@ class Choice:
 class Profile(Rendered):
     """A proposed suite with the reason for each analyzer.
 
-    In a notebook it shows a row for each column, with a picture of its values.
+    A notebook shows it as a table with one row per column, with a chart of the column's values.
 
     Attributes
     ----------
     suite : Suite
+        The proposed suite.
     table : str or None
         The profiled table or folder; None for a DataFrame.
     rows : int
@@ -271,15 +299,15 @@ class Profile(Rendered):
     choices : tuple of Choice
         Each analyzer of the suite with its reason.
     format : str
-        Spark reader format, for a folder.
+        Spark reader format of a folder.
     left_out : mapping of str to str
         Columns without a proposed analyzer, with the reason.
     types : mapping of str to str
         The type of each column and struct field, by path.
     metrics : mapping of Analyzer to Metric
-        What was measured on the sample.
+        Metrics of the sample.
     options : mapping of str to str
-        Options of Spark's reader.
+        Options of the Spark reader.
 
     Examples
     --------
@@ -304,28 +332,28 @@ class Profile(Rendered):
 
     @property
     def columns(self) -> pd.DataFrame:
-        """The statistics of the sample's columns, for every column and struct field a row.
+        """Statistics of the sample, with one row per column and struct field.
 
-        With the columns column, type, completeness, distinct (approximate), minimum, maximum, mean,
-        standard_deviation, quantiles (a mapping by rank), min_length, max_length, min_time, max_time and
-        top_values (a mapping of the most frequent values to their rows). None, or NaN, where the type
-        has no such statistic. Of an array or map, the column is its size.
+        The columns are column, type, completeness, distinct (approximate), minimum, maximum, mean,
+        standard_deviation, quantiles (a mapping by rank), min_length, max_length, min_time, max_time
+        and top_values (a mapping of the most frequent values to their row counts). A statistic that
+        the type lacks is None or NaN. Arrays and maps are described by their size.
         """
         rows = [
             {"column": column, "type": kind}
-            | {name: self._statistic(name, column, kind) for name in STATISTICS}
+            | {name: self._statistic(name, column, kind) for name in STATISTIC_ANALYZERS}
             for column, kind in self.types.items()
         ]
         return frame_of(rows, PROFILE_COLUMNS)
 
     def _statistic(self, name: str, column: str, kind: str) -> Any:
-        analyzer = STATISTICS[name](column)
+        analyzer = STATISTIC_ANALYZERS[name](column)
         metric = self.metrics.get(analyzer)
         if metric is None or metric.failed:
             return None
         value = metric.value
         if kind in TEMPORAL and name in {"min_time", "max_time"}:
-            return _moment(value)
+            return _to_time(value)
         if isinstance(value, TopDistribution):
             return value.estimates()
         return value
@@ -333,7 +361,12 @@ class Profile(Rendered):
     def buckets(self, column: str) -> list[tuple[float, float, float]]:
         """Return equally wide ranges of a column's numbers: start, end and number of values.
 
-        An empty list for a column that is not numeric, has an infinite value, or no value at all.
+        The list is empty if the column is not numeric, has an infinite value, or has no value.
+
+        Parameters
+        ----------
+        column : str
+            Path of a column or struct field.
 
         Raises
         ------
@@ -348,16 +381,16 @@ class Profile(Rendered):
         >>> sum(count for _, _, count in found.buckets("amount"))  # doctest: +SKIP
         1000
         """
-        metric = self.metrics.get(_buckets(column))
+        metric = self.metrics.get(_bucket_analyzer(column))
         if metric is None and column not in self.types:
             raise NoSuchColumnError(column, self.types)
         if metric is None or metric.failed:
             return []
-        return [(b.low, b.high, b.absolute) for b in metric.value.buckets]
+        return [(bucket.low, bucket.high, bucket.absolute) for bucket in metric.value.buckets]
 
     def _checks(self) -> Iterator[tuple[str, str]]:
-        """Yield the reason and the item of each proposed check; none holds only by the values that were seen."""
-        if self.rows < FEWEST_ROWS:
+        """Yield the reason and YAML item of each proposed check. Sampled ranges yield no checks."""
+        if self.rows < MIN_ROWS_TO_INFER:
             return
         yield "A partition without rows is not complete.", "has_size: {at_least: 1}"
         for choice in self.choices:
@@ -365,35 +398,38 @@ class Profile(Rendered):
                 case Completeness(column):
                     share = self._statistic("completeness", column, self.types.get(column, ""))
                     if share == 1:
-                        yield choice.reason, f"is_complete: {_scalar(column)}"
-                    elif share is not None and share >= LEAST_COMPLETE:
-                        limits = {"column": column, "at_least": _least_complete(share)}
-                        yield choice.reason, f"is_complete: {_flow({**limits, 'level': 'warning'})}"
+                        yield choice.reason, f"is_complete: {_to_scalar(column)}"
+                    elif share is not None and share >= MIN_COMPLETENESS:
+                        limits = {"column": column, "at_least": _completeness_limit(share)}
+                        yield (
+                            choice.reason,
+                            f"is_complete: {_to_flow({**limits, 'level': 'warning'})}",
+                        )
                 case ApproxUniqueness((column,)):
                     ratio = self.metrics.get(ApproxUniqueValueRatio((column,)))
                     if ratio is not None and not ratio.failed and ratio.value == 1:
-                        yield UNIQUE_IN_SAMPLE, f"is_unique: {_scalar(column)}"
+                        yield UNIQUE_REASON, f"is_unique: {_to_scalar(column)}"
                 case Compliance() as rule if rule.instance.endswith(" is not negative"):
                     column = rule.instance.removesuffix(" is not negative")
-                    yield choice.reason, f"is_non_negative: {_scalar(column)}"
+                    yield choice.reason, f"is_non_negative: {_to_scalar(column)}"
 
     @property
     def lacks_header(self) -> bool:
-        """Whether the columns have the names that Spark gives to those of text files without a header."""
-        asked = {name.casefold() for name in self.options}
+        """True if Spark generated all column names: a CSV file that was read without its header."""
+        option_names = {name.casefold() for name in self.options}
         return (
             self.format == "csv"
-            and "header" not in asked
-            and all(_UNNAMED.fullmatch(column) for column in self.types)
+            and "header" not in option_names
+            and all(_UNNAMED_COLUMN.fullmatch(column) for column in self.types)
         )
 
     def to_yaml(self, folder: str | Path = "") -> str:
-        """Return the suite as the YAML text of a suite file, with a comment on each analyzer.
+        """Return the suite as the content of a suite file, with a comment on each analyzer.
 
         Parameters
         ----------
         folder : str or Path
-            The folder of the file; by default the working directory. Paths are relative to it.
+            Folder of the file (default: the working directory). Paths are relative to it.
 
         Examples
         --------
@@ -406,37 +442,39 @@ class Profile(Rendered):
         lines = [
             f"# Proposed from {self.rows:,} rows on {datetime.now(UTC):%Y-%m-%d}. Delete the entries you do",
             "# not need, and add your own.",
-            f"dataset: {_scalar(self.suite.dataset)}",
+            f"dataset: {_to_scalar(self.suite.dataset)}",
         ]
         if self.table is not None and is_folder(self.table):
             path = relative_to(self.table, Path(folder))
-            lines += [f"path: {_scalar(path)}", f"format: {_scalar(self.format)}"]
+            lines += [f"path: {_to_scalar(path)}", f"format: {_to_scalar(self.format)}"]
             if self.options:
-                lines.append(f"options: {_flow(self.options)}")
+                lines.append(f"options: {_to_flow(self.options)}")
         else:
-            lines.append(f"table: {_scalar(self.table or 'database.table')}")
+            lines.append(f"table: {_to_scalar(self.table or 'database.table')}")
         if self.lacks_header:
             lines += [
                 "# The columns have no names. If the first line of each file has them, profile again with",
                 "# header=true, and inferSchema=true for types.",
             ]
         if self.suite.partition_by is not None:
-            keys = ", ".join(_scalar(key, flow=True) for key in self.suite.partition_by)
+            keys = ", ".join(_to_scalar(key, flow=True) for key in self.suite.partition_by)
             lines.append(f"partition_by: [{keys}]")
-        categorical = (c.analyzer for c in self.choices if isinstance(c.analyzer, Histogram))
-        if found := next(categorical, None):
+        histograms = (c.analyzer for c in self.choices if isinstance(c.analyzer, Histogram))
+        if histogram := next(histograms, None):
             lines += [
-                "# Uncomment to measure each value apart: an incident then names those that changed.",
-                f"# segments: [[{_scalar(found.column, flow=True)}]]",
+                "# Uncomment to measure each value separately. Incidents then name the changed values.",
+                f"# segments: [[{_to_scalar(histogram.column, flow=True)}]]",
             ]
         lines.append("analyzers:")
         for choice in self.choices:
             lines += [f"  # {one_line(choice.reason)}", f"  - {_item(choice.analyzer)}"]
-        lines += [f"# {one_line(c)}: {one_line(why)}" for c, why in self.left_out.items()]
+        lines += [
+            f"# {one_line(column)}: {one_line(cause)}" for column, cause in self.left_out.items()
+        ]
         checks = list(self._checks())
         if checks:
             lines += [
-                "# What must hold of every partition; `tidegauge run` and `check` judge it.",
+                "# Checks of every partition; `tidegauge run` and `tidegauge check` evaluate them.",
                 "checks:",
             ]
         for reason, item in checks:
@@ -444,12 +482,14 @@ class Profile(Rendered):
         return "\n".join(lines) + "\n"
 
 
-def _least_complete(share: float) -> float:
-    """Return a limit below a share of values that lasts: nulls may double, or be 5 % of the rows more.
+def _completeness_limit(share: float) -> float:
+    """Return a lower limit of completeness that leaves room for more nulls.
+
+    The share of nulls can double, or rise by 5 percentage points if that is more.
 
     Examples
     --------
-    >>> _least_complete(0.98), _least_complete(0.8)
+    >>> _completeness_limit(0.98), _completeness_limit(0.8)
     (0.93, 0.6)
     """
     return floor((share - max(0.05, 1 - share)) * 100 + 1e-9) / 100
@@ -475,7 +515,7 @@ def profile(
     table : str or DataFrame
         As for `analyze`.
     dataset : str, optional
-        The dataset's name; by default the table's name without its database.
+        Name of the dataset (default: the table's name without its database).
     partition_by : sequence of str, optional
         As for `Suite`.
     sample_rows : int
@@ -486,6 +526,7 @@ def profile(
     Returns
     -------
     Profile
+        The proposed suite, with the statistics of the sample.
 
     Raises
     ------
@@ -506,35 +547,37 @@ def profile(
     """
     name = table if isinstance(table, str) else None
     dataset = dataset or name_of(table)
-    asked = Suite(dataset, [Size()], partition_by=partition_by)
-    source = open_source(table, asked, spark, format, options)
+    requested = Suite(dataset, [Size()], partition_by=partition_by)
+    source = open_source(table, requested, spark, format, options)
     with (
         explained_read_errors(),
-        sample_table(source, sample_rows, privacy_of(asked, name)) as sample,
+        sample_table(source, sample_rows, privacy_of(requested, name)) as sample,
     ):
-        asked_of = [a for c, kind in sample.columns for a in _analyzers_of(c, kind)]
-        metrics = sample.measure([Size(), *asked_of])
+        column_analyzers = [a for c, kind in sample.columns for a in _column_analyzers(c, kind)]
+        metrics = sample.measure([Size(), *column_analyzers])
     rows = int(metrics[Size()].value)
     chosen, left_out = [Choice(Size(), "The number of rows.")], {}
     for column, kind in sample.columns:
-        seen = _ColumnProfile(
+        column_profile = _ColumnProfile(
             column,
             kind,
             rows,
             sample.total,
             {a: metrics[a] for a in sample_analyzers(column, kind)},
         )
-        if _ROW_INDEX.fullmatch(column):
+        if _ROW_INDEX_COLUMN.fullmatch(column):
             left_out[column] = "the row numbers that pandas writes, unless index=False"
             continue
-        found = list(seen.choices())
-        chosen += found
-        if not found:
+        choices = list(column_profile.choices())
+        chosen += choices
+        if not choices:
             left_out[column] = f"no analyzer for type {kind}"
     suite = Suite(dataset, [c.analyzer for c in chosen], partition_by=source.keys or None)
     types = dict(sample.columns)
-    given = dict(options or {})
-    return Profile(suite, name, rows, tuple(chosen), format, left_out, types, metrics, given)
+    given_options = dict(options or {})
+    return Profile(
+        suite, name, rows, tuple(chosen), format, left_out, types, metrics, given_options
+    )
 
 
 @dataclass(frozen=True)
@@ -553,23 +596,25 @@ class _ColumnProfile:
 
     def choices(self) -> Iterator[Choice]:
         """Yield the proposed analyzers of the column with reasons."""
-        c, kind = self.column, self.kind
-        complete = self._value(Completeness(c))
+        column, kind = self.column, self.kind
+        completeness = self._value(Completeness(column))
         if kind in {"array", "map"}:
-            yield Choice(Mean(c), f"Number of elements of the {kind}.")
-        elif complete is not None or self.metrics:
-            yield Choice(Completeness(c), _share_text(complete))
+            yield Choice(Mean(column), f"Number of elements of the {kind}.")
+        elif completeness is not None or self.metrics:
+            yield Choice(Completeness(column), _completeness_reason(completeness))
             yield from self._distinct()
         if kind in NUMERIC:
-            named = is_identifier(c, kind)
-            yield from () if named or self._is_number_of_row else self._numbers()
+            is_id = is_identifier(column, kind)
+            yield from () if is_id or self._is_number_of_row else self._numbers()
         elif kind in TEXT:
             yield from self._texts()
         elif kind in TEMPORAL:
-            yield Choice(MinTime(c), "Earliest time.")
-            yield Choice(MaxTime(c), "Latest time.")
+            yield Choice(MinTime(column), "Earliest time.")
+            yield Choice(MaxTime(column), "Latest time.")
         elif kind == "boolean":
-            yield Choice(Compliance(f"{c} is true", column_sql(c)), "Share of true values.")
+            yield Choice(
+                Compliance(f"{column} is true", column_sql(column)), "Share of true values."
+            )
 
     @property
     def _values(self) -> float:
@@ -578,15 +623,17 @@ class _ColumnProfile:
 
     @property
     def _is_unique(self) -> bool:
-        """Whether almost all values are different."""
+        """True if almost all values are distinct."""
         distinct = self._value(ApproxCountDistinct(self.column)) or 0
         unique = self._value(ApproxUniqueValueRatio((self.column,))) or 0
-        alone = unique >= MOSTLY and distinct >= MOSTLY * self._values * 0.95
-        return alone and self._values >= FEWEST_ROWS
+        is_distinct = (
+            unique >= MIN_MATCHING_SHARE and distinct >= MIN_MATCHING_SHARE * self._values * 0.95
+        )
+        return is_distinct and self._values >= MIN_ROWS_TO_INFER
 
     @property
     def _is_number_of_row(self) -> bool:
-        """Whether the numbers only tell rows apart: they are unique, in a range without gaps."""
+        """True if the numbers only identify rows: they are unique, in a range with few gaps."""
         if self.kind not in INTEGRAL or not self._is_unique:
             return False
         low, high = self._value(Minimum(self.column)), self._value(Maximum(self.column))
@@ -594,49 +641,56 @@ class _ColumnProfile:
 
     @property
     def _is_category(self) -> bool:
-        """Whether there are few distinct values, so that each is counted."""
+        """True if there are so few distinct values that each is counted."""
         distinct = self._value(ApproxCountDistinct(self.column)) or 0
-        return 0 < distinct <= min(CATEGORIES, self._values / ROWS_BY_CATEGORY)
+        return 0 < distinct <= min(MAX_CATEGORIES, self._values / ROWS_BY_CATEGORY)
 
     def _distinct(self) -> Iterator[Choice]:
-        c = self.column
-        distinct = self._value(ApproxCountDistinct(c)) or 0
+        column = self.column
+        distinct = self._value(ApproxCountDistinct(column)) or 0
         if self._is_unique:
-            yield Choice(ApproxUniqueness((c,)), "Almost all values are unique: possibly a key.")
+            yield Choice(
+                ApproxUniqueness((column,)), "Almost all values are unique: possibly a key."
+            )
         elif self._is_category and self.kind != "boolean":
-            yield Choice(Histogram(c, CATEGORIES), f"{distinct:.0f} distinct values: categorical.")
+            yield Choice(
+                Histogram(column, MAX_CATEGORIES), f"{distinct:.0f} distinct values: categorical."
+            )
         elif self.kind in TEXT or self.kind in INTEGRAL:
-            yield Choice(ApproxCountDistinct(c), f"About {distinct:.0f} values.")
+            yield Choice(ApproxCountDistinct(column), f"About {distinct:.0f} values.")
 
     def _numbers(self) -> Iterator[Choice]:
-        c = self.column
-        low, high = self._value(Minimum(c)), self._value(Maximum(c))
-        seen = "" if low is None else f" Sample range: {low:g} to {high:g}."
-        yield Choice(Minimum(c), f"Minimum.{seen}")
-        yield Choice(Maximum(c), "Maximum.")
-        yield Choice(Mean(c), "Mean.")
-        yield Choice(StandardDeviation(c), "Standard deviation.")
-        yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "Quantiles of the distribution.")
-        if low is not None and low >= 0 and self.rows >= FEWEST_ROWS:
-            yield Choice(non_negative(c), "No negative values in the sample.")
+        column = self.column
+        low, high = self._value(Minimum(column)), self._value(Maximum(column))
+        sample_range = "" if low is None else f" Sample range: {low:g} to {high:g}."
+        yield Choice(Minimum(column), f"Minimum.{sample_range}")
+        yield Choice(Maximum(column), "Maximum.")
+        yield Choice(Mean(column), "Mean.")
+        yield Choice(StandardDeviation(column), "Standard deviation.")
+        yield Choice(
+            ApproxQuantiles(column, QUANTILE_RANKS, RANK_ERROR), "Quantiles of the distribution."
+        )
+        if low is not None and low >= 0 and self.rows >= MIN_ROWS_TO_INFER:
+            yield Choice(non_negative(column), "No negative values in the sample.")
 
     def _texts(self) -> Iterator[Choice]:
-        c = self.column
-        kinds = self._value(DataType(c))
+        column = self.column
+        types = self._value(DataType(column))
         values = self._values
         for name in PATTERNS:
-            share = self._value(PatternMatch(c, name, "ignore"))
-            if share is not None and share >= MOSTLY and values >= FEWEST_ROWS:
+            share = self._value(PatternMatch(column, name, "ignore"))
+            if share is not None and share >= MIN_MATCHING_SHARE and values >= MIN_ROWS_TO_INFER:
                 reason = f"{_percent(share)} of the values match the pattern {name}."
-                yield Choice(PatternMatch(c, name, "ignore"), reason)
-        typed = 0 if kinds is None else values - kinds["String"].absolute
-        if values >= FEWEST_ROWS and typed >= MOSTLY * values:
+                yield Choice(PatternMatch(column, name, "ignore"), reason)
+        typed = 0 if types is None else values - types["String"].absolute
+        if values >= MIN_ROWS_TO_INFER and typed >= MIN_MATCHING_SHARE * values:
             yield Choice(
-                DataType(c), f"{_percent(typed / values)} of the strings are numbers or booleans."
+                DataType(column),
+                f"{_percent(typed / values)} of the strings are numbers or booleans.",
             )
         if not self._is_category:
-            yield Choice(MinLength(c), "Minimum length.")
-            yield Choice(MaxLength(c), "Maximum length.")
+            yield Choice(MinLength(column), "Minimum length.")
+            yield Choice(MaxLength(column), "Maximum length.")
 
 
 def _percent(share: float) -> str:
@@ -652,10 +706,14 @@ def _percent(share: float) -> str:
     return f"{min(share * 100, 99.99):.4g} %"
 
 
-def _share_text(complete: float | None) -> str:
-    if complete is None:
+def _completeness_reason(completeness: float | None) -> str:
+    if completeness is None:
         return "Share of non-null values."
-    return "Never null in the sample." if complete == 1 else f"{_percent(complete)} are not null."
+    return (
+        "Never null in the sample."
+        if completeness == 1
+        else f"{_percent(completeness)} are not null."
+    )
 
 
 def _item(analyzer: AnyAnalyzer) -> str:
@@ -669,27 +727,27 @@ def _item(analyzer: AnyAnalyzer) -> str:
     name = type(analyzer).__name__
     if not options:
         return name
-    only = next(iter(options.values())) if len(options) == 1 else None
-    first = next(n for n, option in defaults.items() if not option.kw_only)
-    short = isinstance(only, str) and next(iter(options)) in {first, "column"}
-    return f"{name}: {_scalar(only) if short else _flow(options)}"
+    only_value = next(iter(options.values())) if len(options) == 1 else None
+    first_name = next(parameter for parameter, option in defaults.items() if not option.kw_only)
+    is_short = isinstance(only_value, str) and next(iter(options)) in {first_name, "column"}
+    return f"{name}: {_to_scalar(only_value) if is_short else _to_flow(options)}"
 
 
-def _scalar(value: Any, *, flow: bool = False) -> str:
+def _to_scalar(value: Any, *, flow: bool = False) -> str:
     """Format a string as a YAML scalar, quoted if needed."""
     if flow:
-        return _flow([str(value)])[1:-1]
-    text = yaml.safe_dump(str(value), width=10**6, allow_unicode=True, explicit_end=False)
-    return _on_one_line(text.removesuffix("\n...\n").strip(), str(value))
+        return _to_flow([str(value)])[1:-1]
+    yaml_text = yaml.safe_dump(str(value), width=10**6, allow_unicode=True, explicit_end=False)
+    return _on_one_line(yaml_text.removesuffix("\n...\n").strip(), str(value))
 
 
-def _flow(value: Any) -> str:
-    text: str = yaml.safe_dump(
+def _to_flow(value: Any) -> str:
+    yaml_text: str = yaml.safe_dump(
         value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
     )
-    return _on_one_line(text.strip(), value)
+    return _on_one_line(yaml_text.strip(), value)
 
 
-def _on_one_line(text: str, value: Any) -> str:
-    """Return a value's YAML, or JSON where that has line ends or invisible characters."""
-    return text.replace("${", "$${") if text.isprintable() else for_yaml(value)
+def _on_one_line(yaml_text: str, value: Any) -> str:
+    """Return a value's YAML, or JSON if the YAML has line ends or invisible characters."""
+    return yaml_text.replace("${", "$${") if yaml_text.isprintable() else for_yaml(value)

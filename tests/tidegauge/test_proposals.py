@@ -7,7 +7,7 @@ from tidegauge.analyzers.measures.counts import non_negative
 from tidegauge.checks.suggestions import Suggestions, make_suggestion
 from tidegauge.cli.main import run_command
 from tidegauge.files.suite_files import load_suite
-from tidegauge.profiler import Choice, Profile, _ColumnProfile, _least_complete, is_identifier
+from tidegauge.profiler import Choice, Profile, _ColumnProfile, _completeness_limit, is_identifier
 
 import tidegauge as tg
 
@@ -100,7 +100,7 @@ def test_the_path_is_relative_to_the_file():
 
 @pytest.mark.parametrize(("share", "least"), [(0.999, 0.94), (0.95, 0.9), (0.9, 0.8), (0.75, 0.5)])
 def test_checks_allow_more_nulls_than_the_sample_has(share, least):
-    assert _least_complete(share) == least
+    assert _completeness_limit(share) == least
 
 
 def test_rules_have_no_bounds_beyond_the_sample():

@@ -50,9 +50,9 @@ from tidegauge.checks.suggestions import (
 )
 from tidegauge.checks.verification import resolve_dataset, verify
 from tidegauge.profiler import (
-    CATEGORIES,
-    FEWEST_ROWS,
-    MOSTLY,
+    MAX_CATEGORIES,
+    MIN_MATCHING_SHARE,
+    MIN_ROWS_TO_INFER,
     ROWS_BY_CATEGORY,
     SAMPLE_ROWS,
     TableSample,
@@ -133,13 +133,13 @@ class ColumnProfile:
             return False
         distinct = self.value(ApproxCountDistinct(self.column)) or 0
         # The estimate can be slightly too low, so the exact count is bounded again.
-        return 0 < distinct <= min(CATEGORIES, self.values / ROWS_BY_CATEGORY)
+        return 0 < distinct <= min(MAX_CATEGORIES, self.values / ROWS_BY_CATEGORY)
 
     def suggestions(self, counted: Metrics) -> Iterator[Suggestion]:
         """Yield suggestions for the column; ``counted`` has the metrics of the second scan."""
-        if self.complete >= MIN_COMPLETENESS and self.rows >= FEWEST_ROWS:
+        if self.complete >= MIN_COMPLETENESS and self.rows >= MIN_ROWS_TO_INFER:
             yield self._complete()
-        if self.values < FEWEST_ROWS or not self.complete:
+        if self.values < MIN_ROWS_TO_INFER or not self.complete:
             return
         if self.may_be_key:
             distinct = min(self.value(ApproxCountDistinct(self.column)), self.values)
@@ -183,7 +183,11 @@ class ColumnProfile:
 
     def _members(self, counted: Metrics) -> Iterator[Suggestion]:
         histogram = counted.get(category_histogram(self.column)) if self.may_be_category else None
-        if histogram is None or histogram.failed or histogram.value.number_of_bins > CATEGORIES + 1:
+        if (
+            histogram is None
+            or histogram.failed
+            or histogram.value.number_of_bins > MAX_CATEGORIES + 1
+        ):
             return
         names = sorted(
             name.removeprefix("\\") for name in histogram.value.values if name != NULL_KEY
@@ -229,7 +233,7 @@ class ColumnProfile:
         for name in PATTERNS:
             pattern = PatternMatch(c, name, "ignore")
             share = self.value(pattern) or 0.0
-            if share >= MOSTLY:
+            if share >= MIN_MATCHING_SHARE:
                 min_share = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
                 reason = f"{round(share * self.values)} of {self.values} texts match {name}."
                 yield self._suggestion("has", pattern, Between(min_share), reason=reason)
@@ -253,7 +257,7 @@ class ColumnProfile:
         counts = {kind: entry.absolute for kind, entry in distribution.values.items()}
         for kind in ("Boolean", "Integral", "Numeric"):
             share = sum(counts[group] for group in DATA_TYPE_GROUPS[kind]) / self.values
-            if share >= MOSTLY:
+            if share >= MIN_MATCHING_SHARE:
                 options = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
                 reason = f"{round(share * self.values)} of {self.values} texts read as {kind}."
                 yield self._suggestion("has_data_type", kind, reason=reason, **options)
@@ -274,7 +278,8 @@ def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, 
     metrics = sample.measure([Size(), *analyzers])
     rows = int(metrics[Size()].value)
     columns = [
-        ColumnProfile(column, kind, rows, sample.whole, metrics) for column, kind in sample.columns
+        ColumnProfile(column, kind, rows, sample.is_complete, metrics)
+        for column, kind in sample.columns
     ]
     columns = [
         profile for profile in columns if profile.kind not in {"array", "map", "variant", "struct"}
@@ -289,7 +294,7 @@ def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, 
 
 def category_histogram(column: str) -> Histogram:
     """Return the analyzer that counts the values of a categorical column, null included."""
-    return Histogram(column, CATEGORIES + 1)
+    return Histogram(column, MAX_CATEGORIES + 1)
 
 
 def _extra_analyzers(column: str, kind: str) -> Iterable[AnyAnalyzer]:
