@@ -2089,7 +2089,7 @@ class Repository(Rendered):
         *,
         note: str | None = None,
         by: str | None = None,
-        seen: int | None = None,
+        revision: int | None = None,
         until: Moment = None,
     ) -> None:
         """Label an anomaly or incident. Labels are only added.
@@ -2097,29 +2097,34 @@ class Repository(Rendered):
         Parameters
         ----------
         id : int
-            Of an anomaly or an incident; they share one sequence.
+            Id of an anomaly or incident; both share one sequence.
         label : str
             The last of ``acknowledged``, ``expected``, ``resolved`` and ``reopened`` sets the
             status. ``expected``, ``bad``, ``ignore`` and ``rebaseline`` exclude points from
-            training. Labels without either effect: ``comment`` (the note), ``assigned`` (the note
-            is the
-            assignee; without a note, nobody) and ``snoozed`` (until a time).
-        note, by : str, optional
-            The reason, and the author.
-        seen : int, optional
-            The ``revision`` that `incident` returned. The label is not written if a person or
-            tidegauge has since added one to the incident or its anomalies. For an anomaly outside
-            any incident, its own labels count. 0 means no label yet. If not given, the label is
-            always written.
+            training. The other labels have neither effect: ``comment`` stores the note,
+            ``assigned`` names the assignee in the note (nobody without a note), and ``snoozed``
+            ends at ``until``.
+        note : str, optional
+            Reason or other text.
+        by : str, optional
+            Author of the label.
+        revision : int, optional
+            The ``revision`` of the incident that you read, 0 if it had no label. The label is not
+            written if a person or tidegauge has labeled the incident or its anomalies since then.
+            For an anomaly outside of incidents, only its own labels are compared. By default, the
+            label is always written.
         until : str, date or datetime, optional
-            The end of ``snoozed``, required for this label and refused for all others. A string or
-            date is in UTC unless it has a zone; a datetime must have one.
+            End of ``snoozed``, required for this label and refused for all others. A string or
+            date without a time zone is in UTC; a datetime must have a time zone.
 
         Raises
         ------
-        UnknownNameError, HistoryError
+        UnknownNameError
+            If the label does not exist.
+        HistoryError
+            If the anomaly or incident does not exist, or if a parameter does not fit the label.
         ConflictError
-            If there is a label that the caller has not seen.
+            If others have added labels since the revision.
 
         Examples
         --------
@@ -2128,17 +2133,17 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=99))
         ...     _ = repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
-        ...     one = repo.incident(repo.incidents("d")["id"][0])
-        ...     repo.label(one.id, "acknowledged", by="ann", seen=one.revision)
+        ...     incident = repo.incident(repo.incidents("d")["id"][0])
+        ...     repo.label(incident.id, "acknowledged", by="ann", revision=incident.revision)
         ...     try:
-        ...         repo.label(one.id, "expected", by="bob", seen=one.revision)
+        ...         repo.label(incident.id, "expected", by="bob", revision=incident.revision)
         ...     except tg.ConflictError as error:
         ...         [(label["by"], label["label"]) for label in error.labels]
         [('ann', 'acknowledged')]
         """
         from tidegauge.repository.store.labels import add_label
 
-        add_label(self.database, id, label, note, by, seen, until)
+        add_label(self.database, id, label, note, by, revision, until)
 
     def label_range(
         self,

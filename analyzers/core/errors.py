@@ -759,7 +759,7 @@ class ConflictError(RepositoryError):
     Attributes
     ----------
     revision : int
-        The id of the newest label. After reading the labels, retry with ``seen=revision``.
+        The id of the newest label. After reading the labels, retry with ``revision=revision``.
     labels : tuple of mapping
         The labels added in the meantime, in order, each with ``id``, ``anomaly_id``, ``incident_id``,
         ``label``, ``note``, ``by`` and ``created_at``.
@@ -773,7 +773,7 @@ class ConflictError(RepositoryError):
         labels = "; ".join(map(_describe_label, self.labels))
         return (
             f"label not saved: {labels}, after you last read the incident. Read repo.incident(id) again,"
-            f" then retry with seen={self.revision}"
+            f" then retry with revision={self.revision}"
         )
 
 

@@ -344,7 +344,7 @@ def _add_labels(
     snooze_end = params.get("until") if action == "snooze" else None
     end = None if snooze_end is None else datetime.fromtimestamp(float(snooze_end), UTC)
     for label in ACTION_LABELS[action]:
-        repository.label(number, label, note=note, by=author, seen=revision, until=end)
+        repository.label(number, label, note=note, by=author, revision=revision, until=end)
         revision, note = None, None  # only the first label has the note and checks the revision
     if action == "assign" and comment:
         repository.label(number, "comment", note=comment, by=author)

@@ -28,9 +28,9 @@ def said(repo):
 
 def test_the_revision_is_that_of_the_newest_label(repo, found):
     assert found.revision == 0
-    repo.label(found.id, "acknowledged", seen=0)
+    repo.label(found.id, "acknowledged", revision=0)
     first = repo.incident(found.id).revision
-    repo.label(int(found.anomalies["id"][1]), "expected", seen=first)
+    repo.label(int(found.anomalies["id"][1]), "expected", revision=first)
     second = repo.incident(found.id).revision
     assert 0 < first < second
     repo.label_range("d", "ignore", since="2013-01-01")  # which is of no incident
@@ -38,9 +38,9 @@ def test_the_revision_is_that_of_the_newest_label(repo, found):
 
 
 def test_what_was_not_seen_is_not_overwritten(repo, found):
-    repo.label(found.id, "acknowledged", by="ann", note="on it", seen=0)
+    repo.label(found.id, "acknowledged", by="ann", note="on it", revision=0)
     with pytest.raises(tg.ConflictError) as error:
-        repo.label(found.id, "expected", by="bob", seen=0)
+        repo.label(found.id, "expected", by="bob", revision=0)
     now = repo.incident(found.id).revision
     assert error.value.revision == now
     assert [(row["by"], row["label"], row["note"]) for row in error.value.labels] == [
@@ -49,37 +49,37 @@ def test_what_was_not_seen_is_not_overwritten(repo, found):
     when = repo.labels("d")["created_at"][0]
     text = f"ann set 'acknowledged' (on it) at {when:%Y-%m-%d %H:%M:%S} UTC"
     assert text in str(error.value)
-    assert f"seen={now}" in str(error.value)
+    assert f"revision={now}" in str(error.value)
     assert said(repo) == ["ann"]
-    repo.label(found.id, "expected", by="bob", seen=now)
+    repo.label(found.id, "expected", by="bob", revision=now)
     repo.label(found.id, "bad", by="cid")
     assert said(repo) == ["ann", "bob", "cid"]
 
 
 def test_words_on_its_anomalies_count_and_on_others_do_not(repo, found):
     one, other = (int(of) for of in found.anomalies["id"])
-    repo.label(one, "bad", seen=0)
+    repo.label(one, "bad", revision=0)
     with pytest.raises(tg.ConflictError, match="somebody set 'bad' at"):
-        repo.label(other, "expected", seen=0)
+        repo.label(other, "expected", revision=0)
     with pytest.raises(tg.ConflictError):
-        repo.label(found.id, "expected", seen=0)
+        repo.label(found.id, "expected", revision=0)
     commit(repo, day(1), day(2, rows=99), dataset="e")
     repo.detect("e", LIMIT)
-    repo.label(int(repo.incidents("e")["id"].item()), "bad", seen=0)
+    repo.label(int(repo.incidents("e")["id"].item()), "bad", revision=0)
 
 
 def test_what_tidegauge_said_counts(repo, found):
     commit(repo, day(3))
     repo.detect("d", LIMIT)
     with pytest.raises(tg.ConflictError, match="tidegauge set 'resolved'"):
-        repo.label(found.id, "bad", seen=found.revision)
+        repo.label(found.id, "bad", revision=found.revision)
 
 
 def test_there_must_be_something_to_speak_of(repo, found):
     with pytest.raises(tg.HistoryError, match="no anomaly and no incident 99"):
-        repo.label(99, "bad", seen=0)
+        repo.label(99, "bad", revision=0)
     with pytest.raises(TypeError):
-        repo.label(found.id, "bad", seen="0")
+        repo.label(found.id, "bad", revision="0")
 
 
 def test_of_two_who_speak_at_once_one_is_told(url, tmp_path):
@@ -93,7 +93,7 @@ def test_of_two_who_speak_at_once_one_is_told(url, tmp_path):
                 seen = own.incident(of.id).revision
                 barrier.wait(60)
                 try:
-                    own.label(of.id, "acknowledged", by=name, seen=seen)
+                    own.label(of.id, "acknowledged", by=name, revision=seen)
                     ends.append("said")
                 except tg.ConflictError as error:
                     ends.append(len(error.labels))
