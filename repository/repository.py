@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 
 Names = str | Sequence[str] | None
-"""Metric names, or an analyzer's name for all metrics that it measures; None is any."""
+"""Metric names, or an analyzer's name for all metrics that it measures; None matches any metric."""
 
 
 class Repository(Rendered):
@@ -94,19 +94,19 @@ class Repository(Rendered):
     Parameters
     ----------
     url : str or Path, optional
-        ``sqlite:///file.db``, created if it does not exist, or the file's path; ``sqlite://``, in
-        memory; or ``postgresql+psycopg://user@host/database``. Default: ``TIDEGAUGE_DB`` in the environment, else
-        ``db`` in ``tidegauge.toml`` (here or in the user's configuration folder), else
-        ``sqlite:///tidegauge.db``.
+        ``sqlite:///file.db`` or the path of the file, which is created if needed; ``sqlite://``
+        for a database in memory; or ``postgresql+psycopg://user@host/database``. The default is the
+        environment variable ``TIDEGAUGE_DB``, else ``db`` in ``tidegauge.toml`` (in the working
+        directory or in the user's configuration folder), else ``sqlite:///tidegauge.db``.
     artifacts : str or Path, optional
-        Folder for states too large for the database. Default for a SQLite file:
-        ``file.db.artifacts`` in the same folder. PostgreSQL needs one to measure, to merge large
-        states and for maintenance.
+        Folder for states that are too large for the database. The default for a SQLite file is
+        ``file.db.artifacts`` in the same folder. PostgreSQL needs a folder to measure, to merge
+        large states and for maintenance.
     read_only : bool
-        Refuse all writes, for dashboards. The database itself enforces it.
+        True to refuse all writes, for dashboards. The database enforces it.
     upgrade : bool
-        Upgrade an older SQLite file, after a backup. If False it is refused, as an older PostgreSQL
-        database always is.
+        True to upgrade an older SQLite file after a backup, False to refuse it. An older PostgreSQL
+        database is always refused.
 
     Raises
     ------
@@ -115,20 +115,21 @@ class Repository(Rendered):
 
     Notes
     -----
-    Many methods take these filters on series as keywords. Each narrows the result; None matches any:
+    Many methods take these filters on series as keywords. Each filter narrows the result, and None
+    matches everything:
 
     - name (str or sequence of str): metric names, or an analyzer's name for all metrics that it measures;
     - instance (str): the column, columns or rule;
     - analyzer (Analyzer or str): exactly this analyzer, with all its options;
-    - where (str): exactly this row filter; an empty string for metrics without one;
-    - segment (str): as in ``origin=EWR``.
+    - where (str): exactly this row filter; an empty string for metrics without a filter;
+    - segment (str): the segment, such as ``origin=EWR``.
 
     Filters by time:
 
     - since, until (str, date or datetime): bounds on the partition's time, both inclusive; a date as
-      ``until`` covers its whole day;
-    - as_of (str, date, datetime or int): the history as it was known at a UTC moment, as for ``since``,
-      or after the run with this id; a date means its first moment.
+      ``until`` includes its whole day;
+    - as_of (str, date, datetime or int): the history as it was known at a UTC time, or after the run
+      with this id; a date means its first moment.
 
     Examples
     --------
@@ -196,7 +197,7 @@ class Repository(Rendered):
         Parameters
         ----------
         retired : bool, optional
-            True for those that are retired, False for those that are not.
+            True for only retired datasets, False for only datasets in use (default: all).
 
         Examples
         --------
@@ -217,10 +218,11 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         versions : str
-            ``current``, or ``all`` for every version that a partition ever had.
+            ``current``, or ``all`` for all versions of each partition.
         as_of : str, date, datetime or int, optional
-            See the class notes.
+            Past view; see the class notes.
 
         Returns
         -------
@@ -246,6 +248,11 @@ class Repository(Rendered):
     def runs(self, dataset: str | None = None) -> pd.DataFrame:
         """Return all runs, newest first.
 
+        Parameters
+        ----------
+        dataset : str, optional
+            Name of the dataset (default: all datasets).
+
         Returns
         -------
         pandas.DataFrame
@@ -270,23 +277,25 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str, optional
-            Default: all.
+            Name of the dataset (default: all datasets).
         since
-            Count only incidents, late or missing partitions, and failed checks at or after this partition time.
+            Earliest partition time of counted incidents, late or missing partitions, and failed checks.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each dataset, the worst first, with the columns dataset, partitions (how many exist), newest, time,
-            measured_at and rows (of the newest partition), series; errors, warnings and infos (open incidents by
-            severity); missing (partitions in open gaps, and overdue ones) and late; run_id, status and
-            started_at of the last run; failed (analyzers that failed when last measured); failing
-            (failed verdicts of rules and checks on the current data) and failing_known (failures of
-            past partitions that earlier runs reported, or that were labelled since).
+            One row per dataset, the worst first, with the columns dataset, partitions (number of
+            existing partitions), newest, time, measured_at and rows (of the newest partition), series;
+            errors, warnings and infos (open incidents by severity); missing (partitions in open gaps, and
+            overdue partitions) and late; run_id, status and started_at of the last run; failed (analyzers
+            that failed in their newest partition); failing (failed verdicts of rules and checks on the
+            current data) and failing_known (failures of past partitions that earlier runs reported or
+            that were labelled since).
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -305,46 +314,47 @@ class Repository(Rendered):
     def calendar(
         self, dataset: str, *, since: Moment = None, until: Moment = None, as_of: AsOf = None
     ) -> pd.DataFrame:
-        """Return all partitions in order of time, with missing and late ones.
+        """Return all partitions in order of time, including missing and late partitions.
 
-        Missing partitions are those that the `MissingPartition` detector reports: gaps between two
-        partitions, and overdue ones after the last, where partitions of the same weekday or hour
-        usually exist. Nothing is missing before the eighth partition, in the first week of tables
-        with several partitions a day, or without a grid of days, parts of days, weeks or months. At
-        most the first 14
-        seasons of a gap are listed. Late partitions are those that `Late` reports with its own
-        rule, regardless of monitors and labels.
+        The `MissingPartition` detector determines missing partitions: gaps between two partitions, and
+        overdue partitions after the last one, if partitions of the same weekday or hour usually exist.
+        No partition is missing before the eighth partition, in the first week of tables with several
+        partitions a day, or if the times follow no grid of days, parts of days, weeks or months. At most
+        the first 14 seasons of a gap are listed. `Late` determines late partitions by its default rule,
+        regardless of monitors and labels.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         since, until
-            Return only partitions in this range; the whole history still determines usual arrivals.
+            Bounds on the time of returned partitions. The whole history determines usual arrivals.
         as_of : str, date, datetime or int, optional
-            See the class notes; also determines which partitions were overdue then.
+            Past view; see the class notes. It also determines which partitions were overdue.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each partition, those without a time last, with the columns
+            One row per partition, with partitions without a time last, and the columns
 
-            - segment, partition, time: the name is missing where the partition is;
-            - status: the first that applies of ``missing``; ``gone`` (no longer in the table);
-              ``unmeasured`` (only recorded numbers, no version); ``restated`` (version above 1); ``late``;
-              ``measured``;
-            - late, restated: whether they apply, whatever the status;
+            - segment, partition, time; a missing partition has no name;
+            - status: the first of ``missing``, ``gone`` (no longer in the table), ``unmeasured`` (only
+              recorded numbers, no version), ``restated`` (version above 1), ``late`` and ``measured``
+              that applies;
+            - late, restated: True if they apply, for any status;
             - version, rows, first_seen_at, arrived_at, measured_at, gone_at: as in `partitions`, missing
-              where unknown; arrived_at is when the first version arrived, missing if that was
-              cleaned away;
-            - delay: seconds from the end of the partition's hour, day or month to that arrival,
-              negative if it came earlier; NaN if unknown;
-            - anomalies: how many are in it; worst: the highest severity among them, or None.
+              if unknown; arrived_at is the arrival of the first version, missing if it was cleaned;
+            - delay: seconds from the end of the partition's hour, day or month to the arrival,
+              negative for an earlier arrival; NaN if unknown;
+            - anomalies: number of anomalies in the partition;
+            - worst: their highest severity, or None.
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
         HistoryError
-            If a time cannot be parsed, or is before the history that cleaning has kept.
+            If a time cannot be parsed, or if ``as_of`` is before the oldest view that `clean` kept.
 
         Examples
         --------
@@ -382,29 +392,30 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name : str or sequence of str, optional
             Metric names, or an analyzer's name for all metrics that it measures.
         instance : str, optional
-            The column, columns or rule.
+            Column, columns or rule of the metric.
         tags : mapping, optional
-            Only of runs that have at least these tags and values.
+            Only metrics of runs with at least these tags and values.
         window : str, optional
             Return roll-ups instead of partitions: ``7d``, ``month``, ``total`` or another window of
             the suite. Their ``partition`` is the window's start and end, their ``time`` is the
             newest partition's time, and they have no version.
         wide : bool
-            Return one column for each series, for ``.plot()`` and the like.
+            True to return one column per series, for example for ``.plot()``.
         analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each metric of each partition, with the columns dataset, segment, partition,
-            time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
-            analyzer. ``value`` is NaN where the status is failed or empty. With ``wide`` the values
-            alone, a row for each partition, indexed by time (by partition where one has no time, or
-            several have the same), and a column for each series: its name, and the fields that
+            One row per metric and partition, with the columns dataset, segment, partition, time,
+            entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
+            analyzer. ``value`` is NaN if the status is failed or empty. With ``wide``, only the values:
+            one row per partition, indexed by time (by partition if times are missing or repeated), and
+            one column per series. A column's name is the series' name, with the fields that
             distinguish it from the other columns.
 
         Examples
@@ -426,7 +437,7 @@ class Repository(Rendered):
                 frame = read_facts(connection, dataset, query, as_of).frame()
                 return wide_frame(frame) if wide else frame
             if tags:
-                msg = "roll-ups are of no run: tags= does not go with window="
+                msg = "window= cannot be combined with tags=, because roll-ups belong to no run"
                 raise HistoryError(msg)
             rows = rollup_rows(connection, dataset, window, query, as_of)
         frame = frame_of(rows, METRIC_COLUMNS)
@@ -448,11 +459,13 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name : str
+            Name of the metric.
         instance : str, optional
-            The column, columns or rule.
+            Column, columns or rule of the metric.
         partition : str, optional
-            As in ``ds=2013-02-08``; by default the newest in which the metric was measured.
+            Name, such as ``ds=2013-02-08`` (default: the newest partition with the metric).
         analyzer, where, segment, as_of
             Filters; see the class notes. If several series share the name, the series of whole
             partitions without a filter is used.
@@ -460,13 +473,14 @@ class Repository(Rendered):
         Returns
         -------
         float
-            NaN where the metric failed, or had no data.
+            The value; NaN if the metric failed or had no data.
 
         Raises
         ------
         HistoryError
-            If no series or partition matches, or several series do; the message lists them.
+            If no series, several series or no partition matches; the message lists several series.
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -484,16 +498,22 @@ class Repository(Rendered):
             return read_value(connection, dataset, query, partition, as_of)
 
     def series(self, dataset: str) -> pd.DataFrame:
-        """Return the series of a dataset: the names and instances that `metrics`, `value` and `plot` take.
+        """Return the series of a dataset: names and instances for `metrics`, `value` and `plot`.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the dataset.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each, with the columns segment, name, instance, where, analyzer.
+            One row per series, with the columns segment, name, instance, where, analyzer.
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -519,14 +539,15 @@ class Repository(Rendered):
         as_of: AsOf = None,
         **series: Unpack[NamedSeriesFilter],
     ) -> pd.DataFrame:
-        """Return each series at its newest partition, with the columns of `metrics`.
+        """Return the newest metric of each series, with the columns of `metrics`.
 
-        A partition without a time is the newest only of series that have no other.
-        Fast: the newest value of each series is kept apart. With ``as_of`` the whole history is read.
+        A partition without a time is the newest only if a series has no other partition. This is fast,
+        because the newest values are also stored separately; ``as_of`` reads the whole history.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name, instance, analyzer, where, segment, as_of
             Filters; see the class notes.
 
@@ -553,11 +574,12 @@ class Repository(Rendered):
     ) -> Iterator[pd.DataFrame]:
         """Yield the result of `metrics` in pages of whole partitions.
 
-        With ``as_of`` the view stays the same over all pages; without it each page is of now.
+        With ``as_of``, all pages show the same view. Without it, each page shows the current view.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         rows : int
             Approximate number of rows in a page.
         name, instance, analyzer, where, segment, since, until, as_of
@@ -587,22 +609,23 @@ class Repository(Rendered):
     def chart(
         self, dataset: str, *, points: int = 500, **series: Unpack[HistoryFilter]
     ) -> pd.DataFrame:
-        """Return series downsampled by the database for drawing; extremes are kept.
+        """Return series downsampled by the database for drawing. Extremes are kept.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         points : int
-            At most this many time intervals of equal length for each series.
+            Maximum number of time intervals per series; intervals have equal length.
         name, instance, analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each series and interval with a finite value, with the columns segment, name,
-            instance, analyzer, start and end (the first and last partition's time in it), low, high,
-            mean, count. Partitions without a time are left out.
+            One row per series and interval with a finite value, with the columns segment, name,
+            instance, analyzer, start and end (times of the interval's first and last partition), low,
+            high, mean, count. Partitions without a time are left out.
 
         Examples
         --------
@@ -633,16 +656,17 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         partition : str
-            As in ``ds=2013-02-08``.
+            Name, such as ``ds=2013-02-08``.
         name, instance, analyzer, where, segment, as_of
             Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each series, with the columns segment, name, instance, analyzer, and one for
-            each version, under its number; NaN where a version has no value.
+            One row per series, with the columns segment, name, instance, analyzer, and one column per
+            version, named by its number. The value is NaN if a version has none.
 
         Raises
         ------
@@ -675,20 +699,21 @@ class Repository(Rendered):
 
     @series_filter(HistoryFilter)
     def restatements(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
-        """Return the changes of metrics when partitions were measured again with other content.
+        """Return changes of metrics by restatements: partitions that were measured again.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name, instance, analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each series that a new version of a partition changed, the latest first, with the
-            columns dataset, segment, partition, time, name, instance, analyzer, old, new, change,
-            old_status, new_status, old_version, new_version, old_run, new_run, restated_at.
+            One row per series that a new version of a partition changed, latest first, with the columns
+            dataset, segment, partition, time, name, instance, analyzer, old, new, change, old_status,
+            new_status, old_version, new_version, old_run, new_run, restated_at.
 
         Examples
         --------
@@ -719,35 +744,39 @@ class Repository(Rendered):
         scale: str = "signed",
         weight: float | None = None,
     ) -> int:
-        """Store a custom metric, which detectors watch like any other.
+        """Store a custom metric. Detectors watch it like any other metric.
 
         Parameters
         ----------
         dataset : str
             Created if it does not exist.
         name : str
+            Name of the metric.
         value : float, mapping of str or Partition to float, or Series
-            The value, or values by partition. NaN and infinities are stored as such. A partition whose
-            value holds a slash or a percent sign cannot be given by name.
+            The value, or values by partition. NaN and infinities are stored as they are. Use a
+            Partition instead of a name if a key's value contains a slash or a percent sign.
         partition : str, optional
-            For a single value: ``ds=2013-02-08``; default: the whole dataset.
+            Partition of a single value, such as ``ds=2013-02-08`` (default: the whole dataset).
         time : datetime, date or str, optional
-            The partition's time, where its name does not give it, as for ``since``. A partition that
-            has one keeps it, with a warning if it is another.
+            Time of the partition, if its name does not contain it. A stored time is not changed; a
+            different time causes a `RepositoryWarning`.
         instance : str
-            The column or rule that it is about.
-        segment, entity : str
+            Column or rule that the metric describes.
+        segment : str
+            Segment that the metric describes; empty for the whole partition.
+        entity : str
+            Kind of the instance, such as ``Dataset`` or ``Column``.
         scale : str
-            How values behave: ``count``, ``ratio``, ``positive``, ``signed``, ``distance``, ``time`` or
-            ``flag``.
+            Behaviour of the values: ``count``, ``ratio``, ``positive``, ``signed``, ``distance``,
+            ``time`` or ``flag``.
         weight : float, optional
-            The number of rows behind it.
+            Number of rows behind the value.
 
         Returns
         -------
         int
-            Number of new values. A stored value is not written again. A different value is a new
-            version of the metric, and the old version is kept.
+            Number of new values. An equal value is not written again. A different value is a new
+            version of the metric; the old version is kept.
 
         Examples
         --------
@@ -766,7 +795,7 @@ class Repository(Rendered):
 
         is_mapping = hasattr(value, "items")  # a mapping, or a pandas Series
         if is_mapping and (partition is not None or time is not None):
-            msg = "values by partition take no partition= and no time="
+            msg = "partition= and time= cannot be combined with values by partition"
             raise HistoryError(msg)
         values, partition_keys = values_by_partition_name(value, partition)
         metric = Recorded(name, instance=instance, entity=entity, scale=scale)
@@ -817,36 +846,37 @@ class Repository(Rendered):
         allow_missing: bool = False,
         every: str | None = None,
     ) -> Metric[Any] | pd.DataFrame:
-        """Compute an analyzer's metric over many partitions from their stored states. Needs no Spark.
+        """Compute a metric over many partitions from their stored states. Needs no Spark.
 
-        Any analyzer works whose state was stored: another quantile of a sketch, the distinctness where
-        only the uniqueness was measured.
+        The analyzer need not have been measured itself if its state was stored by another analyzer: merge
+        another quantile of a sketch, or the distinctness from the states of the uniqueness.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         analyzer : Analyzer or str
+            Analyzer of the metric.
         since, until, as_of, segment
             Filters; see the class notes.
         allow_missing : bool
-            Leave out partitions without a state, because the analyzer failed there or was never
-            measured, and damaged ones, each with a `RepositoryWarning`.
+            True to leave out partitions without a state (the analyzer failed or was never measured)
+            or with a damaged state. Each causes a `RepositoryWarning`.
         every : str, optional
-            Merge by windows of this length instead: ``1w`` (from Monday), ``7d``, ``12h``, ``1mo``,
-            ``1q``, ``1y``. Partitions without a time are left out.
+            Length of the windows to merge separately: ``1w`` (from Monday), ``7d``, ``12h``, ``1mo``,
+            ``1q``, ``1y`` (default: merge all partitions). Partitions without a time are left out.
 
         Returns
         -------
         Metric or pandas.DataFrame
-            With ``every`` a frame, one row for each window that holds a partition and number of the
-            flattened metric, with the columns start, end (exclusive), partitions, entity, name, instance,
+            With ``every``, a frame with one row per window with partitions and per number of the
+            flattened metric, and the columns start, end (exclusive), partitions, entity, name, instance,
             value, weight, status, error.
 
         Raises
         ------
         HistoryError
-            If the analyzer was never measured, not on all partitions of the window, or if there are
-            none in it.
+            If the window has no partitions, or if not all of its partitions have a state.
 
         Examples
         --------
@@ -886,7 +916,7 @@ class Repository(Rendered):
         segment: str | None = None,
         allow_missing: bool = False,
     ) -> HistoricStates:
-        """Return a `StateLoader` of a dataset's states, merged over a window.
+        """Return a `StateLoader` that merges a dataset's states over a window.
 
         Parameters
         ----------
@@ -907,9 +937,14 @@ class Repository(Rendered):
         )
 
     def states(self, name: str) -> NamedStates:
-        """Return a `StateLoader` and `StatePersister` of states kept under a name.
+        """Return a `StateLoader` and `StatePersister` of states stored under a name.
 
-        They belong to no dataset and no run: a place for the states of single analyzers.
+        The states belong to no dataset and no run. Use it for states of single analyzers.
+
+        Parameters
+        ----------
+        name : str
+            Name of the states.
 
         Examples
         --------
@@ -927,15 +962,20 @@ class Repository(Rendered):
         """Return the generations of states: each change of a column's type starts a new one.
 
         Distinct counts, histograms, top values and first and last times depend on the type of their
-        columns. Their states are merged only within a generation: a roll-up that holds several has no
-        value, and the total covers the newest partition's generation. Types of numbers are one
-        generation, and so are types of text.
+        columns. Their states are merged only within a generation: a roll-up over several generations has
+        no value, and the total covers the generation of the newest partition. All types of numbers are
+        one generation, and all types of text are another.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the dataset.
 
         Returns
         -------
         pandas.DataFrame
-            With the columns analyzer, segment, generation, first, last, partitions: a row for each
-            sequence of partitions of one generation, in order of time. Empty if no state depends on types.
+            One row per sequence of partitions of one generation, in order of time, with the columns
+            analyzer, segment, generation, first, last, partitions. Empty if no state depends on types.
 
         Examples
         --------
@@ -956,16 +996,17 @@ class Repository(Rendered):
     def roll_up(
         self, dataset: str, windows: Sequence[str] | None = None, *, run: int | None = None
     ) -> int:
-        """Update the total and the roll-ups of a dataset; every run does so itself.
+        """Update the total and the roll-ups of a dataset. Every run also does this.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         windows : sequence of str, optional
-            ``7d``, ``24h`` (rolling); ``day``, ``week``, ``month``, ``quarter``, ``year``. Default: those
-            that were made before.
+            ``7d``, ``24h`` (rolling); ``day``, ``week``, ``month``, ``quarter``, ``year`` (default: all
+            windows that have roll-ups).
         run : int, optional
-            The run that the roll-ups are recorded with.
+            Run to which the roll-ups belong.
 
         Returns
         -------
@@ -997,25 +1038,29 @@ class Repository(Rendered):
         dry_run: bool = False,
         vacuum: bool = False,
     ) -> Cleaned:
-        """Delete data past its retention, and files that nothing refers to.
+        """Delete data past its retention, and unused files.
 
         Parameters
         ----------
         versions : str, timedelta or datetime, optional
-            Delete versions superseded longer ago than this (``90d``, ``12w``, ``6mo``, ``2y``) or before
-            this moment, with all their data, and verdicts. Later, views ``as_of`` earlier moments
-            are refused. Data of unresolved anomalies stays.
+            Delete versions that were superseded longer ago than this (``90d``, ``12w``, ``6mo``, ``2y``)
+            or before this time, with their data and verdicts. Afterwards, views ``as_of`` earlier times
+            are refused. Data of unresolved anomalies is kept.
         states : str, timedelta or datetime, optional
-            Delete states of partitions older than this. They are added to the total first, so the
-            total continues. States that windows still need stay, and so do metrics.
+            Delete states of partitions older than this. They are added to the total first, so that the
+            total stays complete. Metrics are kept, and states that windows still need.
         runs : str, timedelta or datetime, optional
-            Delete runs that ended longer ago than this and left nothing behind.
+            Delete runs that ended longer ago than this and have no remaining data.
         dry_run : bool
-            Only count.
+            True to count without deleting.
         vacuum : bool
-            Also shrink a SQLite file by rewriting it without its free pages, which needs as much
-            free disk space again. Otherwise, later writes reuse the free pages. PostgreSQL vacuums
-            by itself.
+            True to shrink a SQLite file by rewriting it without free pages, which temporarily doubles
+            the disk space. Otherwise, later writes reuse the free pages. PostgreSQL vacuums by itself.
+
+        Returns
+        -------
+        Cleaned
+            Counts of deleted data.
 
         Examples
         --------
@@ -1057,16 +1102,18 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         note : str, optional
-            Why.
+            Reason.
         by : str, optional
-            The author.
+            Author.
         dry_run : bool
-            Only check that there is such a dataset.
+            True to check only that the dataset exists.
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1086,7 +1133,12 @@ class Repository(Rendered):
         by: str | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Bring a retired dataset back; parameters as for `retire`.
+        """Bring a retired dataset back into use.
+
+        Parameters
+        ----------
+        dataset, note, by, dry_run
+            As for `retire`.
 
         Examples
         --------
@@ -1100,26 +1152,28 @@ class Repository(Rendered):
         set_retired(self.database, dataset, note, by, retired=False, dry_run=dry_run)
 
     def rename(self, dataset: str, name: str, *, dry_run: bool = False) -> None:
-        """Give a dataset another name, with all of its history.
+        """Rename a dataset with all of its history.
 
-        Suites, monitors and notifications that name the dataset have to be changed as well: a run of a
-        suite with the old name begins a new history.
+        Also change the name in suites, monitors and notifications: a run of a suite with the old name
+        starts a new history.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name : str
-            The new name, which no other dataset has.
+            New name, which no other dataset has.
         dry_run : bool
-            Only check the names.
+            True to check only the names.
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
         HistoryError
-            If another dataset has the new name, or it is empty.
+            If the new name is empty, or another dataset has it.
         LeaseError
-            If a run measures the dataset.
+            If a run is measuring the dataset.
 
         Examples
         --------
@@ -1135,7 +1189,7 @@ class Repository(Rendered):
             rename(self.database, dataset, name, dry_run=dry_run)
 
     def _hold_lease(self, dataset: str, *, dry_run: bool) -> AbstractContextManager[Any]:
-        """Hold the lease of a dataset, without waiting for it; a dry run writes none."""
+        """Acquire the lease of a dataset without waiting; a dry run acquires none."""
         return nullcontext() if dry_run else self.store.hold(dataset, 0)
 
     def drop(
@@ -1148,7 +1202,7 @@ class Repository(Rendered):
         generation: str | None = None,
         dry_run: bool = False,
     ) -> Dropped:
-        """Drop a dataset, or one partition, series or a generation of it, in all versions and for good.
+        """Permanently delete a dataset, or a partition, series or generation of it, in all versions.
 
         Totals, windows, scores and incidents are recomputed from the remaining data. The next run
         measures a partition again if its files are still in the table, and an analyzer if the suite
@@ -1157,29 +1211,31 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         partition : str, optional
-            Its name, such as ``ds=2026-01-01``.
+            Delete only this partition, such as ``ds=2026-01-01``.
         analyzer : Analyzer or str, optional
-            All series of an analyzer, in all segments: ``Histogram('k')``.
+            Delete only the series of this analyzer, in all segments: ``Histogram('k')``.
         segment : str, optional
-            Only the analyzer's series of this segment, such as ``country=US``; an empty string for
-            the series of all rows.
+            Delete only the analyzer's series of this segment, such as ``country=US``; an empty string
+            for the series of all rows.
         generation : str, optional
-            Only the analyzer's metrics and states of this generation, such as ``k is a text``; see
-            `generations`.
+            Delete only the analyzer's metrics and states of this generation, such as ``k is a text``;
+            see `generations`.
         dry_run : bool
-            Only count.
+            True to count without deleting.
 
         Returns
         -------
         Dropped
+            Counts of deleted data.
 
         Raises
         ------
         UnknownDatasetError, HistoryError
-            If the dataset has nothing with this name.
+            If the dataset, partition, analyzer, segment or generation does not exist.
         LeaseError
-            If a run measures the dataset.
+            If a run is measuring the dataset.
 
         Examples
         --------
@@ -1212,21 +1268,21 @@ class Repository(Rendered):
     def forget(self, values: str | Sequence[str], *, dry_run: bool = False) -> Forgotten:
         """Replace values of the data by tokens in states, names of series and messages.
 
-        Counts and shares do not change. Delete the values from the table first: partitions that
-        still contain them bring them back when they are measured again.
+        Counts and shares do not change. Delete the values from the table first: if a partition still
+        contains them, measuring it again stores them again.
 
         Parameters
         ----------
         values : str or sequence of str
-            As text, as `Histogram` writes them: ``ann@example.org``, ``42``, ``2013-02-08``.
+            Values as strings, in the format of `Histogram`: ``ann@example.org``, ``42``, ``2013-02-08``.
         dry_run : bool
-            Only count.
+            True to count without replacing.
 
         Returns
         -------
         Forgotten
-            Counts of the changes, and the places that cannot be changed: names of partitions and
-            segments, filters, and sketches that may hold a number.
+            Counts of the changes, and the values that cannot be replaced: in names of partitions and
+            segments, in filters, and in sketches that can contain a number.
 
         Raises
         ------
@@ -1268,32 +1324,35 @@ class Repository(Rendered):
     ) -> Drifted:
         """Compare a column's distribution between two partitions or windows.
 
-        Reads stored states, whichever analyzer stored them, without Spark: a quantile sketch
-        (`ApproxQuantile`, `KLLSketch`, `ReqQuantile`), else the frequencies of the values (`Histogram`,
-        `Uniqueness`, ...), else a `TopValues` that tracked them all. Nulls and NaN are left out.
+        It reads stored states of any analyzer, without Spark: a quantile sketch (`ApproxQuantile`,
+        `KLLSketch`, `ReqQuantile`), else the frequencies of the values (`Histogram`, `Uniqueness`, ...),
+        else a `TopValues` that tracked all values. Nulls and NaN are left out.
 
         Parameters
         ----------
-        dataset, column : str
+        dataset : str
+            Name of the dataset.
+        column : str
+            Column whose values are compared.
         baseline, current : str or pair
-            The name of a partition, or a window ``(since, until)`` on the partitions' time: both
-            inclusive, each may be None.
+            Name of a partition, or a window ``(since, until)`` on the partitions' time. Both bounds are
+            inclusive; None is unbounded.
         segment, as_of
             As for `merge`.
         where : str, optional
             Exactly this filter (default: metrics without a filter).
         kind : str, optional
-            ``categorical`` to compare numbers as categories; frequencies must be stored.
+            ``categorical`` to compare numbers as categories, which needs stored frequencies.
         record : bool
-            Store the distances as metrics of ``current``, which then is a partition, as `drifts` does.
-            A view ``as_of`` the past is not recorded.
+            True to store the distances as metrics of the partition ``current``, as `drifts` does. Past
+            views (``as_of``) are not recorded.
 
         Returns
         -------
         Drifted
-            With ``psi``, ``js``, ``ks``, ``wasserstein``, ... as in
-            `tidegauge.repository.distributions.distances.Distances`, NaN if a side has no values; and a
-            ``frame()`` of both distributions.
+            Distances ``psi``, ``js``, ``ks``, ``wasserstein``, ... (see
+            `tidegauge.repository.distributions.distances.Distances`), NaN if a side has no values, and
+            a ``frame()`` of both distributions.
 
         Raises
         ------
@@ -1336,36 +1395,37 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Compare each partition's distribution with the partitions before it, and store the distances.
 
-        The metrics are named ``Drift.psi``, ``Drift.js``, ``Drift.ks`` and ``Drift.wasserstein``, of
-        categories ``Drift.psi``, ``Drift.js``, ``Drift.unseen`` and ``Drift.lost``, with the column as
-        instance; `detect` compares them with their own past. There is one series of each for a column,
-        segment and filter: another baseline makes new versions of the same. Unchanged values are not
+        The metrics are ``Drift.psi``, ``Drift.js``, ``Drift.ks`` and ``Drift.wasserstein`` for numbers, and
+        ``Drift.psi``, ``Drift.js``, ``Drift.unseen`` and ``Drift.lost`` for categories, with the column as
+        instance. `detect` compares them with their own past. Each column, segment and filter has one
+        series per metric: a different baseline writes new versions of it. Unchanged values are not
         written again.
 
         Parameters
         ----------
         dataset, column, segment, where, as_of, kind
-            As for `drift`. A view ``as_of`` the past is not recorded.
+            As for `drift`.
         baseline : str or int
-            The time before each partition that it is compared with (``28d``, ``24h``), or the number of
-            partitions before it.
+            Time span before each partition (``28d``, ``24h``), or number of partitions before it, that
+            the partition is compared with.
         at_least : int
-            How many of them must hold values; earlier partitions are left out.
+            Minimum number of baseline partitions with values. Partitions with fewer are left out.
         since, until
-            Compare only partitions in this range; earlier ones still are the baseline.
+            Bounds on the time of compared partitions. Earlier partitions still belong to the baseline.
         record : bool
+            True to store the distances as metrics. Past views (``as_of``) are not recorded.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each partition with a time and a state, with the columns segment, partition,
-            time, psi, js, ks, wasserstein, wasserstein_iqr, unseen, lost, rows, baseline_rows. Distances
-            are NaN where a partition holds no values, or where they are of the other kind.
+            One row per partition with a time and a state, with the columns segment, partition, time,
+            psi, js, ks, wasserstein, wasserstein_iqr, unseen, lost, rows, baseline_rows. A distance is
+            NaN if the partition has no values, or if the distance does not apply to the column's kind.
 
         Raises
         ------
         HistoryError
-            If nothing suitable is stored; the message names the analyzer to add.
+            If no suitable state is stored; the message names the analyzer to add.
 
         Examples
         --------
@@ -1395,63 +1455,61 @@ class Repository(Rendered):
         as_of: AsOf = None,
         **series: Unpack[SeriesFilter],
     ) -> pd.DataFrame:
-        """Compare two runs, partitions or windows series by series, the most surprising change first.
+        """Compare two runs, partitions or windows by series, with the most surprising change first.
 
-        The value of a side is its partition's value, or the median of the finite values of several
-        partitions. Two runs that measured some of the same partitions (a restatement) are compared
-        on these
-        alone, partition by partition.
+        The value of a side is the value of its partition, or the median of the finite values of its
+        partitions. If two runs measured the same partitions (a restatement), only these partitions
+        are compared, one by one.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         baseline, current : int, str or pair
-            Two sides of the same kind. Ids of runs select the partitions that they measured, with
-            the values right after the run. The alternatives are names of partitions, or windows
-            ``(since, until)`` on the partitions' time,
-            both inclusive, each may be None.
+            Two sides of the same kind: ids of runs, names of partitions, or windows ``(since, until)``
+            on the partitions' time. A run selects the partitions that it measured, with the values
+            directly after the run. Bounds of windows are inclusive; None is unbounded.
         as_of : str, date, datetime or int, optional
-            See the class notes. What a run measured later is left out.
+            Past view; see the class notes. Later measurements of a run are left out.
         name, instance, analyzer, where, segment
             Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each series that one of the sides has, with the columns
+            One row per series that was measured in a side, with the columns
 
             - segment, name, instance, analyzer;
-            - baseline, current: NaN without a value; a single partition's value may be infinite;
-            - change: their difference in the metric's unit, of two measurements of the same partitions the
-              median of the differences; 0 if it is only rounding, NaN unless both are finite;
-            - relative: change as a share of the baseline's size; NaN if that is 0;
-            - surprise: how unusual the difference is for this series, as a robust z-score from 0 to 300: on
-              the scale of the metric's kind (logarithm of counts, arcsine of the root of ratios, ...) its
-              distance from the median of the usual differences between two such sides, divided by their
-              spread: 1.4826 times the median distance from it or, if that is more, the 90th percentile of
-              the distances divided by 1.645; never less than a floor by kind of metric. The usual differences
-              are those that the sides show when both are moved along the history, at the same
-              distance, to positions that share no partition with them. If there are fewer than 6,
-              differences between neighbouring partitions are used, scaled by the number of values
-              behind the medians. For measurements of the same partitions, neighbouring partitions
-              are always used. 300 for a constant series that changed; 0 for equal
-              sides; NaN if fewer than 6 differences are known, or there is none to judge;
-            - unusual: whether the surprise is above 4;
-            - anomaly: whether an anomaly is stored in the current partition; False of runs and windows.
-              The difference can still be usual, such as between two holidays;
-            - baseline_partitions, current_partitions: how many of them the series was measured in;
-            - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured; else
-              what the current side is in place of a finite number (``failed``, ``empty``, ``NaN``,
-              ``+inf``, ``-inf``; of several partitions the last), or ``was failed``, ... if only the
-              baseline is not finite.
+            - baseline, current: value of each side; NaN without a value; a single value can be infinite;
+            - change: difference of the values, in the metric's unit. For a restatement, the median of
+              the partitions' differences. 0 if only rounding differs; NaN unless both are finite;
+            - relative: change divided by the absolute baseline; NaN if the baseline is 0;
+            - surprise: robust z-score of the difference for this series, from 0 to 300. On the scale of
+              the metric (logarithm of counts, arcsine of the root of ratios, ...), it is the distance of
+              the difference from the median of the *usual differences*, divided by their spread. To find
+              usual differences, both sides are shifted along the history together, to positions without
+              their own partitions. The spread is 1.4826 times the median distance or, if larger, the 90th
+              percentile of the distances divided by 1.645, but at least a floor by kind of metric. With
+              fewer than 6 usual differences, and for restatements, the differences between neighbouring
+              partitions are used, scaled by the number of values behind the medians. The surprise is 300
+              for a constant series that changed, 0 for equal sides, and NaN if fewer than 6 differences
+              are known or the difference is unknown;
+            - unusual: True if the surprise is above 4;
+            - anomaly: True if an anomaly is stored for the current partition; False for runs and
+              windows. Its difference can still be usual, such as between two holidays;
+            - baseline_partitions, current_partitions: number of partitions with the series;
+            - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured;
+              ``failed``, ``empty``, ``NaN``, ``+inf`` or ``-inf`` if the current side is not finite (the
+              status of its last partition); ``was failed``, ... if only the baseline is not finite.
 
-            Series of unknown surprise come after all others but equal ones.
+            Series with an unknown surprise follow other changed series; equal series are last.
 
         Raises
         ------
         HistoryError
-            If the sides are of different kinds, a run or partition does not exist, or a window is empty.
+            If the sides have different kinds, a run or partition does not exist, or a window is empty.
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1481,28 +1539,30 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name : str or sequence of str, optional
             Metric names, or an analyzer's name for all metrics that it measures.
         instance : str, optional
-            The column, columns or rule.
+            Column, columns or rule of the metric.
         analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
         -------
         Plot
-            A notebook shows it: values as lines, with gaps where a partition has none; the band from
-            ``lower`` to ``upper`` and the expected value (dotted) of the first detector that has a band;
-            anomalies as triangles that point up or down, each with a tooltip. Series of one metric with
-            similar values share a panel, more than two without bands; all panels share one axis: time, or
-            the partitions in order if not all have a time. It has ``svg`` (text, below 50 KB), ``data`` (a
-            tidy frame of all points) and ``save("file.svg")``, which also writes ``.html``.
+            A notebook displays it. Values are lines, with gaps at missing values. The band from ``lower``
+            to ``upper`` and the expected value (dotted) come from the first detector with a band. Anomalies
+            are triangles that point up or down, with tooltips. Series of one metric with similar values
+            share a panel; a panel with more than two series has no bands. All panels share one axis: time,
+            or the partitions in order if one has no time. ``svg`` is the image (less than 50 KB), ``data``
+            is a tidy frame of all points, and ``save("file.svg")`` writes ``.svg`` or ``.html`` files.
 
         Raises
         ------
         HistoryError
-            If no series matches, or more than eight do; the message gives the number and how to narrow it.
+            If no series or more than eight series match; the message lists examples and filters.
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1542,31 +1602,32 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Score new metrics, store scores, anomalies and incidents, and return the anomalies.
 
-        Scoring restarts at the first partition that was measured or labelled since the last detection.
+        Scoring starts at the first partition that was measured or labelled since the last detection.
 
         Parameters
         ----------
         dataset : str, optional
-            Default: all datasets, one after the other.
+            Name of the dataset (default: all datasets, one after the other).
         monitors : Monitor, Detector, str, or sequence of these, optional
-            Which detector watches which series; a detector alone watches all series. Default: the
-            monitors of the dataset's last suite, or the seasonal detector on all series. A
+            Detectors and the series that they watch. A detector without a monitor watches all series
+            (default: the monitors of the dataset's last suite, or `Seasonal` on all series). A
             `RepositoryWarning` names monitors that match no series.
         since, until
-            Only points in this window can become anomalies; all earlier ones still train detectors.
+            Only points in this window can become anomalies. All earlier points train detectors.
         replay : bool
-            Score the whole history again. The result is the same unless the detectors changed.
+            True to score the whole history again. The result is the same unless detectors changed.
 
         Returns
         -------
         pandas.DataFrame
-            As `anomalies` returns.
+            Anomalies, as `anomalies` returns them.
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
         HistoryError
-            If some datasets cannot be scored; all others are scored first.
+            If a dataset cannot be scored; all other datasets are scored first.
 
         Examples
         --------
@@ -1590,8 +1651,10 @@ class Repository(Rendered):
         else:
             idle = detect(self.database, self.artifacts, dataset, watching, window, replay=replay)
         for monitor in idle:
-            where = "no dataset has a" if dataset is None else f"{dataset!r} has no"
-            message = f"{where} series of {dict(monitor.series)}, so that {monitor.detector!r} watches nothing"
+            owner = "no dataset has a" if dataset is None else f"{dataset!r} has no"
+            message = (
+                f"{owner} series of {dict(monitor.series)}: {monitor.detector!r} watches no series"
+            )
             warnings.warn(message, RepositoryWarning, stacklevel=2)
         return self.anomalies(dataset, since=since, until=until)
 
@@ -1609,9 +1672,9 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str, optional
-            Default: all.
+            Name of the dataset (default: all datasets).
         status : str, optional
-            ``open`` for unresolved ones.
+            ``open``, ``acknowledged``, ``expected`` or ``resolved``.
         incident : int, optional
             Only anomalies of this incident.
         name, instance, analyzer, where, segment, since, until, as_of
@@ -1660,7 +1723,7 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str, optional
-            Default: all.
+            Name of the dataset (default: all datasets).
         every : str
             Length of the windows: ``1w``, ``7d``, ``12h``, ``1mo``, ``1q``, ``1y``, ...
         name, instance, analyzer, where, segment, since, until
@@ -1669,14 +1732,14 @@ class Repository(Rendered):
         Returns
         -------
         pandas.DataFrame
-            One row for each window and metric that had anomalies, with the columns start, end, name,
-            instance, anomalies, series, partitions, incidents (how many of each). Start and end are
-            missing for partitions without a time.
+            One row per window and metric with anomalies, with the columns start, end, name, instance,
+            and the numbers of anomalies, series, partitions and incidents. Start and end are missing for
+            partitions without a time.
 
         Raises
         ------
         HistoryError
-            If ``every`` is not a window.
+            If ``every`` is not a valid length.
 
         Examples
         --------
@@ -1697,19 +1760,20 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str, optional
-            Default: all.
+            Name of the dataset (default: all datasets).
 
         Returns
         -------
         pandas.DataFrame
-            One row for each detector and a last one ``in all``, with the columns detector, anomalies,
-            labelled, real (last labelled ``bad`` or ``acknowledged``), false (``expected`` or ``ignore``),
-            false_share (of those labelled; NaN if none is), points (scored), per_1000 (anomalies in a
-            thousand of them; NaN if there are none). Labels that tidegauge set itself do not count.
+            One row per detector and a last row ``in all``, with the columns detector, anomalies, labelled,
+            real (last label ``bad`` or ``acknowledged``), false (last label ``expected`` or ``ignore``),
+            false_share (false divided by labelled; NaN without labels), points (scored points), per_1000
+            (anomalies per thousand points; NaN without points). Labels by tidegauge are not counted.
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1738,39 +1802,48 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Run detectors over the stored history and compare their anomalies with labels. Stores nothing.
 
-        Detectors train as they would now: points labelled ``expected``, ``bad`` or ``ignore`` are left
-        out, holidays are known. An anomaly on an ignored point counts as a false alarm.
+        Detectors train with the current labels and holidays: points labelled ``expected``, ``bad`` or
+        ``ignore`` are left out. An anomaly on an ignored point counts as a false alarm.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         detectors : Detector, Monitor, str, or sequence of these
-            A string is parsed as a detector, as in ``OnlineNormal(2, 2)``.
+            Detectors to run. A string is parsed as a detector, such as ``OnlineNormal(2, 2)``.
         since, until
-            Only points in this window count; all earlier ones still train.
+            Only points in this window are counted. All earlier points train detectors.
         rule : DecisionRule or str, optional
-            The decision rule, in place of each detector's own.
+            Decision rule (default: the rule of each detector).
         details : bool
-            Return the anomalies themselves instead.
+            True to return the anomalies instead of a summary.
         name, instance, analyzer, where, segment
-            Filters; see the class notes. Rules that count series see only these.
+            Filters; see the class notes. Rules that count series count only matching series.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each detector, with the columns detector, rule, series and points (scored),
-            anomalies, per_1000 (anomalies in a thousand points; NaN without any), incidents, found and
-            missed (of those labelled ``bad`` or ``acknowledged``: an incident, an anomaly of none, or a
-            range), false (anomalies on points labelled ``expected`` or ``ignore``), false_share (of the
-            labelled anomalies), precision (share of real ones among the labelled incidents), recall (found
-            by found and missed), seconds, per_month (incidents in thirty days; NaN where partitions have
-            no times). The shares are NaN without labels. Anomalies of a detector of whole
-            partitions are judged by their partition.
+            One row per detector, with the columns
 
-            With ``details``: one row for each anomaly, by detector and in order of time, with the columns
+            - detector, rule;
+            - series, points: numbers of scored series and points;
+            - anomalies, incidents: number of each;
+            - per_1000: anomalies per thousand points; NaN without points;
+            - found, missed: incidents, single anomalies and ranges labelled ``bad`` or ``acknowledged``;
+            - false: anomalies on points labelled ``expected`` or ``ignore``;
+            - false_share: share of false anomalies among labelled anomalies;
+            - precision: share of real incidents among labelled incidents;
+            - recall: found divided by the sum of found and missed;
+            - seconds: run time;
+            - per_month: incidents per thirty days; NaN if partitions have no times.
+
+            Shares are NaN without labels. Labels on a partition apply to anomalies of whole-partition
+            detectors in it.
+
+            With ``details``, one row per anomaly, by detector and in order of time, with the columns
             detector, rule, segment, partition, time, name, instance, analyzer, value, expected, lower,
-            upper, direction, score, p_value, severity, incident (counted for each detector), said
-            (``real``, ``false`` or missing), explanation.
+            upper, direction, score, p_value, severity, incident (numbered per detector), said (``real``,
+            ``false`` or missing), explanation.
 
         Raises
         ------
@@ -1779,6 +1852,7 @@ class Repository(Rendered):
         SuiteError
             If no detector is given, or an argument is not a detector.
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1796,7 +1870,7 @@ class Repository(Rendered):
 
         monitors = monitors_of(detectors, rule)
         if not monitors:
-            msg = "a backtest tries at least one detector, such as 'Seasonal()'"
+            msg = "No detectors to backtest: give at least one, such as 'Seasonal()'"
             raise SuiteError(msg)
         with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             past = BacktestHistory.read(connection, dataset, query)
@@ -1816,35 +1890,37 @@ class Repository(Rendered):
         until: Moment = None,
         **series: Unpack[SeriesFilter],
     ) -> pd.DataFrame:
-        """Compare sensitivities by the labels on incidents, and suggest one. Stores nothing.
+        """Backtest each sensitivity, and suggest one by the labels on incidents. Stores nothing.
 
-        Each sensitivity is backtested. The suggestion is the sensitivity with the highest F1 over
-        the labelled incidents, or `normal` if there are fewer than five relevant labels. Unlabelled
-        incidents do not count, so also label missed incidents (`label_range`).
+        The suggestion is the sensitivity with the highest F1 over the labelled incidents, or `normal` if
+        there are fewer than five relevant labels. Incidents without a label are not counted, so also
+        label missed incidents (`label_range`).
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         detector : Detector or str
-            A detector whose rule is `FalseDiscoveryRate`.
+            Detector with the rule `FalseDiscoveryRate`.
         since, until
-            Only points in this window count; all earlier ones still train.
+            Only points in this window are counted. All earlier points train the detector.
         name, instance, analyzer, where, segment
-            Filters; see the class notes. Rules that count series see only these.
+            Filters; see the class notes. Rules that count series count only matching series.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each sensitivity, with the columns sensitivity, per_month (incidents in thirty
-            days), found and missed (of those labelled ``bad`` or ``acknowledged``), false (those
-            labelled ``expected`` or ``ignore``), precision, recall, f1 (NaN without labels),
-            suggested (True in one row).
+            One row per sensitivity, with the columns sensitivity, per_month (incidents per thirty days),
+            found and missed (incidents labelled ``bad`` or ``acknowledged``), false (incidents labelled
+            ``expected`` or ``ignore``), precision, recall, f1 (NaN without labels), suggested (True in one
+            row).
 
         Raises
         ------
         SuiteError
             If the detector's rule has no sensitivity.
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1853,7 +1929,7 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = repo.record("orders", "rows", sizes, scale="count")
         ...     found = repo.sensitivities("orders")
-        >>> found.loc[found["suggested"], "sensitivity"].item()  # nobody has labelled anything
+        >>> found.loc[found["suggested"], "sensitivity"].item()  # the default, without labels
         'normal'
         """
         from tidegauge.repository.detection.backtest import (
@@ -1875,31 +1951,33 @@ class Repository(Rendered):
         detector: Detector | str = "Seasonal()",
         **series: Unpack[SeriesFilter],
     ) -> pd.DataFrame:
-        """Return the seasons that `Seasonal` has learned, in words: hours, weekdays, days of the month, months.
+        """Describe the seasons that `Seasonal` has learned: hours, weekdays, days of the month, months.
 
-        Differences are relative to the usual hour, weekday or month of the series: a percentage or
-        a multiple for counts and positive numbers, percentage points for shares. Effects below the
-        series' noise are left out.
+        Differences are relative to the usual hour, weekday or month of the series: a percentage or a
+        multiple for counts and positive numbers, percentage points for shares. Effects smaller than the
+        noise of the series are left out.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         detector : Seasonal or str
-            The detector, with its options.
+            Detector with its options.
         name, instance, analyzer, where, segment
             Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each series of at least eight points, with the columns segment, name, instance,
-            analyzer, seasons; the last is empty where nothing was learned.
+            One row per series with at least eight points, with the columns segment, name, instance,
+            analyzer, seasons (empty if the series has no seasons).
 
         Raises
         ------
         SuiteError
             If the detector is not `Seasonal`.
         UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -1933,25 +2011,26 @@ class Repository(Rendered):
         until: Moment = None,
         as_of: AsOf = None,
     ) -> pd.DataFrame:
-        """Return incidents, groups of related anomalies, the newest first.
+        """Return incidents (groups of related anomalies), newest first.
 
         Parameters
         ----------
         dataset : str, optional
-            Default: all.
+            Name of the dataset (default: all datasets).
         status : str, optional
             ``open``, ``acknowledged``, ``expected`` or ``resolved``.
         since, until
-            Only those that overlap this range of partition times; both inclusive.
+            Only incidents that overlap this range of partition times; both bounds are inclusive.
         as_of : str, date, datetime or int, optional
-            See the class notes.
+            Past view; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            With the columns id, dataset, headline, severity, first, last (partitions), series (how many),
-            status, updated_at (the time of the last detection or label), group: incidents of several tables
-            that share a cause have one number, the smallest id among them; null for the others.
+            With the columns id, dataset, headline, severity, first and last (partitions), series (number of
+            series), status, updated_at (time of the last detection or label), group. Incidents of several
+            tables with a common cause have the same group, the smallest of their ids; other incidents have
+            none.
 
         Examples
         --------
@@ -1976,14 +2055,14 @@ class Repository(Rendered):
         Parameters
         ----------
         id : int
-            Of the incident, or of one of its anomalies; they share one sequence of numbers.
+            Id of the incident or of one of its anomalies; both share one sequence.
 
         Returns
         -------
         IncidentDetails
-            With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the highest score of
-            each series), ``causes``, ``timeline``, ``context`` (run, runbook, downstream datasets),
-            ``revision`` (for `label`), and ``explain()``, which returns a summary.
+            Its attributes are ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the
+            highest score of each series), ``causes``, ``timeline``, ``context`` (run, runbook, downstream
+            datasets) and ``revision`` (for `label`). ``explain()`` returns a summary.
 
         Raises
         ------
@@ -2010,16 +2089,16 @@ class Repository(Rendered):
         Parameters
         ----------
         id : int
-            Of an anomaly or an incident; they share one sequence.
+            Id of an anomaly or incident; both share one sequence.
 
         Returns
         -------
         Causes
-            With ``moves``: metrics broken down into parts, which are segments, filters such as
-            ``origin = 'EWR'`` and, for ``Size``, the bins of histograms; and ``companions``: series that
-            moved along. Both are empty where nothing is known. ``frame()`` has a row for each part, and
-            ``str()`` is a summary. The expected value comes from the anomaly's detector; otherwise it
-            is the median of the last eight values of the same weekday (and hour).
+            ``moves`` are metrics broken down into parts: segments, filters such as ``origin = 'EWR'`` and,
+            for ``Size``, the bins of histograms. ``companions`` are series that changed at the same time.
+            Both are empty if no cause is known. ``frame()`` returns one row per part, and ``str()`` a
+            summary. The expected value comes from the anomaly's detector, or else is the median of the last
+            eight values of the same weekday (and hour).
 
         Raises
         ------
@@ -2045,14 +2124,15 @@ class Repository(Rendered):
 
     @series_filter(HistoryFilter)
     def scores(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
-        """Return the detectors' scores of all points, anomalies or not.
+        """Return the scores of all points, including points without an anomaly.
 
-        Detectors of whole partitions score series without metrics. Request these by name:
+        Whole-partition detectors score series without metrics. Request them by name:
         ``name="MissingPartition"``.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name, instance, analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
@@ -2060,8 +2140,7 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns dataset, segment, partition, time, name, instance, analyzer, detector,
-            score, p_value, expected, lower, upper, version; the bounds are NaN where a detector
-            has none.
+            score, p_value, expected, lower, upper, version. The bounds are NaN if the detector has none.
 
         Examples
         --------
@@ -2111,8 +2190,8 @@ class Repository(Rendered):
         revision : int, optional
             The ``revision`` of the incident that you read, 0 if it had no label. The label is not
             written if a person or tidegauge has labeled the incident or its anomalies since then.
-            For an anomaly outside of incidents, only its own labels are compared. By default, the
-            label is always written.
+            For an anomaly outside of incidents, only its own labels are compared. Without a
+            revision, the label is always written.
         until : str, date or datetime, optional
             End of ``snoozed``, required for this label and refused for all others. A string or
             date without a time zone is in UTC; a datetime must have a time zone.
@@ -2159,27 +2238,35 @@ class Repository(Rendered):
         by: str | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Label all points in a time range, anomalies or not.
+        """Label all points in a time range, including points without an anomaly.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         label : str
             ``expected`` or ``bad``: exclude the points from training. ``ignore``: exclude them from
             training and from alerting. ``rebaseline``: a new level begins with the first point.
-            ``reopened``: take back earlier labels. The newest label of a point counts.
+            ``reopened``: withdraw earlier labels. The newest label of a point is used.
         since, until
-            Bounds on the partition's time, both inclusive; one of them may be left open.
+            Bounds on the partition's time, both inclusive. At least one is required.
         name, instance, segment : str, optional
-            Only these series; default: all.
-        note, by : str, optional
-            The reason, and the author.
+            Filters on series (default: all series).
+        note : str, optional
+            Reason.
+        by : str, optional
+            Author.
         dry_run : bool
-            Only check the label, and warn if it would apply to nothing.
+            True to check the label only, and to warn if it would apply to no point.
 
         Raises
         ------
-        UnknownNameError, HistoryError, UnknownDatasetError
+        UnknownNameError
+            If the label does not apply to ranges.
+        HistoryError
+            If the range has no bound, or a bound is invalid.
+        UnknownDatasetError
+            If the dataset does not exist.
 
         Examples
         --------
@@ -2203,9 +2290,9 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str, optional
-            Default: all.
+            Name of the dataset (default: all datasets).
         as_of : str, date, datetime or int, optional
-            See the class notes.
+            Past view; see the class notes.
 
         Returns
         -------
@@ -2241,34 +2328,35 @@ class Repository(Rendered):
         run: int | None = None,
         **key: Unpack[VerdictKey],
     ) -> int:
-        """Store the verdict of rules on data, so that the same data is not judged again.
+        """Store the verdict of rules on data, so that the same data need not be judged again.
 
-        A verdict on the same name, specification, fingerprint and partition supersedes the previous
-        one, which stays visible ``as_of`` earlier moments. An equal verdict is not written again,
+        A verdict with the same name, specification, fingerprint and partition supersedes the previous
+        verdict, which stays visible ``as_of`` earlier times. An equal verdict is not written again,
         unless the check has a different, later verdict on the partition.
 
         Parameters
         ----------
         dataset : str
-            Created if it does not exist; it may be measured by any partitions later.
+            Name of the dataset, which is created if needed.
         passed : bool
+            True if the data passed.
         result : str
-            JSON text, kept as it is.
+            Result as JSON, stored unchanged.
         run : int, optional
-            The run in which it was found.
+            Run that judged the data.
         name : str
-            Of the check: a dataset may have several.
+            Name of the check. A dataset can have several checks.
         specification : str
-            A hash of its rules: with other rules the verdict is another.
+            Hash of the rules. Verdicts of different rules are separate.
         fingerprint : str
-            Of the data, as in `partitions`: on other data the verdict is another.
+            Fingerprint of the data, as in `partitions`. Verdicts on different data are separate.
         partition : str
-            Its name, ``ds=2013-02-08``; default: the whole dataset.
+            Name of the partition, such as ``ds=2013-02-08`` (default: the whole dataset).
 
         Returns
         -------
         int
-            The verdict's id; the stored verdict's id if it is equal.
+            Id of the verdict, or of the equal stored verdict.
 
         Raises
         ------
@@ -2276,6 +2364,7 @@ class Repository(Rendered):
             If name, specification or fingerprint is empty, the result is not JSON, or the dataset
             does not have this run.
         ReadOnlyError
+            If the repository is read-only.
 
         Examples
         --------
@@ -2297,16 +2386,16 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         as_of : str, date, datetime or int, optional
-            See the class notes.
+            Past view; see the class notes.
         name, specification, fingerprint, partition
-            As they were given to `keep_verdict`.
+            As for `keep_verdict`.
 
         Returns
         -------
         str or None
-            The result as it was stored; None if these rules never judged this data, or there is no such
-            dataset.
+            The stored result; None if these rules never judged this data, or if the dataset does not exist.
 
         Raises
         ------
@@ -2337,33 +2426,35 @@ class Repository(Rendered):
         passed: bool | None = None,
         as_of: AsOf = None,
     ) -> pd.DataFrame:
-        """Return the last verdict of rules on each data that they judged, the newest first.
+        """Return the last verdict of each check on each version of data, newest first.
 
         Parameters
         ----------
         dataset : str
+            Name of the dataset.
         name : str, optional
             Only verdicts of this check.
         partition : str, optional
-            Only those on this partition; empty for those on the whole dataset.
+            Only verdicts on this partition; empty for verdicts on the whole dataset.
         passed : bool, optional
-            Only those that passed, or failed.
+            True for passed, False for failed verdicts (default: both).
         as_of : str, date, datetime or int, optional
-            See the class notes.
+            Past view; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each name, specification, fingerprint and partition, with the columns id, dataset,
-            name, partition, time (of the partition, missing if it is not known), fingerprint,
-            specification, passed, checked_at, run_id, result (JSON text).
+            One row per name, specification, fingerprint and partition, with the columns id, dataset, name,
+            partition, time (of the partition, missing if unknown), fingerprint, specification, passed,
+            checked_at, run_id, result (JSON).
 
         Raises
         ------
         UnknownDatasetError
+            If the dataset does not exist.
         HistoryError
-            If the partition was neither judged nor measured, or nothing was judged under the name; the
-            message suggests the nearest.
+            If the partition was neither judged nor measured, or if no verdict has the name; the message
+            suggests the nearest name.
 
         Examples
         --------
@@ -2396,7 +2487,12 @@ def as_repository(repository: Repository | str | Path) -> Repository: ...
 @overload
 def as_repository(repository: Repository | str | Path | None) -> Repository | None: ...
 def as_repository(repository: Repository | str | Path | None) -> Repository | None:
-    """Return a repository unchanged; open a URL or the path of a SQLite file.
+    """Return a repository unchanged, or open a URL or the path of a SQLite file.
+
+    Parameters
+    ----------
+    repository : Repository, str, Path or None
+        Repository, its URL or its path; None returns None.
 
     Examples
     --------
