@@ -242,7 +242,7 @@ class Repository(Rendered):
         if versions not in {"current", "all"}:
             raise UnknownNameError("versions", versions, ["current", "all"])
         with self.database.read() as connection:
-            rows = partition_rows(connection, dataset, as_of, every=versions == "all")
+            rows = partition_rows(connection, dataset, as_of, all_versions=versions == "all")
         return frame_of(rows, PARTITION_COLUMNS)
 
     def runs(self, dataset: str | None = None) -> pd.DataFrame:

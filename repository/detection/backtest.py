@@ -213,7 +213,7 @@ class BacktestResult:
         findings, points = past.run_monitor(monitor)
         seconds = perf_counter() - start
         counted_ids = [row["id"] for row in past.facts.partitions if past.window.holds(row["time"])]
-        points = points.taken(np.flatnonzero(np.isin(points.partition, counted_ids)))
+        points = points.take(np.flatnonzero(np.isin(points.partition, counted_ids)))
         return cls(monitor, points, findings, _group_findings(past.facts, findings), seconds)
 
     def row(self, past: BacktestHistory) -> BacktestRow:
@@ -278,7 +278,7 @@ class BacktestResult:
             series = [row for row in facts.series if self.monitor.watches(row)]
         partitions = [row for row in facts.partitions if past.window.holds(row["time"])]
         feedback = FeedbackMatrix.from_labels(
-            past.feedback, past.incidents, series, partitions, whole=is_partition_level
+            past.feedback, past.incidents, series, partitions, partition_level=is_partition_level
         )
         row_of = {row["id"]: i for i, row in enumerate(series)}
         column_of = {row["id"]: t for t, row in enumerate(partitions)}

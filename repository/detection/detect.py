@@ -69,7 +69,7 @@ from tidegauge.repository.store.facts import FactDimensions, Facts, dimensions_o
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
-from tidegauge.repository.store.scorebook import NUMBERS, Points
+from tidegauge.repository.store.scorebook import SCORE_COLUMNS, Points
 from tidegauge.repository.store.stored_states import Artifacts
 
 if TYPE_CHECKING:
@@ -610,12 +610,12 @@ def known_scores(series_matrix: Matrix, past: Points, start: int) -> Scores:
     row_of = {row["id"]: i for i, row in enumerate(series_matrix.series)}
     column_of = {row["id"]: t for t, row in enumerate(series_matrix.partitions[:start])}
     is_known = np.array([n in row_of for n in past.series.tolist()], dtype=bool)
-    past = past.taken(np.flatnonzero(is_known))
+    past = past.take(np.flatnonzero(is_known))
     i = np.array([row_of[n] for n in past.series.tolist()], dtype=np.intp)
     t = np.array([column_of[n] for n in past.partition.tolist()], dtype=np.intp)
     scores = Scores.unscored((len(series_matrix.series), start))
     current = past.version == series_matrix.version[i, t] if len(i) else np.zeros(0, dtype=bool)
-    for name in (*NUMBERS, "reason"):
+    for name in (*SCORE_COLUMNS, "reason"):
         getattr(scores, name)[i[current], t[current]] = getattr(past, name)[current]
     return scores
 

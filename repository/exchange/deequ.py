@@ -36,7 +36,7 @@ from tidegauge.analyzers.runs.recording import recording
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
-KEY = "dataset_date"
+DATE_KEY = "dataset_date"
 """The partition column for Deequ's ``dataSetDate``."""
 
 _OPTION_NAMES = {
@@ -83,52 +83,54 @@ def import_deequ(
     repository: Repository,
     file: str | Path,
     dataset: str,
-    by: Sequence[str] = (),
+    segment_tags: Sequence[str] = (),
     *,
-    key: str | Sequence[str] = KEY,
+    key: str | Sequence[str] = DATE_KEY,
     format: str | None = None,
 ) -> Imported:
     """Import a Deequ metrics file into a repository.
 
-    To continue the history with `tidegauge.analyze`, give the partition columns of the table and how
-    they write the date: ``key="ds", format="%Y-%m-%d"``.
+    To continue the history with `tidegauge.analyze`, give the partition columns of the table and
+    their date format: ``key="ds", format="%Y-%m-%d"``.
 
     Parameters
     ----------
     repository : Repository
+        Repository to write to.
     file : str or Path
+        Deequ metrics file.
     dataset : str
-        The dataset that the history is added to. Importing the same file again writes nothing.
-    by : sequence of str
-        Tags that distinguish results of one date; each of their values is a segment. All other tags
+        Dataset to which the history is added. Importing the same file again writes nothing.
+    segment_tags : sequence of str
+        Tags that distinguish results of one date. Each of their values is a segment. All other tags
         become tags of the run.
     key : str or sequence of str
-        The partition columns for Deequ's ``dataSetDate``.
+        Partition columns for Deequ's ``dataSetDate``.
     format : str, optional
-        Format of the date in UTC, as for `strftime`; the columns' values are separated by one space:
-        ``key=["ds", "hr"], format="%Y-%m-%d %H"``. Default: ``2026-01-31T00:00:00.000Z``.
+        Format of the date in UTC, as for `strftime` (default: ``2026-01-31T00:00:00.000Z``). Values of
+        several columns are separated by one space: ``key=["ds", "hr"], format="%Y-%m-%d %H"``.
 
     Raises
     ------
     SourceError
-        If the file is not a Deequ metrics repository, ``format`` does not give a value for each key,
-        or nothing distinguishes two results of one date.
+        If the file is not a Deequ metrics repository, if ``format`` does not give a value for each
+        key, or if no segment tag distinguishes two results of one date.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
     dates = _Dates(keys, format)
-    results = [_Result(entry, tuple(by), dates) for entry in _read(Path(file))]
+    results = [_Result(entry, tuple(segment_tags), dates) for entry in _read(Path(file))]
     result_by_partition: dict[str, _Result] = {}
     for result in results:
         first = result_by_partition.setdefault(result.partition.name, result)
         if first is not result:
             tags = sorted(k for k in result.tags if result.tags[k] != first.tags.get(k))
-            hint = f"; name the tags that do: {', '.join(tags)}" if tags else ""
+            hint = f"; use some of these tags: {', '.join(tags)}" if tags else ""
             if result.time != first.time:
-                hint = f"; {first.time} is the same by format={format!r}"
-            msg = f"{file} has two results of {result.time} that no tag in by= distinguishes{hint}"
+                hint = f"; {first.time} is the same date in format={format!r}"
+            msg = f"{file} has two results of {result.time} that no segment tag distinguishes{hint}"
             raise SourceError(msg)
     skipped: list[str] = []
-    spec = RunSpec(dataset, None, (*keys, *by), selection=f"import of {Path(file).name}")
+    spec = RunSpec(dataset, None, (*keys, *segment_tags), selection=f"import of {Path(file).name}")
     new = metrics = 0
     for shared, group in _by_tags(results):
         with recording(repository.store, replace(spec, tags=dict(shared))) as run:
@@ -217,7 +219,9 @@ _OTHER_FORMS = (AttributeError, KeyError, OverflowError, RecursionError, TypeErr
 class _Result:
     """One entry of the file."""
 
-    def __init__(self, entry: Mapping[str, Any], by: tuple[str, ...], dates: _Dates) -> None:
+    def __init__(
+        self, entry: Mapping[str, Any], segment_tags: tuple[str, ...], dates: _Dates
+    ) -> None:
         key = entry["resultKey"]
         date = key["dataSetDate"]
         try:
@@ -227,10 +231,12 @@ class _Result:
             msg = f"dataSetDate {date} is not a time in seconds or milliseconds since 1970"
             raise SourceError(msg) from error
         tags = {str(k): str(v) for k, v in (key.get("tags") or {}).items()}
-        values = tuple(tags.get(name, NULL) for name in by)
-        self.tags = {k: v for k, v in tags.items() if k not in by}
-        self.partition = Partition((*dates.keys, *by), (*dates.values(self.time), *values))
-        self.segment = Partition(by, values).name
+        values = tuple(tags.get(name, NULL) for name in segment_tags)
+        self.tags = {k: v for k, v in tags.items() if k not in segment_tags}
+        self.partition = Partition(
+            (*dates.keys, *segment_tags), (*dates.values(self.time), *values)
+        )
+        self.segment = Partition(segment_tags, values).name
         self.entries = entry["analyzerContext"]["metricMap"]
 
     def measured(self, skipped: list[str]) -> MeasuredPartition:

@@ -556,7 +556,7 @@ def _split_facts(facts: Facts, group: NDArray[np.intp], group_ids: NDArray[np.in
     group_of_fact = group[facts.of_series]
     order = np.argsort(group_of_fact, kind="stable")
     bounds = np.searchsorted(group_of_fact[order], [*group_ids.tolist(), len(facts.partitions) + 1])
-    return [facts.taken(order[start:end]) for start, end in pairwise(bounds.tolist())]
+    return [facts.take(order[start:end]) for start, end in pairwise(bounds.tolist())]
 
 
 def _fill_matrix(

@@ -124,7 +124,7 @@ class View:
             list of names selects nothing without an error.
         """
         with self.database.read() as connection:
-            measured_rows = partition_rows(connection, self.dataset, self.as_of, every=False)
+            measured_rows = partition_rows(connection, self.dataset, self.as_of, all_versions=False)
         measured = {row["partition"] for row in measured_rows}
         existing = {row["partition"] for row in measured_rows if row["gone_at"] is None}
         rows = [row for row in self._partitions() if row["partition"] in measured]

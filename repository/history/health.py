@@ -19,7 +19,7 @@ from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.incidents.context import JOB_TAG, RUNBOOK_TAG
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.database import MISSING, Database
+from tidegauge.repository.store.database import MISSING_FILE_KEY, Database
 from tidegauge.repository.store.labels import STATUS_OF, status_of, statuses
 from tidegauge.repository.store.listing import retired_datasets, tags_of_datasets
 from tidegauge.repository.store.queries import Moment, Window, dataset_id
@@ -254,7 +254,7 @@ def read_overview(
     """
     with database.read() as connection:
         rows = overview_rows(connection, dataset, Window.between(since, None))
-        if note := connection.info.get(MISSING):
+        if note := connection.info.get(MISSING_FILE_KEY):
             _log.warning("%s: the repository is empty until a run records metrics", note)
     return rows
 

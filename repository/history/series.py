@@ -97,7 +97,7 @@ def read_value(
         matches = [row for index, row in enumerate(facts.series) if index in measured] or matches
         series_id = _choose_series(matches, dataset, query)["id"]
         is_match = [facts.series[index]["id"] == series_id for index in facts.of_series.tolist()]
-        facts = facts.taken(np.flatnonzero(is_match))
+        facts = facts.take(np.flatnonzero(is_match))
     else:
         series_query = replace(query, series=[_choose_series(matches, dataset, query)["id"]])
         if as_of is None:

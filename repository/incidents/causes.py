@@ -59,7 +59,7 @@ class Companion:
 
     Attributes
     ----------
-    what : str
+    subject : str
         The metric in words.
     analyzer, segment : str
         Analyzer and segment of the series.
@@ -72,7 +72,7 @@ class Companion:
         Id of the series.
     """
 
-    what: str
+    subject: str
     analyzer: str
     segment: str
     score: float
@@ -87,7 +87,7 @@ class Companion:
         if not np.isnan(self.correlation):
             direction = "with it" if self.correlation > 0 else "against it"
             clauses.append(f"usually moves {direction} (rank correlation {self.correlation:.2f})")
-        return f"{plain(self.what)} {' and '.join(clauses)}."
+        return f"{plain(self.subject)} {' and '.join(clauses)}."
 
 
 def companions(
@@ -128,10 +128,10 @@ def companions(
             numbers = (float(score if notable else np.nan), float(correlation))
             candidates.append(Companion(*names, *numbers, series=int(row["id"])))
     moved = sorted(
-        (c for c in candidates if not np.isnan(c.score)), key=lambda c: (-c.score, c.what)
+        (c for c in candidates if not np.isnan(c.score)), key=lambda c: (-c.score, c.subject)
     )
     related = sorted(
-        (c for c in candidates if np.isnan(c.score)), key=lambda c: (-abs(c.correlation), c.what)
+        (c for c in candidates if np.isnan(c.score)), key=lambda c: (-abs(c.correlation), c.subject)
     )
     return (*moved[:MAX_COMPANIONS], *related[:MAX_COMPANIONS])
 
@@ -372,7 +372,7 @@ class Move:
 
     Attributes
     ----------
-    what : str
+    subject : str
         The metric in words.
     partition : str
     value, expected : float
@@ -386,7 +386,7 @@ class Move:
         The metric's scale; ``duration`` for lengths of time.
     """
 
-    what: str
+    subject: str
     partition: str
     value: float
     expected: float
@@ -404,14 +404,14 @@ class Move:
 
         frames = [dimension.frame() for dimension in self.dimensions]
         parts = pd.concat(frames, ignore_index=True) if frames else frame_of([], PART_COLUMNS)
-        parts.insert(0, "metric", self.what)
+        parts.insert(0, "metric", self.subject)
         parts.insert(1, "partition", self.partition)
         return parts
 
     def __str__(self) -> str:
         """Return the change and its main contributions in one or two sentences."""
         sentence = (
-            f"{plain(self.what)} in {plain(self.partition or 'the table')} is"
+            f"{plain(self.subject)} in {plain(self.partition or 'the table')} is"
             f" {measured(self.value, self.scale)} instead of {measured(self.expected, self.scale)}."
         )
         return f"{sentence} {self.dimensions[0]}" if self.dimensions else sentence

@@ -225,11 +225,11 @@ def _peaks(anomalies: Sequence[AnomalyRow]) -> list[AnomalyRow]:
 
     def rank(row: AnomalyRow) -> float:
         if row["filter"] or row["segment"]:
-            return prominence(row["name"], row["score"] or 0.0, whole=False)
+            return prominence(row["name"], row["score"] or 0.0, is_total=False)
         topic = topics[row["name"], row["instance"]]
         score = max(anomaly["score"] or 0.0 for anomaly in topic)
         parts = len({(anomaly["filter"], anomaly["segment"]) for anomaly in topic})
-        return prominence(row["name"], score, whole=True, parts=parts)
+        return prominence(row["name"], score, is_total=True, parts=parts)
 
     return sorted(best.values(), key=rank, reverse=True)
 

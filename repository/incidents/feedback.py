@@ -64,7 +64,7 @@ class FeedbackMatrix:
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
         *,
-        whole: bool = False,
+        partition_level: bool = False,
     ) -> FeedbackMatrix:
         """Combine labels into verdicts on points. The last label of each point counts.
 
@@ -76,13 +76,13 @@ class FeedbackMatrix:
             The incident of each anomaly.
         series, partitions : sequence of mapping
             Rows and columns of the result.
-        whole : bool
+        partition_level : bool
             True for partition-level series. A label of any series then counts for its partition.
         """
         verdicts = np.zeros((len(series), len(partitions)), dtype=np.int8)
         real: dict[tuple[str, int], NDArray[np.bool_]] = {}
         for label in labels:
-            if whole:
+            if partition_level:
                 columns = np.array([label.covers(row) for row in partitions], dtype=bool)
                 points = np.tile(columns, (len(series), 1))
             else:

@@ -171,7 +171,7 @@ def known_to_people(connection: Connection, incidents: Collection[int]) -> set[i
     that a user removed by one of `WITHDRAWING_LABELS` counts only if it was sent.
     """
     n, b = s.notice.c, s.label.c
-    known: set[int] = set()
+    reported: set[int] = set()
     for chunk in chunks(sorted(incidents)):
         sent = sa.select(n.incident_id).where(
             n.incident_id.in_(chunk), n.sent_at.is_not(None) | n.error.is_(None)
@@ -182,13 +182,13 @@ def known_to_people(connection: Connection, incidents: Collection[int]) -> set[i
         labelled: dict[int, set[str]] = {}
         for incident, label in connection.execute(labels):
             labelled.setdefault(incident, set()).add(label)
-        known |= set(connection.execute(sent).scalars())
-        known |= {
+        reported |= set(connection.execute(sent).scalars())
+        reported |= {
             incident
             for incident, names in labelled.items()
             if not names.intersection(WITHDRAWING_LABELS)
         }
-    return known
+    return reported
 
 
 def closing_notes(

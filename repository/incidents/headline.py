@@ -49,7 +49,7 @@ def explain(
     lower: float,
     upper: float,
     reason: Reason = Reason.LEVEL,
-    others: int = 0,
+    unusual_count: int = 0,
     *,
     scale: str = "",
     after: bool = False,
@@ -73,7 +73,7 @@ def explain(
         The detector's expected value and band; NaN if there is none.
     reason : Reason
         The kind of deviation.
-    others : int
+    unusual_count : int
         Number of other metrics that are anomalies in the partition. A value inside its band is an
         anomaly because of these, because the previous value was an anomaly, because it is grave, or
         because the rule is stricter than the band.
@@ -90,7 +90,7 @@ def explain(
     'Completeness of email in ds=2013-02-08 (a Friday) is 50 %, below the usual 95 % to 99 % (expected 97.5 %): the lowest of 2 partitions.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, after=True)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and the previous value was an anomaly.'
-    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, others=2)
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, unusual_count=2)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are also unusual.'
     """
     number = partial(measured, scale=scale)
@@ -110,7 +110,7 @@ def explain(
         usual = f"{side} the {'allowed' if reason is Reason.BOUND else 'usual'} {band}{centre}"
         if lower <= value <= upper:
             inside = {"below": "low within", "above": "high within"}[side]
-            usual = f"{inside} the usual {band}{centre}, {_explain_inside_band(others, after=after, grave=grave)}"
+            usual = f"{inside} the usual {band}{centre}, {_explain_inside_band(unusual_count, after=after, grave=grave)}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):
@@ -121,10 +121,10 @@ def explain(
     return one_line(text)
 
 
-def _explain_inside_band(others: int, *, after: bool, grave: bool) -> str:
+def _explain_inside_band(unusual_count: int, *, after: bool, grave: bool) -> str:
     """Return why a value inside its band is an anomaly."""
-    if others:
-        return f"and {others} other metric{'s are' if others > 1 else ' is'} also unusual"
+    if unusual_count:
+        return f"and {unusual_count} other metric{'s are' if unusual_count > 1 else ' is'} also unusual"
     if after:
         return "and the previous value was an anomaly"
     if grave:
@@ -372,7 +372,7 @@ def _topic_rank(topic: Topic, anomalies: Sequence[Anomaly]) -> float:
     score = max(anomaly.score for anomaly in anomalies)
     parts = len({_part_name(anomaly) for anomaly in anomalies})
     if not isinstance(topic, ConsistencyTopic):
-        return prominence(anomalies[0].name, score, whole=has_total, parts=parts)
+        return prominence(anomalies[0].name, score, is_total=has_total, parts=parts)
     mismatch = topic.is_mismatch * (1.0 + max(topic.size(anomaly)[0] for anomaly in anomalies))
     return (
         min(score, MAX_RANKED_SCORE)
@@ -382,7 +382,7 @@ def _topic_rank(topic: Topic, anomalies: Sequence[Anomaly]) -> float:
     )
 
 
-def prominence(name: str, score: float, *, whole: bool, parts: int = 1) -> float:
+def prominence(name: str, score: float, *, is_total: bool, parts: int = 1) -> float:
     """Return the rank of a metric: missing values and row counts come first, totals before parts.
 
     The rank grows with the number of ``parts`` (filters and segments, including the total) that are
@@ -390,12 +390,12 @@ def prominence(name: str, score: float, *, whole: bool, parts: int = 1) -> float
 
     Examples
     --------
-    >>> prominence("Size", 8.0, whole=True) > prominence("Mean", 60.0, whole=True)
+    >>> prominence("Size", 8.0, is_total=True) > prominence("Mean", 60.0, is_total=True)
     True
     """
     return (
         min(score, MAX_RANKED_SCORE)
-        + 3.0 * whole
+        + 3.0 * is_total
         + MAX_RANKED_SCORE * (name in _LEADING_METRICS)
         + min(parts, MAX_HEADLINE_METRICS + 1)
     )

@@ -152,7 +152,7 @@ def score_rows(
     import numpy as np
 
     from tidegauge.repository.store.facts import read_facts
-    from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
+    from tidegauge.repository.store.scorebook import SCORE_COLUMNS, detectors, read
 
     commit = commit_as_of(connection, as_of)
     dataset_key = dataset_id(connection, dataset)
@@ -178,7 +178,7 @@ def score_rows(
         partitions = sorted(order if detector_series else {key[0] for key in measured})
         requested = sorted(watched | detector_series)
         points = read(connection, dataset_key, detector, partitions, commit, requested)
-        points = points.taken(np.flatnonzero(np.isin(points.series, requested)))
+        points = points.take(np.flatnonzero(np.isin(points.series, requested)))
         p_values = points.p_value
         ids = zip(
             points.partition.tolist(), points.series.tolist(), points.version.tolist(), strict=True
@@ -193,7 +193,7 @@ def score_rows(
                 **{name: partition[name] for name in ("partition", "time")},
                 "detector": detector,
                 "p_value": p_values[k],
-                **{name: float(getattr(points, name)[k]) for name in NUMBERS},
+                **{name: float(getattr(points, name)[k]) for name in SCORE_COLUMNS},
                 "version": key[2],
             }
             keyed_rows.append((order[key[0]], series[key[1]], detector, cast("ScoreRow", row)))

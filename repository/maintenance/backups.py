@@ -352,7 +352,7 @@ BATCH_BYTES = 16 * 2**20
 READ_ROWS = 200
 """Rows that are fetched at a time; a state in the database has at most 256 KiB."""
 
-TABLES = [table for table in s.metadata.sorted_tables if table is not s.lease]
+COPIED_TABLES = [table for table in s.metadata.sorted_tables if table is not s.lease]
 """Copied tables, each after the tables that it refers to. Leases are left out, because they belong to running processes."""
 
 
@@ -430,7 +430,7 @@ def copy_repository(
             msg = f"{target.name} differs from {source.name} in {', '.join(different)}"
             raise DatabaseAccessError(msg)
         _finish(target)
-    return Copied(len(TABLES), copied, len(names))
+    return Copied(len(COPIED_TABLES), copied, len(names))
 
 
 def _require_copyable(source: Database, target: Database) -> None:
@@ -613,14 +613,14 @@ def _clear(target: Database) -> None:
 
 
 def _delete_rows(connection: Connection) -> None:
-    for table in reversed(TABLES):
+    for table in reversed(COPIED_TABLES):
         connection.execute(sa.delete(table))
 
 
 def _copy_tables(reading: Connection, target: Database, report: Callable[[str], None]) -> int:
     """Copy the rows that the target lacks; return how many rows the source has."""
     total = 0
-    for table in TABLES:
+    for table in COPIED_TABLES:
         count = sa.select(sa.func.count()).select_from(table)
         rows = int(reading.execute(count).scalar_one())
         total += rows
@@ -684,7 +684,7 @@ def _by_code_points(
 def _differing_tables(reading: Connection, target: Database) -> list[str]:
     """Return the names of the tables whose rows are not equal."""
     with target.read() as connection:
-        return [t.name for t in TABLES if digest(reading, t) != digest(connection, t)]
+        return [t.name for t in COPIED_TABLES if digest(reading, t) != digest(connection, t)]
 
 
 def digest(connection: Connection, table: sa.Table) -> tuple[int, str]:
@@ -736,7 +736,7 @@ def _set_sequences(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         return
     quote = connection.dialect.identifier_preparer.quote
-    for table in TABLES:
+    for table in COPIED_TABLES:
         column = table.autoincrement_column
         if column is None:
             continue

@@ -25,8 +25,8 @@ from tidegauge.repository.store.newest import find_newest
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.runs import stored_segment_sets
 from tidegauge.repository.store.stored_states import (
-    REMOVED,
-    TOTAL,
+    REMOVED_STATE,
+    TOTAL_STATE,
     Artifacts,
     Generations,
     decode_inputs,
@@ -463,7 +463,7 @@ class _Dropper:
             sa.select(folded_state.statistic_id, folded_state.fold, s.input_set.c.inputs)
             .join_from(s.folded_state, s.input_set)
             .where(folded_state.statistic_id.in_(statistics))
-            .where((folded_state.fold == TOTAL) | folded_state.fold.startswith(REMOVED))
+            .where((folded_state.fold == TOTAL_STATE) | folded_state.fold.startswith(REMOVED_STATE))
         )
         for statistic, fold, inputs in self.connection.execute(query).all():
             if partition in decode_inputs(inputs):

@@ -89,7 +89,7 @@ class Forgotten:
     ----------
     states, series, messages, files : int
         States, series and messages in which a value was replaced, and files that were removed.
-    left : tuple of str
+    unreplaced : tuple of str
         One sentence for each place that contains, or may contain, a value and cannot be changed.
     dry_run : bool
         True if nothing was actually changed.
@@ -99,7 +99,7 @@ class Forgotten:
     series: int = 0
     messages: int = 0
     files: int = 0
-    left: tuple[str, ...] = ()
+    unreplaced: tuple[str, ...] = ()
     dry_run: bool = False
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class Forgotten:
         done = "would change" if self.dry_run else "changed"
         return (
             f"{done} {self.states} states, {self.series} series, {self.messages} messages;"
-            f" {plural(self.files, 'file')} removed; {plural(len(self.left), 'place')} cannot be changed"
+            f" {plural(self.files, 'file')} removed; {plural(len(self.unreplaced), 'place')} cannot be changed"
         )
 
 
@@ -150,7 +150,7 @@ def forget(
     database.write(work)
     database.write(done[0].remove_files)
     if not database.compact():
-        done[0].left.append(
+        done[0].unreplaced.append(
             "the log of the database file may hold it until other processes have finished reading;"
             "then run it again"
         )
@@ -166,7 +166,7 @@ class _Work:
     tokens: dict[str, str]
     dry_run: bool
     counts: dict[str, int] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
+    unreplaced: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)  # files
     renamed: set[str] = field(default_factory=set)  # names of series before
 
@@ -177,12 +177,12 @@ class _Work:
             self._names(column)
         for column in _MESSAGE_COLUMNS:
             self._messages(column)
-        self.left += dict.fromkeys(self._identities())
-        self.left += self._extremes()
-        self.left += self._unused()
+        self.unreplaced += dict.fromkeys(self._identities())
+        self.unreplaced += self._extremes()
+        self.unreplaced += self._unused()
 
     def result(self) -> Forgotten:
-        return Forgotten(**self.counts, left=tuple(self.left), dry_run=self.dry_run)
+        return Forgotten(**self.counts, unreplaced=tuple(self.unreplaced), dry_run=self.dry_run)
 
     def remove_files(self, connection: Connection) -> None:
         """Remove the files of replaced states that nothing refers to any more."""
@@ -203,7 +203,7 @@ class _Work:
             try:
                 state = self.artifacts.unpack(stored)
             except StateError as error:
-                self.left.append(f"{table.name} {tuple(key)}: {error}")
+                self.unreplaced.append(f"{table.name} {tuple(key)}: {error}")
                 continue
             changed = self._without(state)
             if changed is state:

@@ -37,8 +37,8 @@ from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.queries import moment_of
 from tidegauge.repository.store.runs import oldest_running_start
 from tidegauge.repository.store.stored_states import (
-    REMOVED,
-    TOTAL,
+    REMOVED_STATE,
+    TOTAL_STATE,
     Artifacts,
     Generations,
     Payload,
@@ -361,7 +361,7 @@ class _Cleaner:
             sa.select(rolled.window_name).where(rolled.dataset_id == dataset)
         )
         for name in names.scalars():
-            if name != TOTAL:
+            if name != TOTAL_STATE:
                 (span,) = WindowScheme.from_name(name).spans([cutoff])
                 if span.start is not None:
                     yield span.start
@@ -429,7 +429,9 @@ class _Cleaner:
             (n for n, fold in removed_folds.items() if fold.generation in {None, generation}), None
         )
         if name is None:
-            name = REMOVED if not removed_folds else f"{REMOVED} {len(removed_folds) + 1}"
+            name = (
+                REMOVED_STATE if not removed_folds else f"{REMOVED_STATE} {len(removed_folds) + 1}"
+            )
         previous = removed_folds.get(name, _Fold(None, {}, generation))
         # States restated after they were folded stay: a fold does not support subtraction.
         new = {p: state for p, state in states.items() if p not in previous.inputs}
@@ -500,7 +502,9 @@ class _Cleaner:
                 s.input_set.c.inputs,
             )
             .join_from(s.folded_state, s.input_set)
-            .where(folded_state.statistic_id == statistic, folded_state.fold.startswith(REMOVED))
+            .where(
+                folded_state.statistic_id == statistic, folded_state.fold.startswith(REMOVED_STATE)
+            )
             .order_by(folded_state.fold)
         )
         analyzer = self._analyzer_of(statistic)

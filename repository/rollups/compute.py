@@ -38,8 +38,8 @@ from tidegauge.analyzers.core.state import State
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.stored_states import (
-    REMOVED,
-    TOTAL,
+    REMOVED_STATE,
+    TOTAL_STATE,
     Artifacts,
     Generations,
     Payload,
@@ -248,7 +248,7 @@ class RollupComputation:
                 if not spans:
                     continue
                 parts = self._parts(segment, name)
-                if name == TOTAL:
+                if name == TOTAL_STATE:
                     yield from self._total(statistic, analyzers, parts, spans[0])
                 else:
                     own_spans = _reindex_spans(window.parts, parts, spans)
@@ -269,7 +269,7 @@ class RollupComputation:
         """
         spans = window.spans_for(self.analyzers.get(statistic, ()))
         cleaned = self._cleaned(statistic)
-        if not cleaned or window.windows.name == TOTAL:
+        if not cleaned or window.windows.name == TOTAL_STATE:
             return spans
         changed, computed = set(window.changed), []
         for span in spans:
@@ -298,7 +298,7 @@ class RollupComputation:
         return [
             (name, decode_inputs(row[5]))
             for (owner, name), row in self._folds.items()
-            if owner == statistic and name.startswith(REMOVED)
+            if owner == statistic and name.startswith(REMOVED_STATE)
         ]
 
     def _stored_versions(self, statistic: int) -> dict[int, int]:
@@ -372,7 +372,7 @@ class RollupComputation:
         problem: MetricError | None = None
         base = None
         with suppress(StateError):  # a damaged total is computed again from the stored states
-            base = self._folded(statistic, TOTAL)
+            base = self._folded(statistic, TOTAL_STATE)
         if base is not None and not _inputs_are_current(base[1], versions):
             base = None  # a partition in it was restated, or has another generation
         if base is None:
@@ -408,7 +408,7 @@ class RollupComputation:
             len(versions.keys() - have.keys()), len(versions)
         )
         newest = max((part.time for part in parts if part.time is not None), default=None)
-        window_values = (TOTAL, span, newest, inputs)
+        window_values = (TOTAL_STATE, span, newest, inputs)
         yield from _results(analyzers, total, problem, window_values, "; ".join(notes) or None)
 
     def _members_of_total(

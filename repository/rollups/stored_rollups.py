@@ -32,7 +32,7 @@ from tidegauge.repository.store.database import Database, lock_clock, next_commi
 from tidegauge.repository.store.dimensions import Dimensions
 from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
 from tidegauge.repository.store.rows import number_of
-from tidegauge.repository.store.stored_states import TOTAL, Artifacts
+from tidegauge.repository.store.stored_states import TOTAL_STATE, Artifacts
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def roll_up(
     """
     schemes = {
         window.name: window
-        for window in map(WindowScheme.from_name, dict.fromkeys((TOTAL, *names)))
+        for window in map(WindowScheme.from_name, dict.fromkeys((TOTAL_STATE, *names)))
     }
     while (written := _attempt(database, artifacts, dataset, schemes, run)) is None:
         pass
@@ -141,9 +141,11 @@ def _plan_windows(
     for name, scheme in schemes.items():
         since, last_analyzer = marked.get(name, (0, 0))
         changed = _changed(connection, dataset, since)
-        window_parts = parts if name == TOTAL else [part for part in parts if part.time is not None]
+        window_parts = (
+            parts if name == TOTAL_STATE else [part for part in parts if part.time is not None]
+        )
         times = [part.time or END_OF_TIME for part in window_parts]
-        spans = scheme.spans([END_OF_TIME] * len(window_parts) if name == TOTAL else times)
+        spans = scheme.spans([END_OF_TIME] * len(window_parts) if name == TOTAL_STATE else times)
         touched = [part.id in changed for part in window_parts]
         changed_spans = [span for span in spans if any(touched[span.first : span.last])]
         work[name] = RollupWindow(scheme, window_parts, spans, changed_spans, last_analyzer)
@@ -331,7 +333,9 @@ class _RollupWriter:
             connection.execute(change, parameters)
 
     def _keep_folds(self, connection: Connection, commit: int) -> None:
-        keep_folds(connection, self.computation.artifacts, TOTAL, self.computation.folds, commit)
+        keep_folds(
+            connection, self.computation.artifacts, TOTAL_STATE, self.computation.folds, commit
+        )
 
 
 def keep_folds(
@@ -454,7 +458,7 @@ def rollup_rows(
 
 def _label(start: datetime | None, end: datetime) -> str:
     if start is None:
-        return TOTAL
+        return TOTAL_STATE
     days = start.time() == end.time() == datetime.min.time()
     bounds = [t.strftime("%Y-%m-%d" if days else "%Y-%m-%dT%H:%M") for t in (start, end)]
     return "/".join(bounds)

@@ -32,7 +32,12 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_rows
 from tidegauge.repository.store.dimensions import Dimensions, visible
 from tidegauge.repository.store.newest import keep_newest
-from tidegauge.repository.store.stored_states import REMOVED, Artifacts, Payload, decode_inputs
+from tidegauge.repository.store.stored_states import (
+    REMOVED_STATE,
+    Artifacts,
+    Payload,
+    decode_inputs,
+)
 from tidegauge.repository.store.verdicts import rename_content
 
 if TYPE_CHECKING:
@@ -195,7 +200,9 @@ class Batch:
             sa.select(statistic.segment, statistic.key, s.input_set.c.inputs)
             .join_from(s.folded_state, s.statistic)
             .join(s.input_set, s.input_set.c.id == folded_state.input_set_id)
-            .where(statistic.dataset_id == self.dataset, folded_state.fold.startswith(REMOVED))
+            .where(
+                statistic.dataset_id == self.dataset, folded_state.fold.startswith(REMOVED_STATE)
+            )
         )
         removed: dict[tuple[str, str], set[int]] = {}
         for segment, key, inputs in self.connection.execute(query):

@@ -15,7 +15,7 @@ from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.stored_states import Artifacts
 
 DEFAULT_URL = "sqlite:///tidegauge.db"
-FILE = "tidegauge.toml"
+SETTINGS_FILE = "tidegauge.toml"
 
 
 class Settings(TypedDict, total=False):
@@ -173,7 +173,7 @@ def _file() -> Path | None:
     if configured:
         return Path(configured)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    candidates = (Path(FILE), home / "tidegauge" / FILE)
+    candidates = (Path(SETTINGS_FILE), home / "tidegauge" / SETTINGS_FILE)
     return next((file for file in candidates if file.is_file()), None)
 
 

@@ -252,7 +252,7 @@ class Database:
                 self._create()
             else:
                 with self._empty.read() as connection:
-                    connection.info[MISSING] = missing_file_message(self.file)
+                    connection.info[MISSING_FILE_KEY] = missing_file_message(self.file)
                     yield connection
                 return
         with self._memory_lock(), self.translated(), self._snapshots.connect() as connection:
@@ -659,9 +659,9 @@ class _Attempt:
 _MIGRATION_LOCK = 827163
 """PostgreSQL's advisory lock: shared by writers, exclusive for a migration."""
 _COMMIT_KEY = "tidegauge_commit"
-MISSING = "tidegauge_missing"
+MISSING_FILE_KEY = "tidegauge_missing"
 """Key of a note in `Connection.info`: the database file does not exist yet."""
-MIGRATIONS = Path(migrations.__file__).parent
+MIGRATIONS_FOLDER = Path(migrations.__file__).parent
 """The folder of the Alembic environment and its revisions."""
 
 
@@ -701,7 +701,7 @@ def alembic_config(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
@@ -709,7 +709,7 @@ def alembic_config(connection: Connection) -> Config:
 
 def all_revisions() -> list[str]:
     """Return all revisions known to this version of tidegauge, newest first."""
-    names = [file.stem for file in (MIGRATIONS / "versions").glob("*.py")]
+    names = [file.stem for file in (MIGRATIONS_FOLDER / "versions").glob("*.py")]
     return sorted((name.partition("_")[0] for name in names if name[0] != "_"), reverse=True)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FactDimensions = tuple[list[SeriesRow], list[PartitionRow]]
 """The series and partitions that facts refer to."""
-METRIC_STATUSES = s.STATUSES
+METRIC_STATUSES = s.VALUE_STATUSES
 """All statuses of a metric, in the order of their codes."""
 _FACT_COLUMNS = (
     "partition_id",
@@ -112,9 +112,9 @@ class Facts:
         )  # partitions without a time first
         last = np.full(len(self.series), -1, dtype=np.intp)
         last[self.of_series[order]] = order  # the last assignment to an index wins
-        return self.taken(np.sort(last[last >= 0]))
+        return self.take(np.sort(last[last >= 0]))
 
-    def taken(self, indices: npt.NDArray[np.intp]) -> Facts:
+    def take(self, indices: npt.NDArray[np.intp]) -> Facts:
         """Return the facts at some indices."""
         arrays = {
             f.name: getattr(self, f.name)[indices] for f in fields(self) if f.name in _ARRAY_FIELDS

@@ -53,7 +53,7 @@ STATUS_OF: Mapping[str, str | None] = {
 }
 """The allowed labels and the status that each sets; None leaves the status unchanged."""
 
-STATUSES = tuple(dict.fromkeys(status for status in STATUS_OF.values() if status is not None))
+LABEL_STATUSES = tuple(dict.fromkeys(status for status in STATUS_OF.values() if status is not None))
 """Statuses of anomalies and incidents; ``open`` until a label sets another."""
 
 LABEL_COLUMNS = columns(
@@ -400,8 +400,8 @@ def check_status(status: str | None) -> None:
     ------
     UnknownNameError
     """
-    if status is not None and status not in STATUSES:
-        raise UnknownNameError("status", status, STATUSES)
+    if status is not None and status not in LABEL_STATUSES:
+        raise UnknownNameError("status", status, LABEL_STATUSES)
 
 
 def status_of(

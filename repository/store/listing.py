@@ -105,14 +105,14 @@ def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
 
 
 def partition_rows(
-    connection: Connection, dataset: str, as_of: AsOf, *, every: bool
+    connection: Connection, dataset: str, as_of: AsOf, *, all_versions: bool
 ) -> list[Mapping[str, Any]]:
     """Return the ledger of a dataset, with the current version of each partition or every one."""
     partition, partition_version = s.partition.c, s.partition_version.c
     dataset_number = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
     holds = s.holds(s.partition_version, commit)
-    if every:
+    if all_versions:
         holds = sa.true() if commit is None else partition_version.commit_id <= commit
     query = (
         sa.select(

@@ -17,10 +17,15 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.database import MISSING, Database
+from tidegauge.repository.store.database import MISSING_FILE_KEY, Database
 from tidegauge.repository.store.dimensions import RECORDED, Recorded
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.stored_states import TOTAL, Generations, Payload, decode_inputs
+from tidegauge.repository.store.stored_states import (
+    TOTAL_STATE,
+    Generations,
+    Payload,
+    decode_inputs,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -135,7 +140,7 @@ def dataset_id(connection: Connection, name: str) -> int:
     number = connection.execute(_DATASET_QUERY, {"dataset": name}).scalar_one_or_none()
     if number is None:
         names = connection.execute(sa.select(s.dataset.c.name)).scalars()
-        raise UnknownDatasetError(name, names, connection.info.get(MISSING, ""))
+        raise UnknownDatasetError(name, names, connection.info.get(MISSING_FILE_KEY, ""))
     return int(number)
 
 
@@ -722,7 +727,7 @@ def stored_total(connection: Connection, dataset: str, analyzer: AnyAnalyzer) ->
     rows = connection.execute(
         _FOLDS_QUERY, parameters | {"key": key_of(analyzer.statistic())}
     ).all()
-    if [row[0] for row in rows] != [TOTAL]:
+    if [row[0] for row in rows] != [TOTAL_STATE]:
         return None
     _, inputs, *payload = rows[0]
     current = connection.execute(_VERSIONS_QUERY, parameters).all()

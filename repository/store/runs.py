@@ -312,13 +312,13 @@ class SqlRunStore:
         self.database.write(lambda connection: connection.execute(change))
         self._subjects = SubjectCache()  # the next run may have other analyzers
 
-    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+    def mark_gone(self, run: int, gone: Sequence[str], returned: Sequence[str] = ()) -> None:
         """Record which partitions are gone from the source, and which are back."""
 
         def work(connection: Connection) -> None:
             commit = self._commit(connection, run)[0]
             dataset = dataset_of(connection, run)
-            for chunk in chunks(sorted(map(key_of, back))):
+            for chunk in chunks(sorted(map(key_of, returned))):
                 ids = _partition_ids(dataset, chunk)
                 ended = sa.update(s.absence).where(
                     s.absence.c.partition_id.in_(ids), s.holds(s.absence)
@@ -433,17 +433,17 @@ class SqlRunStore:
 
     # batches
 
-    def commit_batch(self, run: int, found: Sequence[MeasuredPartition]) -> list[Decision]:
+    def commit_batch(self, run: int, batch: Sequence[MeasuredPartition]) -> list[Decision]:
         """Store a batch atomically and return the decision on each partition."""
         self.database.require_writable()
         # Before the lock is taken: it may be slow.
-        packed = [packed_states(measured, self.artifacts, self._subjects) for measured in found]
+        packed = [packed_states(measured, self.artifacts, self._subjects) for measured in batch]
 
         def work(connection: Connection) -> list[Decision]:
             commit, now = self._commit(connection, run)
             dataset = dataset_of(connection, run)
-            batch = Batch(connection, self.artifacts, dataset, run, commit, now, self._subjects)
-            return batch.store(found, packed)
+            writer = Batch(connection, self.artifacts, dataset, run, commit, now, self._subjects)
+            return writer.store(batch, packed)
 
         with gc_paused():
             return self.database.write(work)

@@ -43,7 +43,7 @@ metadata = MetaData(
     }
 )
 
-STATUSES = ("finite", "NaN", "+inf", "-inf", "failed", "empty")
+VALUE_STATUSES = ("finite", "NaN", "+inf", "-inf", "failed", "empty")
 """Statuses of a metric's value; only a finite one is a number in SQL."""
 
 BigInt = BigInteger().with_variant(Integer, "sqlite")
@@ -126,7 +126,7 @@ def holds(table: Any, commit: int | None = None) -> ColumnElement[bool]:
 
 
 def _outcome() -> list[Any]:
-    other_statuses = ", ".join(f"'{status}'" for status in STATUSES[1:])
+    other_statuses = ", ".join(f"'{status}'" for status in VALUE_STATUSES[1:])
     return [
         _number("value"),
         _text("status"),

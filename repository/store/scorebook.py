@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 BLOCK_SERIES = 256
 _MAX_LISTED_BLOCKS = 64
 """The most blocks that a query lists; beyond that, all blocks are read."""
-NUMBERS = ("score", "expected", "lower", "upper")
-_BLOB_COLUMNS = ("members", *NUMBERS, "reason")
+SCORE_COLUMNS = ("score", "expected", "lower", "upper")
+_BLOB_COLUMNS = ("members", *SCORE_COLUMNS, "reason")
 _FLOAT_TYPE = np.dtype("<f8")
 
 _Key = tuple[int, str, int, int]
@@ -68,7 +68,7 @@ class Points:
         """Probability of a value at least as extreme under the model; 0 for the highest score."""
         return np.where(self.score >= CAP, 0.0, 10.0**-self.score)
 
-    def taken(self, indices: NDArray[Any]) -> Self:
+    def take(self, indices: NDArray[Any]) -> Self:
         """Return the points at some indices."""
         return replace(self, **{f.name: getattr(self, f.name)[indices] for f in fields(self)})
 
@@ -87,10 +87,10 @@ def pack(points: Points, detector: str) -> Iterator[tuple[_Key, tuple[bytes, ...
     """Yield points as rows of the table: key and blobs."""
     block = points.series // BLOCK_SERIES
     order = np.lexsort((points.series, points.version, block, points.partition))
-    points, block = points.taken(order), block[order]
+    points, block = points.take(order), block[order]
     keys = np.stack([points.partition, block, points.version])
     ends = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
-    numbers = [getattr(points, name).astype(_FLOAT_TYPE) for name in NUMBERS]
+    numbers = [getattr(points, name).astype(_FLOAT_TYPE) for name in SCORE_COLUMNS]
     positions = points.series % BLOCK_SERIES
     bounds = [0, *ends.tolist(), len(points)] if len(points) else []
     for first, last in pairwise(bounds):

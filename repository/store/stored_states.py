@@ -227,7 +227,7 @@ class Artifacts:
 
     def modified(self, relative: str) -> datetime:
         """Return a file's time of last modification, in UTC."""
-        system, path = file_system(self._place(relative))
+        system, path = file_system(self._path(relative))
         info = system.get_file_info(path)
         if not info.is_file:
             raise FileNotFoundError(path)
@@ -235,7 +235,7 @@ class Artifacts:
 
     def remove(self, relative: str) -> None:
         """Remove a file; do nothing if it does not exist."""
-        system, path = file_system(self._place(relative))
+        system, path = file_system(self._path(relative))
         with suppress(FileNotFoundError):
             system.delete_file(path)
 
@@ -247,7 +247,7 @@ class Artifacts:
         OSError
             If it does not exist or cannot be read.
         """
-        return read_file(self._place(relative))
+        return read_file(self._path(relative))
 
     def write(self, relative: str, payload: bytes) -> None:
         """Write a file atomically; if it exists, only update its modification time.
@@ -257,7 +257,7 @@ class Artifacts:
         DatabaseAccessError
             If the folder cannot be written.
         """
-        target = self._place(relative)
+        target = self._path(relative)
         try:
             mode = None
             if isinstance(self.root, Path):
@@ -273,7 +273,7 @@ class Artifacts:
             msg = f"cannot write to the artifacts' folder {self.root}: {error}"
             raise DatabaseAccessError(msg) from error
 
-    def _place(self, relative: str) -> str:
+    def _path(self, relative: str) -> str:
         """Return the path of a file; raise an error if it is outside the folder, also by a link."""
         assert self.root is not None
         path = child(self.root, _inside(relative))
@@ -319,8 +319,8 @@ def _decompressed(payload: bytes) -> bytes | None:
     return content if stream.eof else None
 
 
-TOTAL = "total"
-REMOVED = "removed"
+TOTAL_STATE = "total"
+REMOVED_STATE = "removed"
 """Names of the folded states: of all partitions, and of those whose states were cleaned away."""
 
 

@@ -90,14 +90,14 @@ def test_headings_are_numbered_by_their_level():
 
 def test_the_glossary_explains_what_incidents_are_called():
     """Statuses, severities, and the labels that teach a detector."""
-    from tidegauge.repository.store.labels import STATUSES, TRAINING_LABELS
+    from tidegauge.repository.store.labels import LABEL_STATUSES, TRAINING_LABELS
 
     page = (ROOT / "docs" / "glossary.md").read_text()
     terms = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \|$", page, re.MULTILINE)
     names = [name for name, _ in terms]
     assert names == sorted(set(names), key=str.lower)
     said = {name.lower() for name in names} | {word for _, text in terms for word in code(text)}
-    assert {"group", "snoozed", *STATUSES, *TRAINING_LABELS} <= said
+    assert {"group", "snoozed", *LABEL_STATUSES, *TRAINING_LABELS} <= said
 
 
 def code(text):

@@ -33,7 +33,7 @@ from tidegauge.repository.store.queries import (
     selectors_text,
 )
 from tidegauge.repository.store.rows import SeriesRow, number_of
-from tidegauge.repository.store.stored_states import TOTAL
+from tidegauge.repository.store.stored_states import TOTAL_STATE
 from tidegauge.repository.store.user_metrics import Record, Values, values_by_partition_name
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 
@@ -226,7 +226,7 @@ class MemoryRepository(MemoryVerdicts):
         cutoff = since(states)
         for data in self.store.datasets.values() if cutoff is not None else ():
             assert cutoff is not None
-            begun = (w.spans([cutoff])[0].start for w in data.windows if w.name != TOTAL)
+            begun = (w.spans([cutoff])[0].start for w in data.windows if w.name != TOTAL_STATE)
             start = min([cutoff, *(at for at in begun if at is not None)])
             for version in self._versions(data, None):
                 at = version.measured.time or self.store.commits[version.commit - 1][1]
@@ -387,11 +387,11 @@ class MemoryRepository(MemoryVerdicts):
         windows = WindowScheme.from_name(window)
         rows: list[dict[str, Any]] = []
         versions = self._versions(data, commit)
-        if windows.name != TOTAL:
+        if windows.name != TOTAL_STATE:
             versions = [v for v in versions if v.measured.time is not None]
         # The total covers every partition, including those without a time.
         times = [v.measured.time or END_OF_TIME for v in versions]
-        if windows.name == TOTAL:
+        if windows.name == TOTAL_STATE:
             times = [END_OF_TIME] * len(versions)
         for (segment, _), measure in data.measures.items():
             own = [is_in_segment(segment, v.measured.segment) for v in versions]

@@ -530,10 +530,10 @@ def forget(
     """
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         done = repository.forget(value, dry_run=dry_run)
-        for location in done.left:
+        for location in done.unreplaced:
             print(f"remaining: {location}")
         print(f"{repository.database.name}: {done}")
-    return TOOL_FAILED if done.left else 0
+    return TOOL_FAILED if done.unreplaced else 0
 
 
 @db_app.command()

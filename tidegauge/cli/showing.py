@@ -406,11 +406,11 @@ def deequ(
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Import metrics from a Deequ or PyDeequ repository."""
-    from tidegauge.repository.exchange.deequ import KEY, import_deequ
+    from tidegauge.repository.exchange.deequ import DATE_KEY, import_deequ
 
     with open_repository(db, artifacts, create=True) as repository:
         done = import_deequ(
-            repository, file, dataset, segment_tags or (), key=key or KEY, format=date_format
+            repository, file, dataset, segment_tags or (), key=key or DATE_KEY, format=date_format
         )
     print(
         f"{done.dataset}: {plural(done.results, 'result')} with {plural(done.metrics, 'metric')} read, {done.new} new"

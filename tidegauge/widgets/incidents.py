@@ -235,7 +235,7 @@ def _cause(move: Move) -> protocol.IncidentCause:
     dimension = move.dimensions[0]
     return {
         "text": str(move),
-        "what": truncate(move.what),
+        "what": truncate(move.subject),
         "partition": truncate(move.partition),
         "dimension": truncate(dimension.name),
         "scale": move.scale,

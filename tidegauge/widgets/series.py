@@ -235,7 +235,7 @@ class Overview:
             scores = read(
                 connection, dataset_number, detector, partitions, heatmap.commit, [series]
             )
-            scores = scores.taken(np.flatnonzero(scores.series == series))
+            scores = scores.take(np.flatnonzero(scores.series == series))
             for position in np.flatnonzero(scores.score > best)[:1].tolist():
                 best = float(scores.score[position])
                 details.update(
@@ -625,7 +625,7 @@ def _bands(
             points = read(
                 connection, dataset_number, detector, None, heatmap.commit, list(row_by_series)
             )
-            points = points.taken(np.flatnonzero(np.isin(points.series, ids)))
+            points = points.take(np.flatnonzero(np.isin(points.series, ids)))
             row = np.array([row_by_series[number] for number in points.series.tolist()], np.intp)
             column = heatmap.columns_of(points.partition)
             new = (column >= 0) & np.isnan(bands["expected"][row, column])

@@ -418,7 +418,7 @@ def points(repo, detector):
         ids = connection.execute(sa.select(s.partition.c.id).order_by(s.partition.c.id)).scalars()
         found = scorebook.read(connection, 1, detector, ids.all())
     order = np.argsort(found.partition)
-    return np.stack([getattr(found, name)[order] for name in (*scorebook.NUMBERS, "reason")])
+    return np.stack([getattr(found, name)[order] for name in (*scorebook.SCORE_COLUMNS, "reason")])
 
 
 @pytest.mark.soak

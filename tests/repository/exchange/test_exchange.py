@@ -129,7 +129,7 @@ def test_dates_are_written_as_the_partitions_of_the_table(repo, tmp_path):
     assert repo.partitions("hourly")["partition"][0] == "ds=2026-01-01/hr=00"
     with pytest.raises(tg.SourceError, match="as '2026-01-01': a value for each of ds, hr"):
         import_deequ(repo, DEEQU, "x", key=["ds", "hr"], format="%Y-%m-%d")
-    with pytest.raises(tg.SourceError, match=r"is the same by format='%Y-%m'"):
+    with pytest.raises(tg.SourceError, match=r"is the same date in format='%Y-%m'"):
         import_deequ(repo, DEEQU, "x", key="month", format="%Y-%m")
 
 
@@ -152,11 +152,11 @@ def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
     file = tmp_path / "deequ.json"
     file.write_text(json.dumps(results))
     with pytest.raises(
-        tg.SourceError, match="no tag in by= distinguishes; name the tags that do: .*region"
+        tg.SourceError, match="no segment tag distinguishes; use some of these tags: .*region"
     ):
         import_deequ(repo, file, "orders")
     assert repo.datasets() == []
-    import_deequ(repo, file, "orders", by=["region"])
+    import_deequ(repo, file, "orders", segment_tags=["region"])
     sizes = repo.metrics("orders", analyzer=tg.Size()).set_index("segment")["value"]
     assert sizes.to_dict() == {"region=EU": 40.0, "region=US": 44.0}
     assert check(repo.database, repo.artifacts) == []

@@ -205,7 +205,7 @@ def fell(repo):
 def test_an_incident_says_which_part_moved_it(fell):
     found = fell.incident(int(fell.incidents("d")["id"].iloc[0]))
     (move,) = found.causes.moves
-    assert (move.value, move.expected, move.what) == (50, 100, "Size")
+    assert (move.value, move.expected, move.subject) == (50, 100, "Size")
     assert [d.name for d in move.dimensions] == ["origin", "carrier", "s"]
     assert shares(move.dimensions[0]) == {"EWR": 1, "JFK": 0}
     assert shares(move.dimensions[1]) == {"UA": 0.5, "a/b": 0.5}
@@ -265,7 +265,7 @@ def test_a_ratio_is_cut_by_its_filters(repo):
     commit(repo, *days, halves(30, 60, 40, {"EWR": 30, "JFK": 40}))
     repo.detect("d", [tg.Monitor({"name": "Completeness"}, tg.SimpleThreshold(1.0, 0.8))])
     found = repo.causes(int(repo.incidents("d")["id"].iloc[0])).moves[0]
-    assert found.what == "Completeness of x"
+    assert found.subject == "Completeness of x"
     (origin,) = found.dimensions
     assert shares(origin) == pytest.approx({"EWR": 1, "JFK": 0})
     assert origin.rest == 0
@@ -298,7 +298,7 @@ def test_what_moved_along_is_told(repo):
     commit(repo, *(day(n, rows=r, total=float(r * r)) for n, r in enumerate(sizes, 1)))
     repo.detect("d", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(1000.0, 50.0))])
     found = repo.causes(int(repo.anomalies("d")["id"].iloc[0])).companions
-    along = {one.what: one for one in found}
+    along = {one.subject: one for one in found}
     assert along["Mean of x"].correlation == 1
     assert np.isnan(along["Mean of x"].score)
     assert str(along["Mean of x"]) == "Mean of x usually moves with it (rank correlation 1.00)."
@@ -310,7 +310,7 @@ def test_what_moved_along_is_told(repo):
     repo.detect("d", scored)
     size = repo.anomalies("d", name="Size")["id"].iloc[0]
     best = repo.causes(int(size)).companions[0]
-    assert best.what == "Mean of x"
+    assert best.subject == "Mean of x"
     assert best.score >= 1.5
     assert "was also unusual" in str(best)
 
@@ -362,9 +362,9 @@ def test_anomalies_by_what_they_are_of(fell):
 def test_the_whole_is_explained_where_parts_are_anomalies_too(fell):
     fell.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)], since="2013-01-30")
     (move,) = fell.incident(int(fell.incidents("d")["id"].iloc[0])).causes.moves
-    assert (move.what, move.value) == ("Size", 50)
+    assert (move.subject, move.value) == ("Size", 50)
     part = fell.anomalies("d", segment="carrier=UA")["id"].iloc[0]
-    assert fell.causes(int(part)).moves[0].what == "Size"  # it has no parts of its own
+    assert fell.causes(int(part)).moves[0].subject == "Size"  # it has no parts of its own
 
 
 def plain_text(html):

@@ -62,7 +62,7 @@ def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
         assert found.states >= 3
         assert len(repository.metrics("d", name=f"Histogram.abs.{PERSON}")) == 2
         done = repository.forget(PERSON)
-        assert (done.states, done.series, done.left) == (found.states, found.series, ())
+        assert (done.states, done.series, done.unreplaced) == (found.states, found.series, ())
         assert done.files == 1  # the groups of all partitions are the same, and so one file
         assert check(repository.database, repository.artifacts) == []
         after = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
@@ -84,7 +84,10 @@ def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
         commit(repository, *(person(number) for number in range(1, 8)))
         commit(repository, person(7, fingerprint="b", rows=11))
         done = repository.forget(PERSON)
-        assert (done.states, done.left) == (8 * 2, ())  # groups and top values of eight versions
+        assert (done.states, done.unreplaced) == (
+            8 * 2,
+            (),
+        )  # groups and top values of eight versions
         assert repository.forget(PERSON).states == 0
         assert check(repository.database, repository.artifacts) == []
 
@@ -98,7 +101,7 @@ def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
         repository.artifacts.pack(FrequenciesAndNumRows.from_groups([((PERSON,), 1)]))
         (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").parent.mkdir(exist_ok=True)
         (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").write_bytes(PERSON.encode())
-        (left,) = repository.forget(PERSON).left
+        (left,) = repository.forget(PERSON).unreplaced
         assert left.startswith("2 unreferenced files may hold it")
 
 
@@ -141,7 +144,7 @@ def test_a_value_is_forgotten_in_texts_of_one_line_and_told_in_names(repo, value
     repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(0.5))])
     assert "Ann Smith" in repo.incidents("d")["headline"][0]
     told = repo.forget(value)
-    assert told.left
+    assert told.unreplaced
     texts = [*repo.incidents("d")["headline"], *repo.anomalies("d")["explanation"]]
     assert not [text for text in texts if "Ann" in text]
 
@@ -206,7 +209,7 @@ def test_labels_selections_and_errors_of_messages_are_changed(repo):
     told = row | {"tried_at": dt.datetime.now(dt.UTC), "error": f"no mail to {PERSON}"}
     repo.database.write(lambda c: c.execute(sa.insert(s.verdict_notice).values(told)))
     done = repo.forget(PERSON)
-    assert done.left == ()
+    assert done.unreplaced == ()
     (label,) = repo.labels("d").to_dict("records")
     assert label["name"] in set(repo.series("d")["name"])
     assert label["name"].startswith("Histogram.abs.forgotten-")
@@ -227,7 +230,7 @@ def test_labels_verdicts_states_and_runs_that_are_named_by_it_are_told(repo):
         repo.label_range(
             "d", "bad", since=dt.datetime(2013, 1, 2, tzinfo=dt.UTC), instance=PERSON, segment=f"m={PERSON}"
         )  # fmt: skip
-    told = repo.forget(PERSON).left
+    told = repo.forget(PERSON).unreplaced
     assert set(told) == {
         f"the suite of a run is named by it: suite of {PERSON}",
         f"the partition of a verdict is named by it: mail={PERSON}",
@@ -258,14 +261,14 @@ def test_states_that_may_hold_a_number_or_a_time_are_told(repo):
         measurement(tg.MinTime("born"), TimeRangeState(0, 0, 1)),
     ]
     commit(repo, day(1, extra=extra))
-    numbers = "\n".join(repo.forget("700", dry_run=True).left)
+    numbers = "\n".join(repo.forget("700", dry_run=True).unreplaced)
     assert "salary" in numbers
     assert "max(bonus)" in numbers
     assert "born" not in numbers
-    (time,) = repo.forget("1970-01-01", dry_run=True).left
+    (time,) = repo.forget("1970-01-01", dry_run=True).unreplaced
     assert "born" in time
     assert time.endswith("may hold it as a time")
-    assert not repo.forget("Ann", dry_run=True).left
+    assert not repo.forget("Ann", dry_run=True).unreplaced
 
 
 def test_verdicts_stay_readable_when_a_number_is_forgotten(repo):
@@ -304,7 +307,7 @@ def test_a_log_that_others_read_is_told_of(tmp_path, monkeypatch):
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM state").fetchone()
         found = repository.forget(PERSON)
-        assert any("log of the database file may hold it" in line for line in found.left)
+        assert any("log of the database file may hold it" in line for line in found.unreplaced)
         other.rollback()
     with tg.Repository(f"sqlite:///{file}") as repository:
-        assert not any("log of the" in line for line in repository.forget(PERSON).left)
+        assert not any("log of the" in line for line in repository.forget(PERSON).unreplaced)

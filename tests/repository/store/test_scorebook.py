@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.database import NextCommit
-from tidegauge.repository.store.scorebook import BLOCK_SERIES, NUMBERS, Points, pack, unpack
+from tidegauge.repository.store.scorebook import BLOCK_SERIES, SCORE_COLUMNS, Points, pack, unpack
 
 IDS = ("partition", "series", "version")
 number = st.one_of(st.floats(), st.just(math.nan))
@@ -179,7 +179,7 @@ def test_what_was_said_then(book):
 
 def test_numbers_are_kept_to_the_bit(book):
     odd = np.array([-0.0, 5e-324, 1 / 3, math.inf, -math.inf, 1.7976931348623157e308])
-    some = [(book.partitions[0], n, 1, *[x] * len(NUMBERS), 0) for n, x in enumerate(odd, 1)]
+    some = [(book.partitions[0], n, 1, *[x] * len(SCORE_COLUMNS), 0) for n, x in enumerate(odd, 1)]
     book.write(*some)
     with book.database.read() as connection:
         found = scorebook.read(connection, book.dataset, "a")
