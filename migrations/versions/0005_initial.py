@@ -1,7 +1,7 @@
 """The first tables and views.
 
-It is the first revision that was released; its number is that of the development version that had these tables,
-so a database of that version opens as it is.
+This is the first released revision. Its number is the number of the development version with these
+tables, so that databases of that version open unchanged.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-TIME = sa.DateTime(timezone=True)
+ID_TYPE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+TIME_TYPE = sa.DateTime(timezone=True)
 
-VIEWS = {
+VIEW_QUERIES = {
     "v_metric": """SELECT d.name AS dataset, s.segment AS segment, p.name AS "partition", p.time AS "time",
     e.entity AS entity, e.name AS name, e.instance AS instance,
     m.value AS value, m.weight AS weight, m.status AS status, m.error AS error,
@@ -125,7 +125,7 @@ VIEWS = {
 def upgrade() -> None:
     op.create_table(
         "analyzer_set",
-        sa.Column("id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("analyzers", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_analyzer_set")),
@@ -133,54 +133,54 @@ def upgrade() -> None:
     )
     op.create_table(
         "clock",
-        sa.Column("id", ID, autoincrement=False, nullable=False),
-        sa.Column("commits", ID, nullable=False),
-        sa.Column("findings", ID, nullable=False),
-        sa.Column("horizon", ID, server_default="0", nullable=False),
+        sa.Column("id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("commits", ID_TYPE, nullable=False),
+        sa.Column("findings", ID_TYPE, nullable=False),
+        sa.Column("horizon", ID_TYPE, server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_clock")),
-        comment="One row: the last commit, the last id of an anomaly or incident, and the first commit as of which the past is whole. Writers lock it.",
+        comment="One row, locked by writers: the last commit, the last id of an anomaly or incident, and the first commit with a complete view.",
     )
     op.create_table(
         "dataset",
-        sa.Column("id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("source", sa.Text(), nullable=True),
         sa.Column("keys", sa.Text(), nullable=False),
-        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("created_at", TIME_TYPE, nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_dataset")),
         sa.UniqueConstraint("name", name=op.f("uq_dataset_name")),
     )
     op.create_table(
         "input_set",
-        sa.Column("id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("inputs", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_input_set")),
         sa.UniqueConstraint("key", name=op.f("uq_input_set_key")),
-        comment="Partitions and versions that went into a roll-up, as canonical JSON of pairs.",
+        comment="Partitions and versions in a roll-up, as canonical JSON of pairs.",
     )
     op.create_table(
         "lease",
         sa.Column("dataset", sa.Text(), nullable=False),
-        sa.Column("fence", ID, nullable=False),
+        sa.Column("fence", ID_TYPE, nullable=False),
         sa.Column("holder", sa.Text(), nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
-        sa.Column("pid", ID, nullable=False),
-        sa.Column("expires_at", TIME, nullable=False),
+        sa.Column("pid", ID_TYPE, nullable=False),
+        sa.Column("expires_at", TIME_TYPE, nullable=False),
         sa.PrimaryKeyConstraint("dataset", name=op.f("pk_lease")),
-        comment="Who measures a dataset. The fence grows whenever a lease is taken.",
+        comment="Process that measures a dataset. The fence increases each time a lease is acquired.",
     )
     op.create_table(
         "metric",
-        sa.Column("partition_id", ID, autoincrement=False, nullable=False),
-        sa.Column("series_id", ID, autoincrement=False, nullable=False),
-        sa.Column("version", ID, autoincrement=False, nullable=False),
+        sa.Column("partition_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("series_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("version", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("weight", sa.Double(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
         sa.CheckConstraint(
             "(value IS NOT NULL) = (status = 'finite')", name=op.f("ck_metric_value")
         ),
@@ -200,20 +200,20 @@ def upgrade() -> None:
         sa.Column("payload", sa.LargeBinary(), nullable=True),
         sa.Column("artifact", sa.Text(), nullable=True),
         sa.Column("checksum", sa.Text(), nullable=True),
-        sa.Column("stored_at", TIME, nullable=False),
+        sa.Column("stored_at", TIME_TYPE, nullable=False),
         sa.PrimaryKeyConstraint("name", "key", name=op.f("pk_named_state")),
-        comment="States that users keep under a name of their own, outside of any run.",
+        comment="States that users stored under a name, outside of any run.",
     )
     op.create_table(
         "newest_metric",
-        sa.Column("series_id", ID, autoincrement=False, nullable=False),
-        sa.Column("partition_id", ID, autoincrement=False, nullable=False),
-        sa.Column("version", ID, autoincrement=False, nullable=False),
+        sa.Column("series_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("partition_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("version", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("weight", sa.Double(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.CheckConstraint(
             "(value IS NOT NULL) = (status = 'finite')", name=op.f("ck_newest_metric_value")
         ),
@@ -222,17 +222,17 @@ def upgrade() -> None:
             name=op.f("ck_newest_metric_status"),
         ),
         sa.PrimaryKeyConstraint("series_id", name=op.f("pk_newest_metric")),
-        comment="The metric of each series in its newest partition: a copy that is kept with the facts.",
+        comment="Newest metric of each series: a copy, updated together with the facts.",
         sqlite_with_rowid=False,
     )
     op.create_table(
         "score",
-        sa.Column("partition_id", ID, autoincrement=False, nullable=False),
+        sa.Column("partition_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("detector", sa.Text(), nullable=False),
-        sa.Column("block", ID, autoincrement=False, nullable=False),
-        sa.Column("version", ID, autoincrement=False, nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
+        sa.Column("block", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("version", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
         sa.Column("members", sa.LargeBinary(), nullable=False),
         sa.Column("score", sa.LargeBinary(), nullable=False),
         sa.Column("expected", sa.LargeBinary(), nullable=False),
@@ -242,11 +242,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint(
             "partition_id", "detector", "block", "version", "commit_id", name=op.f("pk_score")
         ),
-        comment="What detectors said of points, packed: those of 256 series in a row.",
+        comment="Scores of points, packed: 256 series per row.",
     )
     op.create_table(
         "table_schema",
-        sa.Column("id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("columns", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_table_schema")),
@@ -254,16 +254,16 @@ def upgrade() -> None:
     )
     op.create_table(
         "partition",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column(
             "name", sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), nullable=False
         ),
         sa.Column("key_values", sa.Text(), nullable=False),
-        sa.Column("time", TIME, nullable=True),
+        sa.Column("time", TIME_TYPE, nullable=True),
         sa.Column("segment", sa.Text(), nullable=False),
-        sa.Column("first_seen_at", TIME, nullable=False),
+        sa.Column("first_seen_at", TIME_TYPE, nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["dataset.id"], name=op.f("fk_partition_dataset_id")
         ),
@@ -275,28 +275,28 @@ def upgrade() -> None:
     )
     op.create_table(
         "rolled",
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("window_name", sa.Text(), nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("analyzer_id", ID, autoincrement=False, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("analyzer_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.ForeignKeyConstraint(["dataset_id"], ["dataset.id"], name=op.f("fk_rolled_dataset_id")),
         sa.PrimaryKeyConstraint("dataset_id", "window_name", name=op.f("pk_rolled")),
-        comment="Up to which commit and analyzer the roll-ups of a dataset are made.",
+        comment="Last commit and analyzer in the roll-ups of a dataset.",
     )
     op.create_table(
         "rollup",
-        sa.Column("series_id", ID, autoincrement=False, nullable=False),
+        sa.Column("series_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("window_name", sa.Text(), nullable=False),
-        sa.Column("window_end", TIME, nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
-        sa.Column("window_start", TIME, nullable=True),
-        sa.Column("newest_at", TIME, nullable=True),
+        sa.Column("window_end", TIME_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
+        sa.Column("window_start", TIME_TYPE, nullable=True),
+        sa.Column("newest_at", TIME_TYPE, nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("weight", sa.Double(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("input_set_id", ID, nullable=False),
+        sa.Column("input_set_id", ID_TYPE, nullable=False),
         sa.CheckConstraint(
             "(value IS NOT NULL) = (status = 'finite')", name=op.f("ck_rollup_value")
         ),
@@ -310,27 +310,27 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint(
             "series_id", "window_name", "window_end", "commit_id", name=op.f("pk_rollup")
         ),
-        comment="Metrics of windows of partitions, and of all; the total's end is the end of time.",
+        comment="Metrics of windows of partitions and of all partitions. The total ends at the latest possible time.",
         sqlite_with_rowid=False,
     )
     op.create_index(op.f("ix_rollup_input_set_id"), "rollup", ["input_set_id"], unique=False)
     op.create_table(
         "run",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("source", sa.Text(), nullable=True),
         sa.Column("suite", sa.Text(), nullable=False),
         sa.Column("selection", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
-        sa.Column("pid", ID, nullable=False),
-        sa.Column("fence", ID, nullable=True),
-        sa.Column("started_at", TIME, nullable=False),
-        sa.Column("finished_at", TIME, nullable=True),
-        sa.Column("measured", ID, nullable=False),
-        sa.Column("skipped", ID, nullable=False),
-        sa.Column("failed", ID, nullable=False),
-        sa.Column("gone", ID, nullable=False),
+        sa.Column("pid", ID_TYPE, nullable=False),
+        sa.Column("fence", ID_TYPE, nullable=True),
+        sa.Column("started_at", TIME_TYPE, nullable=False),
+        sa.Column("finished_at", TIME_TYPE, nullable=True),
+        sa.Column("measured", ID_TYPE, nullable=False),
+        sa.Column("skipped", ID_TYPE, nullable=False),
+        sa.Column("failed", ID_TYPE, nullable=False),
+        sa.Column("gone", ID_TYPE, nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.CheckConstraint(
             "status IN ('running', 'complete', 'failed', 'interrupted')", name=op.f("ck_run_status")
@@ -341,18 +341,18 @@ def upgrade() -> None:
     op.create_index(op.f("ix_run_dataset_id"), "run", ["dataset_id"], unique=False)
     op.create_table(
         "scored",
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("detector", sa.Text(), nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("monitors", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["dataset_id"], ["dataset.id"], name=op.f("fk_scored_dataset_id")),
         sa.PrimaryKeyConstraint("dataset_id", "detector", name=op.f("pk_scored")),
-        comment="Up to which commit a detector has seen what was measured and said.",
+        comment="Last commit whose metrics and labels a detector has read.",
     )
     op.create_table(
         "statistic",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("segment", sa.Text(), nullable=False),
         sa.Column("segment_key", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
@@ -364,23 +364,23 @@ def upgrade() -> None:
         sa.UniqueConstraint(
             "dataset_id", "key", "segment_key", name=op.f("uq_statistic_dataset_id_key_segment_key")
         ),
-        comment="What a state is of. Analyzers that read one state share it.",
+        comment="Statistics with stored states. Analyzers that read the same state share a row.",
     )
     op.create_table(
         "absence",
-        sa.Column("partition_id", ID, nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
+        sa.Column("partition_id", ID_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
         sa.ForeignKeyConstraint(
             ["partition_id"], ["partition.id"], name=op.f("fk_absence_partition_id")
         ),
         sa.PrimaryKeyConstraint("partition_id", "commit_id", name=op.f("pk_absence")),
-        comment="When a partition was missing from its table.",
+        comment="Periods in which a partition was missing from its table.",
     )
     op.create_table(
         "analyzer",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("segment", sa.Text(), nullable=False),
         sa.Column("segment_key", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
@@ -388,7 +388,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("filter", sa.Text(), nullable=True),
-        sa.Column("statistic_id", ID, nullable=True),
+        sa.Column("statistic_id", ID_TYPE, nullable=True),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["dataset.id"], name=op.f("fk_analyzer_dataset_id")
         ),
@@ -399,14 +399,14 @@ def upgrade() -> None:
         sa.UniqueConstraint(
             "dataset_id", "key", "segment_key", name=op.f("uq_analyzer_dataset_id_key_segment_key")
         ),
-        comment="What was measured; one without a statistic has no states.",
+        comment="Measured analyzers. An analyzer without a statistic has no states.",
     )
     op.create_index(op.f("ix_analyzer_statistic_id"), "analyzer", ["statistic_id"], unique=False)
     op.create_table(
         "commit",
-        sa.Column("id", ID, autoincrement=False, nullable=False),
-        sa.Column("run_id", ID, nullable=True),
-        sa.Column("committed_at", TIME, nullable=False),
+        sa.Column("id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("run_id", ID_TYPE, nullable=True),
+        sa.Column("committed_at", TIME_TYPE, nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_commit_run_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_commit")),
     )
@@ -414,14 +414,14 @@ def upgrade() -> None:
     op.create_index(op.f("ix_commit_run_id"), "commit", ["run_id"], unique=False)
     op.create_table(
         "folded_state",
-        sa.Column("statistic_id", ID, nullable=False),
+        sa.Column("statistic_id", ID_TYPE, nullable=False),
         sa.Column("fold", sa.Text(), nullable=False),
         sa.Column("tag", sa.Text(), nullable=True),
         sa.Column("payload", sa.LargeBinary(), nullable=True),
         sa.Column("artifact", sa.Text(), nullable=True),
         sa.Column("checksum", sa.Text(), nullable=True),
-        sa.Column("input_set_id", ID, nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
+        sa.Column("input_set_id", ID_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.ForeignKeyConstraint(
             ["input_set_id"], ["input_set.id"], name=op.f("fk_folded_state_input_set_id")
         ),
@@ -429,11 +429,11 @@ def upgrade() -> None:
             ["statistic_id"], ["statistic.id"], name=op.f("fk_folded_state_statistic_id")
         ),
         sa.PrimaryKeyConstraint("statistic_id", "fold", name=op.f("pk_folded_state")),
-        comment="States added up over many partitions: the total, and what was removed.",
+        comment="States merged over many partitions: the total, and states that were cleaned away.",
     )
     op.create_table(
         "run_tag",
-        sa.Column("run_id", ID, nullable=False),
+        sa.Column("run_id", ID_TYPE, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("value", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_run_tag_run_id")),
@@ -441,13 +441,13 @@ def upgrade() -> None:
     )
     op.create_table(
         "segment_set",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("columns", sa.Text(), nullable=False),
-        sa.Column("generation", ID, nullable=False),
+        sa.Column("generation", ID_TYPE, nullable=False),
         sa.Column("kept", sa.Text(), nullable=False),
-        sa.Column("run_id", ID, nullable=False),
-        sa.Column("chosen_at", TIME, nullable=False),
+        sa.Column("run_id", ID_TYPE, nullable=False),
+        sa.Column("chosen_at", TIME_TYPE, nullable=False),
         sa.ForeignKeyConstraint(
             ["dataset_id"], ["dataset.id"], name=op.f("fk_segment_set_dataset_id")
         ),
@@ -459,19 +459,19 @@ def upgrade() -> None:
             "generation",
             name=op.f("uq_segment_set_dataset_id_columns_generation"),
         ),
-        comment="Which values of some columns are segments of their own.",
+        comment="Column values that are measured as segments.",
     )
     op.create_index(op.f("ix_segment_set_run_id"), "segment_set", ["run_id"], unique=False)
     op.create_table(
         "state",
-        sa.Column("statistic_id", ID, nullable=False),
-        sa.Column("partition_id", ID, nullable=False),
-        sa.Column("version", ID, autoincrement=False, nullable=False),
+        sa.Column("statistic_id", ID_TYPE, nullable=False),
+        sa.Column("partition_id", ID_TYPE, nullable=False),
+        sa.Column("version", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("tag", sa.Text(), nullable=True),
         sa.Column("payload", sa.LargeBinary(), nullable=True),
         sa.Column("artifact", sa.Text(), nullable=True),
         sa.Column("checksum", sa.Text(), nullable=True),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
         sa.ForeignKeyConstraint(
             ["partition_id"], ["partition.id"], name=op.f("fk_state_partition_id")
         ),
@@ -484,17 +484,17 @@ def upgrade() -> None:
     op.create_index(op.f("ix_state_partition_id"), "state", ["partition_id"], unique=False)
     op.create_table(
         "partition_version",
-        sa.Column("partition_id", ID, nullable=False),
-        sa.Column("version", ID, autoincrement=False, nullable=False),
+        sa.Column("partition_id", ID_TYPE, nullable=False),
+        sa.Column("version", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=True),
-        sa.Column("rows", ID, nullable=False),
-        sa.Column("table_schema_id", ID, nullable=False),
-        sa.Column("analyzer_set_id", ID, nullable=False),
-        sa.Column("arrived_at", TIME, nullable=True),
-        sa.Column("measured_at", TIME, nullable=False),
-        sa.Column("run_id", ID, nullable=False),
-        sa.Column("commit_id", ID, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
+        sa.Column("rows", ID_TYPE, nullable=False),
+        sa.Column("table_schema_id", ID_TYPE, nullable=False),
+        sa.Column("analyzer_set_id", ID_TYPE, nullable=False),
+        sa.Column("arrived_at", TIME_TYPE, nullable=True),
+        sa.Column("measured_at", TIME_TYPE, nullable=False),
+        sa.Column("run_id", ID_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
         sa.ForeignKeyConstraint(
             ["analyzer_set_id"],
             ["analyzer_set.id"],
@@ -522,8 +522,8 @@ def upgrade() -> None:
     )
     op.create_table(
         "series",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("analyzer_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("analyzer_id", ID_TYPE, nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("entity", sa.Text(), nullable=False),
         sa.Column("instance", sa.Text(), nullable=False),
@@ -534,23 +534,23 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_series")),
         sa.UniqueConstraint("analyzer_id", "key", name=op.f("uq_series_analyzer_id_key")),
-        comment="Names are unbounded, so hashes of them are what is unique.",
+        comment="Names have no maximum length, so the unique key is a hash.",
     )
     op.create_table(
         "verdict",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("partition", sa.Text(), nullable=False),
         sa.Column("partition_key", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False),
         sa.Column("specification", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("passed", ID, nullable=False),
+        sa.Column("passed", ID_TYPE, nullable=False),
         sa.Column("result", sa.Text(), nullable=False),
-        sa.Column("run_id", ID, nullable=True),
-        sa.Column("checked_at", TIME, nullable=False),
-        sa.Column("commit_id", ID, nullable=False),
+        sa.Column("run_id", ID_TYPE, nullable=True),
+        sa.Column("checked_at", TIME_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, nullable=False),
         sa.ForeignKeyConstraint(["commit_id"], ["commit.id"], name=op.f("fk_verdict_commit_id")),
         sa.ForeignKeyConstraint(["dataset_id"], ["dataset.id"], name=op.f("fk_verdict_dataset_id")),
         sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_verdict_run_id")),
@@ -558,17 +558,17 @@ def upgrade() -> None:
         sa.UniqueConstraint(
             "dataset_id", "key", "commit_id", name=op.f("uq_verdict_dataset_id_key_commit_id")
         ),
-        comment="What checks of rules found in data. Append-only; the newest of a key counts.",
+        comment="Results of checks on data. Append-only; the newest row of a key is current.",
     )
     op.create_index(op.f("ix_verdict_run_id"), "verdict", ["run_id"], unique=False)
     op.create_table(
         "anomaly",
-        sa.Column("id", ID, autoincrement=False, nullable=False),
-        sa.Column("series_id", ID, nullable=False),
-        sa.Column("partition_id", ID, nullable=False),
-        sa.Column("version", ID, autoincrement=False, nullable=False),
+        sa.Column("id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("series_id", ID_TYPE, nullable=False),
+        sa.Column("partition_id", ID_TYPE, nullable=False),
+        sa.Column("version", ID_TYPE, autoincrement=False, nullable=False),
         sa.Column("detector", sa.Text(), nullable=False),
-        sa.Column("detected_at", TIME, nullable=False),
+        sa.Column("detected_at", TIME_TYPE, nullable=False),
         sa.ForeignKeyConstraint(
             ["partition_id"], ["partition.id"], name=op.f("fk_anomaly_partition_id")
         ),
@@ -581,15 +581,15 @@ def upgrade() -> None:
             "detector",
             name=op.f("uq_anomaly_series_id_partition_id_version_detector"),
         ),
-        comment="A point that stood out, for ever under one id; what was found of it is in finding.",
+        comment="Unusual points, with permanent ids. Their properties are in finding.",
     )
     op.create_index(op.f("ix_anomaly_partition_id"), "anomaly", ["partition_id"], unique=False)
     op.create_table(
         "incident",
-        sa.Column("id", ID, autoincrement=False, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
-        sa.Column("anomaly_id", ID, nullable=False),
-        sa.Column("opened_at", TIME, nullable=False),
+        sa.Column("id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
+        sa.Column("anomaly_id", ID_TYPE, nullable=False),
+        sa.Column("opened_at", TIME_TYPE, nullable=False),
         sa.ForeignKeyConstraint(
             ["anomaly_id"], ["anomaly.id"], name=op.f("fk_incident_anomaly_id")
         ),
@@ -598,20 +598,20 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_incident")),
         sa.UniqueConstraint("anomaly_id", name=op.f("uq_incident_anomaly_id")),
-        comment="Anomalies that belong together, for ever under one id; the first of them names it.",
+        comment="Groups of related anomalies, with permanent ids. The first anomaly identifies the group.",
     )
     op.create_index(op.f("ix_incident_dataset_id"), "incident", ["dataset_id"], unique=False)
     op.create_table(
         "course",
-        sa.Column("incident_id", ID, nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
+        sa.Column("incident_id", ID_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
         sa.Column("headline", sa.Text(), nullable=False),
         sa.Column("severity", sa.Text(), nullable=False),
-        sa.Column("first_partition_id", ID, nullable=False),
-        sa.Column("last_partition_id", ID, nullable=False),
-        sa.Column("series", ID, nullable=False),
-        sa.Column("is_over", ID, nullable=False),
+        sa.Column("first_partition_id", ID_TYPE, nullable=False),
+        sa.Column("last_partition_id", ID_TYPE, nullable=False),
+        sa.Column("series", ID_TYPE, nullable=False),
+        sa.Column("is_over", ID_TYPE, nullable=False),
         sa.ForeignKeyConstraint(
             ["first_partition_id"], ["partition.id"], name=op.f("fk_course_first_partition_id")
         ),
@@ -622,13 +622,13 @@ def upgrade() -> None:
             ["last_partition_id"], ["partition.id"], name=op.f("fk_course_last_partition_id")
         ),
         sa.PrimaryKeyConstraint("incident_id", "commit_id", name=op.f("pk_course")),
-        comment="What is known of an incident, until the next detection; one without any is withdrawn.",
+        comment="Versions of incidents, valid until the next detection. An incident without a current version is withdrawn.",
     )
     op.create_table(
         "finding",
-        sa.Column("anomaly_id", ID, nullable=False),
-        sa.Column("commit_id", ID, autoincrement=False, nullable=False),
-        sa.Column("superseded_commit_id", ID, nullable=True),
+        sa.Column("anomaly_id", ID_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, autoincrement=False, nullable=False),
+        sa.Column("superseded_commit_id", ID_TYPE, nullable=True),
         sa.Column("value", sa.Double(), nullable=True),
         sa.Column("expected", sa.Double(), nullable=True),
         sa.Column("lower", sa.Double(), nullable=True),
@@ -638,33 +638,33 @@ def upgrade() -> None:
         sa.Column("direction", sa.Text(), nullable=False),
         sa.Column("severity", sa.Text(), nullable=False),
         sa.Column("explanation", sa.Text(), nullable=False),
-        sa.Column("incident_id", ID, nullable=True),
+        sa.Column("incident_id", ID_TYPE, nullable=True),
         sa.ForeignKeyConstraint(["anomaly_id"], ["anomaly.id"], name=op.f("fk_finding_anomaly_id")),
         sa.ForeignKeyConstraint(
             ["incident_id"], ["incident.id"], name=op.f("fk_finding_incident_id")
         ),
         sa.PrimaryKeyConstraint("anomaly_id", "commit_id", name=op.f("pk_finding")),
-        comment="What a detection found of an anomaly, until the next; one without any is withdrawn.",
+        comment="Properties of anomalies, valid until the next detection. An anomaly without a current row is withdrawn.",
     )
     op.create_index(op.f("ix_finding_incident_id"), "finding", ["incident_id"], unique=False)
     op.create_table(
         "label",
-        sa.Column("id", ID, nullable=False),
-        sa.Column("dataset_id", ID, nullable=False),
-        sa.Column("anomaly_id", ID, nullable=True),
-        sa.Column("incident_id", ID, nullable=True),
-        sa.Column("series_id", ID, nullable=True),
-        sa.Column("partition_id", ID, nullable=True),
+        sa.Column("id", ID_TYPE, nullable=False),
+        sa.Column("dataset_id", ID_TYPE, nullable=False),
+        sa.Column("anomaly_id", ID_TYPE, nullable=True),
+        sa.Column("incident_id", ID_TYPE, nullable=True),
+        sa.Column("series_id", ID_TYPE, nullable=True),
+        sa.Column("partition_id", ID_TYPE, nullable=True),
         sa.Column("name", sa.Text(), nullable=True),
         sa.Column("instance", sa.Text(), nullable=True),
         sa.Column("segment", sa.Text(), nullable=True),
-        sa.Column("since", TIME, nullable=True),
-        sa.Column("until", TIME, nullable=True),
+        sa.Column("since", TIME_TYPE, nullable=True),
+        sa.Column("until", TIME_TYPE, nullable=True),
         sa.Column("label", sa.Text(), nullable=False),
         sa.Column("note", sa.Text(), nullable=True),
         sa.Column("by", sa.Text(), nullable=True),
-        sa.Column("created_at", TIME, nullable=False),
-        sa.Column("commit_id", ID, nullable=False),
+        sa.Column("created_at", TIME_TYPE, nullable=False),
+        sa.Column("commit_id", ID_TYPE, nullable=False),
         sa.ForeignKeyConstraint(["anomaly_id"], ["anomaly.id"], name=op.f("fk_label_anomaly_id")),
         sa.ForeignKeyConstraint(["commit_id"], ["commit.id"], name=op.f("fk_label_commit_id")),
         sa.ForeignKeyConstraint(["dataset_id"], ["dataset.id"], name=op.f("fk_label_dataset_id")),
@@ -683,25 +683,25 @@ def upgrade() -> None:
     op.create_index(op.f("ix_label_incident_id"), "label", ["incident_id"], unique=False)
     op.create_table(
         "notice",
-        sa.Column("incident_id", ID, nullable=False),
+        sa.Column("incident_id", ID_TYPE, nullable=False),
         sa.Column("sink", sa.Text(), nullable=False),
-        sa.Column("attempts", ID, nullable=False),
-        sa.Column("tried_at", TIME, nullable=False),
-        sa.Column("sent_at", TIME, nullable=True),
+        sa.Column("attempts", ID_TYPE, nullable=False),
+        sa.Column("tried_at", TIME_TYPE, nullable=False),
+        sa.Column("sent_at", TIME_TYPE, nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["incident_id"], ["incident.id"], name=op.f("fk_notice_incident_id")
         ),
         sa.PrimaryKeyConstraint("incident_id", "sink", name=op.f("pk_notice")),
-        comment="Who was told of an incident, and when; without sent_at, who is still to be told.",
+        comment="Notifications of incidents. A row without sent_at is not sent yet.",
     )
     op.execute("INSERT INTO clock (id, commits, findings, horizon) VALUES (1, 0, 0, 0)")
-    for name, query in VIEWS.items():
+    for name, query in VIEW_QUERIES.items():
         op.execute(f"CREATE VIEW {name} AS {query}")
 
 
 def downgrade() -> None:
-    for name in reversed(VIEWS):
+    for name in reversed(VIEW_QUERIES):
         op.execute(f"DROP VIEW {name}")
     op.drop_table("notice")
     op.drop_table("label")

@@ -1,4 +1,4 @@
-"""Newest metrics: a partition without a time is the newest only of series that have no other."""
+"""Newest metrics: a partition without a time is the newest only if a series has no other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-COLUMNS = ("series_id", "partition_id", "version", "value", "status", "weight", "error", "commit_id")
-UNDATED = (
+METRIC_COLUMNS = ("series_id", "partition_id", "version", "value", "status", "weight", "error", "commit_id")
+UNDATED_SERIES = (
     "SELECT m.series_id FROM metric m JOIN partition p ON p.id = m.partition_id"
     " WHERE p.time IS NULL AND m.superseded_commit_id IS NULL"
 )
@@ -25,13 +25,19 @@ def downgrade() -> None:
 
 
 def _order_by(order: str) -> None:
-    """Find the newest metrics of series with a partition without a time anew, the first by an order."""
-    op.execute(f"DELETE FROM newest_metric WHERE series_id IN ({UNDATED})")
+    """Rebuild the newest metrics of series that have a partition without a time.
+
+    Parameters
+    ----------
+    order : str
+        SQL order of partitions in which the newest is first.
+    """
+    op.execute(f"DELETE FROM newest_metric WHERE series_id IN ({UNDATED_SERIES})")
     op.execute(
-        f"INSERT INTO newest_metric ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM"
-        f" (SELECT {', '.join(f'm.{name}' for name in COLUMNS)},"
+        f"INSERT INTO newest_metric ({', '.join(METRIC_COLUMNS)}) SELECT {', '.join(METRIC_COLUMNS)} FROM"
+        f" (SELECT {', '.join(f'm.{name}' for name in METRIC_COLUMNS)},"
         f" row_number() OVER (PARTITION BY m.series_id ORDER BY {order}) AS place"
         " FROM metric m JOIN partition p ON p.id = m.partition_id"
-        f" WHERE m.superseded_commit_id IS NULL AND m.series_id IN ({UNDATED})) AS ranked"
+        f" WHERE m.superseded_commit_id IS NULL AND m.series_id IN ({UNDATED_SERIES})) AS ranked"
         " WHERE place = 1"
     )

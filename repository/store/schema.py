@@ -1,12 +1,12 @@
-"""Table definitions. Only Alembic (`migrations`) ever creates the tables.
+"""Table definitions. Only Alembic (`migrations`) creates the tables.
 
 Facts are keyed by the integer ids of dimensions. Data that can change is never overwritten: a row
 is valid from its ``commit_id`` until its ``superseded_commit_id``. Commits are numbered in the
-order in which they become visible, so one condition, `holds`, gives the current view and any past
-one.
+order in which they become visible, so one condition, `holds`, selects the current view or a past
+view.
 
-Facts refer to dimensions without foreign keys, whose checks would cost more than the write itself;
-`tidegauge.repository.maintenance.integrity` looks for dangling references.
+Facts refer to dimensions without foreign keys, whose checks would cost more than the write itself.
+`tidegauge.repository.maintenance.integrity` finds dangling references.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ metadata = MetaData(
 )
 
 VALUE_STATUSES = ("finite", "NaN", "+inf", "-inf", "failed", "empty")
-"""Statuses of a metric's value; only a finite one is a number in SQL."""
+"""Only a finite value is a number in SQL."""
 
 BigInt = BigInteger().with_variant(Integer, "sqlite")
 Name = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text for sorting, with the same order in every database."""
+"""Text with the same sort order in every database."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -66,7 +66,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            msg = f"a time without a zone cannot be stored: {value}"
+            msg = f"Cannot store {value}: the time has no time zone"
             raise ValueError(msg)
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
@@ -171,7 +171,7 @@ statistic = Table(
     _text("key"),
     _text("canonical"),
     UniqueConstraint("dataset_id", "key", "segment_key"),
-    comment="What a state is of. Analyzers that read one state share it.",
+    comment="Statistics with stored states. Analyzers that read the same state share a row.",
 )
 
 analyzer = Table(
@@ -188,7 +188,7 @@ analyzer = Table(
     _text("filter", null=True),
     _ref("statistic", null=True, index=True),
     UniqueConstraint("dataset_id", "key", "segment_key"),
-    comment="What was measured; one without a statistic has no states.",
+    comment="Measured analyzers. An analyzer without a statistic has no states.",
 )
 
 series = Table(
@@ -202,7 +202,7 @@ series = Table(
     _text("name"),
     _text("scale"),
     UniqueConstraint("analyzer_id", "key"),
-    comment="Names are unbounded, so hashes of them are what is unique.",
+    comment="Names have no maximum length, so the unique key is a hash.",
 )
 
 table_schema = Table(
@@ -252,8 +252,8 @@ clock = Table(
     _count("commits"),
     _count("findings"),
     Column("horizon", BigInt, nullable=False, server_default="0"),
-    comment="One row: the last commit, the last id of an anomaly or incident, and the first commit as"
-    " of which the past is whole. Writers lock it.",
+    comment="One row, locked by writers: the last commit, the last id of an anomaly or incident, and the"
+    " first commit with a complete view.",
 )
 
 commit = Table(
@@ -273,7 +273,7 @@ lease = Table(
     _text("host"),
     _count("pid"),
     _time("expires_at"),
-    comment="Who measures a dataset. The fence grows whenever a lease is taken.",
+    comment="Process that measures a dataset. The fence increases each time a lease is acquired.",
 )
 
 segment_set = Table(
@@ -287,7 +287,7 @@ segment_set = Table(
     _ref("run", index=True),
     _time("chosen_at"),
     UniqueConstraint("dataset_id", "columns", "generation"),
-    comment="Which values of some columns are segments of their own.",
+    comment="Column values that are measured as segments.",
 )
 
 partition = Table(
@@ -311,7 +311,7 @@ absence = Table(
     _ref("partition", key=True),
     Column("commit_id", BigInt, primary_key=True, autoincrement=False),
     Column("superseded_commit_id", BigInt, nullable=True),
-    comment="When a partition was missing from its table.",
+    comment="Periods in which a partition was missing from its table.",
 )
 
 partition_version = Table(
@@ -359,7 +359,7 @@ newest_metric = Table(
     _version(key=False),
     *_outcome(),
     _bare("commit"),
-    comment="The metric of each series in its newest partition: a copy that is kept with the facts.",
+    comment="Newest metric of each series: a copy, updated together with the facts.",
     sqlite_with_rowid=False,
 )
 
@@ -383,7 +383,7 @@ named_state = Table(
     _text("canonical"),
     *_payload(),
     _time("stored_at"),
-    comment="States that users keep under a name of their own, outside of any run.",
+    comment="States that users stored under a name, outside of any run.",
 )
 
 input_set = Table(
@@ -393,7 +393,7 @@ input_set = Table(
     _text("key"),
     _text("inputs"),
     UniqueConstraint("key"),
-    comment="Partitions and versions that went into a roll-up, as canonical JSON of pairs.",
+    comment="Partitions and versions in a roll-up, as canonical JSON of pairs.",
 )
 
 rollup = Table(
@@ -408,7 +408,7 @@ rollup = Table(
     _time("newest_at", null=True),
     *_outcome(),
     _ref("input_set", index=True),
-    comment="Metrics of windows of partitions, and of all; the total's end is the end of time.",
+    comment="Metrics of windows of partitions and of all partitions. The total ends at the latest possible time.",
     sqlite_with_rowid=False,
 )
 
@@ -419,7 +419,7 @@ rolled = Table(
     Column("window_name", Text, primary_key=True),
     _bare("commit"),
     _bare("analyzer"),
-    comment="Up to which commit and analyzer the roll-ups of a dataset are made.",
+    comment="Last commit and analyzer in the roll-ups of a dataset.",
 )
 
 folded_state = Table(
@@ -430,7 +430,7 @@ folded_state = Table(
     *_payload(),
     _ref("input_set"),
     _bare("commit"),
-    comment="States added up over many partitions: the total, and what was removed.",
+    comment="States merged over many partitions: the total, and states that were cleaned away.",
 )
 
 score = Table(
@@ -446,7 +446,7 @@ score = Table(
         Column(name, LargeBinary, nullable=False)
         for name in ("members", "score", "expected", "lower", "upper", "reason")
     ),
-    comment="What detectors said of points, packed: those of 256 series in a row.",
+    comment="Scores of points, packed: 256 series per row.",
 )
 
 scored = Table(
@@ -456,7 +456,7 @@ scored = Table(
     Column("detector", Text, primary_key=True),
     _bare("commit"),
     _text("monitors"),
-    comment="Up to which commit a detector has seen what was measured and said.",
+    comment="Last commit whose metrics and labels a detector has read.",
 )
 
 # --- anomalies, incidents, labels, verdicts
@@ -472,7 +472,7 @@ anomaly = Table(
     _time("detected_at"),
     UniqueConstraint("series_id", "partition_id", "version", "detector"),
     Index(None, "partition_id"),
-    comment="A point that stood out, for ever under one id; what was found of it is in finding.",
+    comment="Unusual points, with permanent ids. Their properties are in finding.",
 )
 
 incident = Table(
@@ -483,7 +483,7 @@ incident = Table(
     _ref("anomaly"),
     _time("opened_at"),
     UniqueConstraint("anomaly_id"),
-    comment="Anomalies that belong together, for ever under one id; the first of them names it.",
+    comment="Groups of related anomalies, with permanent ids. The first anomaly identifies the group.",
 )
 
 course = Table(
@@ -498,7 +498,7 @@ course = Table(
     Column("last_partition_id", BigInt, ForeignKey("partition.id"), nullable=False),
     _count("series"),
     Column("is_over", BigInt, nullable=False, default=0),
-    comment="What is known of an incident, until the next detection; one without any is withdrawn.",
+    comment="Versions of incidents, valid until the next detection. An incident without a current version is withdrawn.",
 )
 
 finding = Table(
@@ -517,7 +517,7 @@ finding = Table(
     _text("severity"),
     _text("explanation"),
     _ref("incident", null=True, index=True),
-    comment="What a detection found of an anomaly, until the next; one without any is withdrawn.",
+    comment="Properties of anomalies, valid until the next detection. An anomaly without a current row is withdrawn.",
 )
 
 notice = Table(
@@ -529,7 +529,7 @@ notice = Table(
     _time("tried_at"),
     _time("sent_at", null=True),
     _text("error", null=True),
-    comment="Who was told of an incident, and when; without sent_at, who is still to be told.",
+    comment="Notifications of incidents. A row without sent_at is not sent yet.",
 )
 
 label = Table(
@@ -573,7 +573,7 @@ verdict = Table(
     # Also the index for the lookup of one verdict, and of the newest of each key.
     UniqueConstraint("dataset_id", "key", "commit_id"),
     Index(None, "dataset_id", "partition_key"),
-    comment="What checks of rules found in data. Append-only; the newest of a key counts.",
+    comment="Results of checks on data. Append-only; the newest row of a key is current.",
 )
 
 verdict_notice = Table(
@@ -588,5 +588,5 @@ verdict_notice = Table(
     _time("tried_at"),
     _time("sent_at", null=True),
     _text("error", null=True),
-    comment="Which outcome of a check on a partition a sink was told last, and which one it is being told.",
+    comment="Outcome of a check on a partition: the last one sent to a sink, and the one being sent.",
 )

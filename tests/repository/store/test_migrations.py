@@ -192,7 +192,7 @@ def next_revision(tmp_path, monkeypatch):
     )
 
     def use():
-        monkeypatch.setattr(database, "MIGRATIONS", folder)
+        monkeypatch.setattr(database, "MIGRATIONS_FOLDER", folder)
 
     return use
 
