@@ -1870,7 +1870,7 @@ class Repository(Rendered):
 
         monitors = monitors_of(detectors, rule)
         if not monitors:
-            msg = "No detectors to backtest: give at least one, such as 'Seasonal()'"
+            msg = "No detectors to backtest: give at least one detector, such as 'Seasonal()'"
             raise SuiteError(msg)
         with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             past = BacktestHistory.read(connection, dataset, query)

@@ -176,7 +176,7 @@ def openlineage_event(
     if partition is None:
         ordered = repository.latest(dataset, segment="").sort_values(["time", "partition"])
         if ordered.empty:
-            msg = f"nothing was measured of {dataset!r} as a whole yet"
+            msg = f"no metrics of the whole dataset {dataset!r} yet"
             raise HistoryError(msg)
         partition = str(ordered["partition"].iloc[-1])
     metrics, time = _partition_metrics(repository, dataset, partition)

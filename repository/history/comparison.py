@@ -370,7 +370,7 @@ def _partitions_of_run(connection: Connection, dataset: str, run: int, as_of: As
     ).scalar_one_or_none()
     if run_dataset != dataset:
         reason = (
-            "there is no such run" if run_dataset is None else f"it is a run of {run_dataset!r}"
+            "the run does not exist" if run_dataset is None else f"it is a run of {run_dataset!r}"
         )
         msg = f"{dataset!r} has no run {run}: {reason}; repo.runs({dataset!r}) lists their ids"
         raise HistoryError(msg)

@@ -240,7 +240,7 @@ def causes_of(connection: Connection, subject: int) -> Causes:
     Raises
     ------
     HistoryError
-        If no anomaly and no incident has the id.
+        If no anomaly or incident has the id.
     """
     rows = anomaly_rows(connection, None, None, MetricQuery(), None, None, subject)
     if rows:

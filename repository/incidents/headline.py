@@ -568,7 +568,7 @@ def _describe_anomaly(anomaly: Anomaly) -> str:
         )
     value, expected = anomaly.value, anomaly.expected
     if value is None:
-        return f"{anomaly.name} of {anomaly.instance} is no number"
+        return f"{anomaly.name} of {anomaly.instance} is not a number"
     subject = _METRIC_SUBJECTS.get(anomaly.name) or metric_text(anomaly.name, anomaly.instance)
     scale = written_scale(anomaly.name, anomaly.scale)
     if expected is None:

@@ -106,7 +106,7 @@ def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -
         raise DatabaseVersionError(database.unfinished_message())
     target = to or _default_target(database)
     if target.exists():
-        msg = f"{target} is there already; name another file"
+        msg = f"{target} already exists; name another file"
         raise DatabaseAccessError(msg)
     if database.is_sqlite and database.file is None:
         msg = "a database in memory has no file to copy; its history ends with its process"

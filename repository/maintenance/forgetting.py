@@ -152,7 +152,7 @@ def forget(
     if not database.compact():
         done[0].unreplaced.append(
             "the log of the database file may hold it until other processes have finished reading;"
-            "then run it again"
+            " then run it again"
         )
     return done[0].result()
 

@@ -234,7 +234,7 @@ def _lifetimes(connection: Connection) -> Iterator[str]:
         )
     )
     for row in connection.execute(query):
-        yield f"series {row[0]} of partition {row[1]} version {row[2]} has another lifetime than that version"
+        yield f"series {row[0]} of partition {row[1]} version {row[2]} has a different lifetime than this version"
 
 
 def _orphans(connection: Connection) -> Iterator[str]:

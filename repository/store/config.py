@@ -100,7 +100,7 @@ def dashboard_url() -> str | None:
         return None
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc or parts.fragment:
-        msg = f"dashboard_url is {url!r}; write it as https://host/, without a part after #"
+        msg = f"dashboard_url is {url!r}; use an address such as https://host/, without a part after #"
         raise DatabaseAccessError(msg)
     return str(url)
 

@@ -157,12 +157,12 @@ class Database:
             raise DatabaseAccessError(msg) from error
         except UnicodeEncodeError as error:
             excerpt = error.object[max(0, error.start - 20) : error.end + 20]
-            msg = f"{excerpt!r} cannot be stored or looked for: it has half of a surrogate pair"
+            msg = f"cannot store or search for {excerpt!r}: it contains an unpaired surrogate"
             raise RepositoryError(msg) from error
         except OverflowError as error:
             if "SQLite" not in str(error):
                 raise
-            msg = "a whole number of more than 64 bits cannot be stored or looked for"
+            msg = "cannot store or search for a whole number of more than 64 bits"
             raise RepositoryError(msg) from error
         except Exception as error:
             if isinstance(error, TidegaugeError):
@@ -352,8 +352,8 @@ class Database:
         current = connection.execute(query).scalar_one_or_none()
         if current != self._head:
             msg = (
-                f"{self.name} was brought from revision {self._head} to {current} while it was open;"
-                " open it again, with the release of tidegauge that knows this revision"
+                f"{self.name} was migrated from revision {self._head} to {current} while it was open;"
+                " open it again with a release of tidegauge that knows this revision"
             )
             raise DatabaseVersionError(msg)
 

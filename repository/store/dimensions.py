@@ -297,8 +297,8 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
     if row[2] not in {keys, UNBOUND_KEYS}:
         msg = (
             f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
-            " not be comparable. To go on with its history, write partition_by:"
-            f" [{', '.join(json.loads(row[2]))}] in the suite; to begin a new one, choose another name"
+            " not be comparable. To continue its history, write partition_by:"
+            f" [{', '.join(json.loads(row[2]))}] in the suite; to start a new history, choose another name"
         )
         raise DatasetMismatchError(msg)
     source = spec.source or row.source

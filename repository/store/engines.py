@@ -92,7 +92,7 @@ def sqlite_file_of(url: URL) -> Path | None:
 def missing_file_message(file: Path) -> str:
     """Return the error text for a database file that does not exist, with the nearest name in its folder."""
     if not file.parent.is_dir():
-        return f"no database at {file}: there is no folder {file.parent}"
+        return f"no database at {file}: the folder {file.parent} does not exist"
     names = [path.name for path in file.parent.glob("*") if path.suffix == file.suffix]
     return f"no database at {file}{did_you_mean(file.name, names)}"
 
@@ -111,7 +111,7 @@ def inspect_file(file: Path, *, must_exist: bool) -> None:
     if must_exist:
         check_file_exists(file)
     if not file.parent.is_dir():
-        msg = f"cannot make the database {file}: there is no folder {file.parent}"
+        msg = f"cannot create the database {file}: the folder {file.parent} does not exist"
         raise DatabaseAccessError(msg)
     if not file.exists() or not file.stat().st_size:
         return

@@ -119,7 +119,7 @@ def add_label(
         commit, now = next_commit(connection, None)
         subject = _anomaly(connection, target) or _incident(connection, target)
         if subject is None:
-            msg = f"there is no anomaly and no incident {target}; repo.anomalies() lists their ids"
+            msg = f"no anomaly or incident has the id {target}; repo.anomalies() lists the ids"
             raise HistoryError(msg)
         if last_label is not None:
             newer = labels_since(connection, target, last_label)
@@ -270,7 +270,7 @@ def add_range(
     if label not in RANGE_LABELS:
         raise UnknownNameError("label of a range", label, RANGE_LABELS)
     if window.since is None and window.until is None:
-        msg = "a range has a beginning or an end: since=, until=, or both"
+        msg = "a range needs since=, until=, or both"
         raise HistoryError(msg)
     details = {"note": note and visible(note), "by": author(user), **series}
     unknown: list[str] = []

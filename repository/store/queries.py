@@ -230,7 +230,7 @@ def _last_commit(connection: Connection, condition: sa.ColumnElement[bool]) -> i
 def _last_of_run(connection: Connection, run: int) -> int:
     started = connection.execute(sa.select(s.run.c.started_at).where(s.run.c.id == run)).scalar()
     if started is None:
-        msg = f"as_of={run}: there is no such run"
+        msg = f"as_of={run}: the run does not exist"
         raise HistoryError(msg)
     # The view of a run that committed nothing is the view at its start.
     last = _last_commit(connection, s.commit.c.run_id == run)

@@ -53,7 +53,7 @@ def values_by_partition_name(
         value = dict(value.items())
     for key in value:
         if not isinstance(key, str | Partition):
-            msg = f"partitions are given by name, such as 'ds=2026-01-05', not as {key!r}"
+            msg = f"invalid partition {key!r}: use its name, such as 'ds=2026-01-05'"
             raise HistoryError(msg)
     partitions = {p.name: p for p in value if isinstance(p, Partition)}
     names = {p: p.name if isinstance(p, Partition) else p for p in value}
@@ -65,7 +65,7 @@ def _number(value: Any, partition: str | None) -> float:
         with suppress(TypeError, ValueError, OverflowError):
             return float(value)
     where = f" for {partition}" if partition else ""
-    msg = f"numbers are recorded, NaN where there is none, not {one_line(repr(value))}{where}"
+    msg = f"cannot record {one_line(repr(value))}{where}: use numbers, and NaN for unknown values"
     raise HistoryError(msg)
 
 

@@ -54,13 +54,13 @@ class Verdict:
     def check(self) -> None:
         """Raise a `HistoryError` unless ``passed`` is a bool and ``result`` strict JSON text."""
         if not isinstance(self.passed, bool):
-            msg = f"passed is True or False, not {self.passed!r}"
+            msg = f"passed must be True or False, not {self.passed!r}"
             raise HistoryError(msg)
         _check_text("result", self.result)
         try:
             json.loads(self.result, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            msg = f"the result of a verdict is JSON text: {error}"
+            msg = f"the result of a verdict must be JSON: {error}"
             raise HistoryError(msg) from error
 
 
@@ -76,7 +76,7 @@ def checked(case: Case) -> Case:
         text = getattr(case, field.name)
         _check_text(field.name, text)
         if not text.strip() and field.name != "partition":
-            msg = f"a verdict has a {field.name}, which is not empty: {text!r}"
+            msg = f"the {field.name} of a verdict must not be empty: {text!r}"
             raise HistoryError(msg)
     return Case(**{field.name: visible(getattr(case, field.name)) for field in fields(case)})
 
@@ -120,12 +120,12 @@ def rename_content(
 
 def _check_text(field_name: str, text: object) -> None:
     if not isinstance(text, str):
-        msg = f"the {field_name} of a verdict is text, not {type(text).__name__}"
+        msg = f"the {field_name} of a verdict must be a string, not {type(text).__name__}"
         raise HistoryError(msg)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = f"the {field_name} of a verdict is not Unicode text that can be stored: {text!r}"
+        msg = f"the {field_name} of a verdict is not valid Unicode: {text!r}"
         raise HistoryError(msg) from error
 
 
@@ -191,7 +191,7 @@ def _check_run(connection: Connection, dataset: str, dataset_number: int, run: i
         sa.select(s.run.c.dataset_id).where(s.run.c.id == run)
     ).scalar_one_or_none()
     if owner != dataset_number:
-        problem = "there is no such run" if owner is None else f"that run is not of {dataset!r}"
+        problem = "the run does not exist" if owner is None else f"it is not a run of {dataset!r}"
         msg = f"run={run}: {problem}; repo.runs({dataset!r}) lists their ids"
         raise HistoryError(msg)
 
@@ -293,7 +293,7 @@ def check_judged_name(connection: Connection, dataset: str, name: str) -> None:
     )
     names = set(connection.execute(judged).scalars())
     if names and visible(name) not in names:
-        msg = f"nothing of {dataset!r} was judged as {name!r}{did_you_mean(name, names)}"
+        msg = f"no verdict of {dataset!r} has the name {name!r}{did_you_mean(name, names)}"
         raise HistoryError(msg)
 
 

@@ -166,7 +166,7 @@ def _parse_count_and_unit(text: str, name: str, examples: str) -> tuple[int, str
     unit = match and _UNIT_ALIASES.get(match[2], match[2])
     count = int(match[1] or 1) if match else 0
     if unit not in _UNIT_ALIASES.values() or not 0 < count <= _MAX_COUNT:
-        msg = f"{name!r} is not a window; write {examples}"
+        msg = f"invalid window {name!r}: use {examples}"
         raise HistoryError(msg)
     return count, str(unit)
 
@@ -328,7 +328,7 @@ class HistoricStates:
             )
             raise MixedTypesError(msg)
         warnings.warn(
-            f"{analyzer!r} on {self.dataset!r}: {text}; only those where {generations[-1]} were merged",
+            f"{analyzer!r} on {self.dataset!r}: {text}; only partitions where {generations[-1]} were merged",
             RepositoryWarning,
             stacklevel=2,
         )

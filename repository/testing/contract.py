@@ -480,7 +480,7 @@ class RepositoryContract:
         assert repository.merge("d", SIZE, as_of=first).value == 20
         assert repository.partitions("d", as_of=first)["version"].tolist() == [1, 1]
         assert repository.partitions("d")["version"].tolist() == [2, 1, 1]
-        with pytest.raises(HistoryError, match="no such run"):
+        with pytest.raises(HistoryError, match="the run does not exist"):
             values(repository, "Size", as_of=99)
 
     def test_the_latest_of_each_series(self, repository: Any) -> None:

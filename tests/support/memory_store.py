@@ -192,7 +192,7 @@ class MemoryRunStore:
             found = sum(at <= view for _, at in self.commits)
         else:
             if not 1 <= view <= len(self.runs):
-                msg = f"as_of={asked}: there is no such run"
+                msg = f"as_of={asked}: the run does not exist"
                 raise HistoryError(msg)
             own = [n for n, (run, _) in enumerate(self.commits, 1) if run == view]
             found = own[-1] if own else self.begun[view - 1]
@@ -465,7 +465,7 @@ class MemoryRunStore:
         verdict.check()
         known = run is None or (0 < run <= len(self.runs) and self.runs[run - 1].dataset == dataset)
         if not known:
-            msg = f"run={run}: there is no such run, or it is not of {dataset!r}"
+            msg = f"run={run}: the run does not exist, or it is not a run of {dataset!r}"
             raise HistoryError(msg)
         data = self.datasets.setdefault(dataset, MemoryDataset(None, None))
         last = next((k for k in data.verdicts if k.case == case and k.holds(None)), None)

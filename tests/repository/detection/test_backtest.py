@@ -226,7 +226,7 @@ def test_how_often(low):
     assert weeks["start"].dt.strftime("%Y-%m-%d").tolist() == ["2013-01-14", "2013-01-28"]
     assert weeks["anomalies"].tolist() == [1, 1]
     assert low.anomaly_counts("d", name="Mean").empty
-    with pytest.raises(tg.HistoryError, match="is not a window"):
+    with pytest.raises(tg.HistoryError, match="invalid window"):
         low.anomaly_counts("d", "fortnight")
     low.record("t", "rows", {"": 5.0})
     low.detect("t", [tg.Monitor({}, "SimpleThreshold(1.0)")])

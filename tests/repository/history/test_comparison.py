@@ -329,7 +329,7 @@ def test_only_some_series(repo):
         (1, "ds=2013-01-01", "baseline is a run and current is a partition"),
         ("ds=2013-01-01", (None, None), "baseline is a partition and current is a window"),
         ("ds=2013-01-01", "ds=2013-01-03", "no partition 'ds=2013-01-03'; did you mean"),
-        (1, 99, "'d' has no run 99: there is no such run"),
+        (1, 99, "'d' has no run 99: the run does not exist"),
         (1, 2, "'d' has no run 2: it is a run of 'other'"),
         (1, 3, "run 3 of 'd' measured no partition"),
         ((None, None), ("2014-01-01", None), "current: 'd' has no partition in 2014-01-01 to ..."),

@@ -66,7 +66,7 @@ def test_windows_by_the_calendar(every, spans):
 
 @pytest.mark.parametrize("text", ["", "7", "d7", "0d", "7 fortnights", "-1d", "total2"])
 def test_what_is_no_window_says_what_is(text):
-    with pytest.raises(tg.HistoryError, match="is not a window; write 7d"):
+    with pytest.raises(tg.HistoryError, match="invalid window .*: use 7d"):
         WindowScheme.from_name(text)
 
 
@@ -95,7 +95,7 @@ def test_merging_by_week_and_by_month(shared):
     by_name = months[months["name"] == "Histogram.abs.b"]
     assert by_name["value"].tolist() == [31, 3]
     assert str(by_name["start"].iloc[1]) == "2013-02-01 00:00:00+00:00"
-    with pytest.raises(tg.HistoryError, match="is not a window"):
+    with pytest.raises(tg.HistoryError, match="invalid window"):
         shared.merge("d", SIZE, every="sometimes")
 
 
@@ -268,7 +268,7 @@ def test_charts_keep_extremes(shared):
     one = shared.chart("d", analyzer=COMPLETE, points=1, since="2013-02-01", until="2013-02-02")
     assert one["count"].tolist() == [2]
     assert shared.chart("d", since="2014-01-01").empty
-    with pytest.raises(tg.HistoryError, match="points=0"):
+    with pytest.raises(tg.HistoryError, match="number of points 0"):
         shared.chart("d", points=0)
 
 
@@ -332,7 +332,7 @@ def test_labels_add_up_and_the_last_tells_the_status(shared):
     assert shared.labels("d", as_of=before).empty
     with pytest.raises(tg.UnknownNameError, match="did you mean 'expected'"):
         shared.label(number, "expectd")
-    with pytest.raises(tg.HistoryError, match="no anomaly and no incident 99"):
+    with pytest.raises(tg.HistoryError, match="no anomaly or incident has the id 99"):
         shared.label(99, "expected")
 
 
@@ -683,7 +683,7 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
         age = dt.datetime.now(dt.UTC) - repository.artifacts.modified(*repository.artifacts.files())
         assert abs(age) < dt.timedelta(minutes=1)
         copy = back_up(repository.database, repository.artifacts, tmp_path / "copy")
-        with pytest.raises(tg.DatabaseAccessError, match="is there already"):
+        with pytest.raises(tg.DatabaseAccessError, match="already exists"):
             back_up(repository.database, repository.artifacts, copy)
         commit(repository, day(2), day(1, "b", rows=7))
         for name in repository.artifacts.files():

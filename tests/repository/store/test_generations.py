@@ -136,7 +136,9 @@ def test_merges_say_which_partitions_have_another_type(shared):
         " for the newest type only"
     )
     assert shared.merge("d", HIST, until="2013-01-02").value["a"].absolute == 18
-    with pytest.warns(tg.RepositoryWarning, match="only those where s is a number were merged"):
+    with pytest.warns(
+        tg.RepositoryWarning, match="only partitions where s is a number were merged"
+    ):
         newest = shared.merge("d", HIST, allow_missing=True)
     assert newest.value["7"].absolute == 9
     months = shared.merge("d", tg.Uniqueness(["s"]), every="month")

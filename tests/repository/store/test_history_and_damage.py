@@ -166,7 +166,7 @@ def test_as_of_a_run_and_as_of_a_moment(repo):
     assert sizes(as_of=dt.datetime.now(dt.UTC)) == [20, 10, 10]
     assert repo.merge("d", SIZE, as_of=first).value == 20
     assert repo.merge("d", SIZE).value == 40
-    with pytest.raises(tg.HistoryError, match="no such run"):
+    with pytest.raises(tg.HistoryError, match="the run does not exist"):
         sizes(as_of=99)
     with pytest.raises(tg.HistoryError, match="neither"):
         sizes(as_of="yesterday")
@@ -269,7 +269,7 @@ def test_a_damaged_state_is_found(repo):
         ("UPDATE newest_metric SET value = value + 7 WHERE value IS NOT NULL", "newest metrics"),
         (
             "UPDATE metric SET superseded_commit_id = 1 WHERE series_id = 1",
-            "has another lifetime",
+            "has a different lifetime",
         ),
         ("UPDATE metric SET commit_id = 99 WHERE series_id = 1", "refers to commit 99"),
         (
@@ -398,7 +398,11 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("url", "error", "says"),
     [
-        ("sqlite:////no/such/folder/r.db", tg.DatabaseAccessError, "no folder /no/such/folder"),
+        (
+            "sqlite:////no/such/folder/r.db",
+            tg.DatabaseAccessError,
+            "the folder /no/such/folder does not exist",
+        ),
         ("sqlite:////proc/r.db", tg.DatabaseAccessError, "cannot open or write"),
         ("flights.db", tg.DatabaseAccessError, "not the URL of a database; write sqlite:///"),
         ("mysql://user@host/db", tg.DatabaseAccessError, "not the URL|not supported"),

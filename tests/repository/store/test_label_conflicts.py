@@ -76,7 +76,7 @@ def test_what_tidegauge_said_counts(repo, found):
 
 
 def test_there_must_be_something_to_speak_of(repo, found):
-    with pytest.raises(tg.HistoryError, match="no anomaly and no incident 99"):
+    with pytest.raises(tg.HistoryError, match="no anomaly or incident has the id 99"):
         repo.label(99, "bad", revision=0)
     with pytest.raises(TypeError):
         repo.label(found.id, "bad", revision="0")

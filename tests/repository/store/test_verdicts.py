@@ -68,7 +68,7 @@ def test_a_verdict_as_of_a_moment(shared):
         ["1"],
         ["2"],
     ]
-    with pytest.raises(tg.HistoryError, match="no such run"):
+    with pytest.raises(tg.HistoryError, match="the run does not exist"):
         shared.verdict("d", **OF, as_of=99)
 
 
@@ -94,7 +94,7 @@ def test_a_partition_that_does_not_exist_is_refused(shared):
         shared.verdicts("d", partition="ds=2013-01-03")
     assert shared.verdicts("d", partition="").empty
     with pytest.raises(
-        tg.HistoryError, match="nothing of 'd' was judged as 'cc'; did you mean 'c'"
+        tg.HistoryError, match="no verdict of 'd' has the name 'cc'; did you mean 'c'"
     ):
         shared.verdicts("d", name="cc")
 
@@ -102,19 +102,19 @@ def test_a_partition_that_does_not_exist_is_refused(shared):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": ""}, "has a name, which is not empty"),
-        ({"specification": " "}, "has a specification, which is not empty"),
-        ({"fingerprint": ""}, "has a fingerprint, which is not empty"),
-        ({"fingerprint": None}, "the fingerprint of a verdict is text, not NoneType"),
-        ({"partition": None}, "the partition of a verdict is text, not NoneType"),
-        ({"name": "\ud800"}, "the name of a verdict is not Unicode text"),
-        ({"passed": "no"}, "passed is True or False, not 'no'"),
-        ({"result": {"passed": True}}, "the result of a verdict is text, not dict"),
-        ({"result": "passed"}, "the result of a verdict is JSON text: Expecting value"),
-        ({"result": ""}, "the result of a verdict is JSON text"),
+        ({"name": ""}, "the name of a verdict must not be empty"),
+        ({"specification": " "}, "the specification of a verdict must not be empty"),
+        ({"fingerprint": ""}, "the fingerprint of a verdict must not be empty"),
+        ({"fingerprint": None}, "the fingerprint of a verdict must be a string, not NoneType"),
+        ({"partition": None}, "the partition of a verdict must be a string, not NoneType"),
+        ({"name": "\ud800"}, "the name of a verdict is not valid Unicode"),
+        ({"passed": "no"}, "passed must be True or False, not 'no'"),
+        ({"result": {"passed": True}}, "the result of a verdict must be a string, not dict"),
+        ({"result": "passed"}, "the result of a verdict must be JSON: Expecting value"),
+        ({"result": ""}, "the result of a verdict must be JSON"),
         ({"result": '{"mean": NaN}'}, "NaN is not JSON; write null"),
-        ({"result": "[" * 100_000}, "the result of a verdict is JSON text"),
-        ({"run": 1}, "run=1: there is no such run"),
+        ({"result": "[" * 100_000}, "the result of a verdict must be JSON"),
+        ({"run": 1}, "run=1: the run does not exist"),
     ],
 )
 def test_what_is_no_verdict_is_refused(repo, given, said):
@@ -125,11 +125,11 @@ def test_what_is_no_verdict_is_refused(repo, given, said):
 
 def test_a_run_of_another_dataset_and_names_that_cannot_be(shared):
     run = commit(shared, day(1), dataset="e")
-    with pytest.raises(tg.HistoryError, match="that run is not of 'd'"):
+    with pytest.raises(tg.HistoryError, match="it is not a run of 'd'"):
         judged(shared, run=run)
     with pytest.raises(tg.SuiteError, match="zero character"):
         judged(shared, dataset="a\x00")
-    with pytest.raises(tg.HistoryError, match="has a fingerprint"):
+    with pytest.raises(tg.HistoryError, match="fingerprint of a verdict must not be empty"):
         shared.verdict("d", **{**OF, "fingerprint": ""})
     assert shared.datasets() == ["e"]
 

@@ -381,7 +381,7 @@ def test_invalid_arguments_exit_with_1_and_a_reason(url, arguments, message, cap
     [
         (
             "sqlite:////no/such/folder/x.db",
-            "no database at /no/such/folder/x.db: there is no folder /no/such/folder",
+            "no database at /no/such/folder/x.db: the folder /no/such/folder does not exist",
         ),
         ("nonsense", "not the URL of a database"),
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", "cannot open or write"),

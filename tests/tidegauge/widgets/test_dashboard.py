@@ -154,7 +154,7 @@ def test_as_of_shows_an_earlier_state(repo, script):
     repo.record("d", "n", {DAYS[0]: 2.0, DAYS[1]: 3.0})
     answer, _ = Client(tg.Dashboard(repo, as_of=then)).ask("catalogue")
     assert answer["labels"] == ["2013-01-01"]
-    with pytest.raises(tg.HistoryError, match="no such run"):
+    with pytest.raises(tg.HistoryError, match="the run does not exist"):
         tg.Dashboard(repo, as_of=999)
 
 
