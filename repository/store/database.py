@@ -67,7 +67,7 @@ COPY_OF = "copy of "
 """Prefix of the lease name of an unfinished copy; its source follows."""
 _RETRY_SECONDS = 60.0
 LEFTOVER_SECONDS = 3600.0
-"""Age after which an unfinished backup counts as left by a killed process: running copies never pause this long."""
+"""An older unfinished backup belongs to a killed process: running copies never pause this long."""
 _BY_DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors that damaged content raises: of SQLite, or where its values are read."""
 _NOT_BY_DAMAGE = {
@@ -113,9 +113,9 @@ class Database:
 
     def __init__(self, url: str, *, upgrade: bool = True, read_only: bool = False) -> None:
         self._connect(url, read_only=read_only)
-        self._missing = self.file is not None and not self.file.exists()
+        self._is_file_missing = self.file is not None and not self.file.exists()
         try:
-            if not self._missing:
+            if not self._is_file_missing:
                 self._open(upgrade=upgrade)
         except BaseException:
             self.close()
@@ -131,15 +131,15 @@ class Database:
     def _connect(self, url: str, *, read_only: bool = False, may_be_damaged: bool = False) -> None:
         self._closed = False
         self._head = head_revision()
-        self._newer: str | None = None
-        self._missing = False
-        self._maker = 0  # the thread that makes the missing file, which sees it as it is
-        self._alone = RLock()  # a database in memory has one connection for all threads
+        self._newer_revision_message: str | None = None
+        self._is_file_missing = False
+        self._creating_thread = 0  # id of the thread that creates the missing file and reads it
+        self._thread_lock = RLock()  # a database in memory has one connection for all threads
         self.read_only = read_only
         self.url = parse_address(url)
         self.file = sqlite_file_of(self.url)
         self._is_locked = self.file is not None and is_locked(self.file)
-        self._may_write = False  # known once something was written
+        self._has_write_access = False  # known after the first write
         if self.file is not None and not (may_be_damaged and self.damage() is not None):
             inspect_file(self.file, must_exist=read_only)
         self.engine = make_engine(self.url, self.file, read_only=read_only or self._is_locked)
@@ -247,11 +247,11 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Open a transaction that reads one consistent snapshot."""
         self._require_open()
-        if self._missing and self.file is not None and self._maker != get_ident():
-            if self.file.exists():  # another process has made it meanwhile
+        if self._is_file_missing and self.file is not None and self._creating_thread != get_ident():
+            if self.file.exists():  # another process has created it
                 self._create()
             else:
-                with self._empty.read() as connection:
+                with self._empty_database.read() as connection:
                     connection.info[MISSING_FILE_KEY] = missing_file_message(self.file)
                     yield connection
                 return
@@ -260,30 +260,30 @@ class Database:
 
     @cached_property
     def _snapshots(self) -> Engine:
-        """The engine of readers: a single object, so that results can be cached by it."""
+        """The engine of readers: a single object, because results are cached by engine."""
         if self.is_sqlite:
             return self.engine
         return self.engine.execution_options(isolation_level="REPEATABLE READ")
 
     @cached_property
-    def _empty(self) -> Database:
+    def _empty_database(self) -> Database:
         """An empty database, read in place of the file while it does not exist."""
         return Database("sqlite://")
 
     def _create(self) -> None:
-        """Make the file if it is missing, and bring it to the current revision."""
-        with self._alone:
-            if not self._missing:
+        """Create the file if it is missing, and upgrade it to the current revision."""
+        with self._thread_lock:
+            if not self._is_file_missing:
                 return
-            self._maker = get_ident()
+            self._creating_thread = get_ident()
             try:
                 self._open(upgrade=True)
-                self._missing = False
+                self._is_file_missing = False
             finally:
-                self._maker = 0
+                self._creating_thread = 0
 
     def _memory_lock(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.is_shared else self._alone
+        return nullcontext() if self.is_shared else self._thread_lock
 
     @contextmanager
     def transaction(self, *, at_any_revision: bool = False) -> Iterator[Connection]:
@@ -304,11 +304,16 @@ class Database:
         Parameters
         ----------
         work : callable
-            Takes the connection. It may be called more than once and must be repeatable.
+            Function of the connection. It can be called several times, so it must be repeatable.
 
         Raises
         ------
-        DatabaseAccessError, DatabaseVersionError, ReadOnlyError
+        DatabaseAccessError
+            If the database cannot be written.
+        DatabaseVersionError
+            If another process has migrated the database.
+        ReadOnlyError
+            If the database or the connection is read-only.
         """
         self.require_writable()
 
@@ -318,22 +323,22 @@ class Database:
 
         with self._memory_lock(), self.translated():
             deadline, pause = time.monotonic() + _RETRY_SECONDS, 0.01
-            unknown: _Attempt | None = None  # one whose connection broke during the commit
+            unconfirmed: _Attempt | None = None  # its connection broke during the commit
             while True:
                 attempt = _Attempt()
                 try:
-                    if unknown is not None:
-                        assert unknown.commit is not None
-                        if self._has_committed(unknown.commit):
-                            return cast("T", unknown.result)
-                        unknown = None
+                    if unconfirmed is not None:
+                        assert unconfirmed.commit is not None
+                        if self._has_committed(unconfirmed.commit):
+                            return cast("T", unconfirmed.result)
+                        unconfirmed = None
                     return attempt.run(self._writer(), checked)
                 except DBAPIError as error:
                     if not _is_transient(error) or time.monotonic() > deadline:
                         raise
                     if attempt.commit is not None:
-                        unknown = attempt
-                # Jitter: writers that failed at the same moment retry at different ones.
+                        unconfirmed = attempt
+                # Jitter: writers that failed at the same time retry at different times.
                 time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
                 pause = min(2 * pause, 2.0)
 
@@ -360,7 +365,7 @@ class Database:
     def require_writable(self) -> None:
         """Make the database if it is missing; raise an error if it is not writable."""
         self.check_writable()
-        if self._missing:
+        if self._is_file_missing:
             self._create()
 
     def check_writable(self) -> None:
@@ -371,7 +376,7 @@ class Database:
         ReadOnlyError, DatabaseVersionError
         """
         self._require_open()
-        if self._may_write:
+        if self._has_write_access:
             return
         if self.read_only:
             why, cure = f"{self.name} was opened read-only", "open it without read_only=True"
@@ -380,11 +385,11 @@ class Database:
             assert self.file is not None
             why = _LOCKED_FOLDER if is_in_locked_folder(self.file) else _LOCKED_FILE
             raise _read_only_error(f"{self.name} {why}", _OTHER_USER)
-        if self._newer is not None:
-            raise DatabaseVersionError(self._newer)
+        if self._newer_revision_message is not None:
+            raise DatabaseVersionError(self._newer_revision_message)
         if not self.is_sqlite:
             self._check_role()
-        self._may_write = True
+        self._has_write_access = True
 
     def _check_role(self) -> None:
         """Raise a `ReadOnlyError` if the role or the server allows no writing at all.
@@ -416,8 +421,8 @@ class Database:
         """Close all connections."""
         self._closed = True
         self.engine.dispose()
-        if "_empty" in vars(self):
-            self._empty.close()
+        if "_empty_database" in vars(self):
+            self._empty_database.close()
 
     # revisions
 
@@ -497,7 +502,7 @@ class Database:
         if current is None:
             self.require_empty()
         elif head < current != UNFINISHED_REVISION:
-            self._newer = self._newer_message(current)
+            self._newer_revision_message = self._newer_message(current)
             return
         self.require_known(current)
         if current is not None and (
