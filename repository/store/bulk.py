@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 _MAX_VARIABLES = 500
-"""Bound parameters for each statement; older SQLite versions allow 999."""
+"""Maximum of bound parameters per statement; older SQLite versions allow 999."""
 
 _FETCH_ROWS = 5000
 """Rows that are fetched at a time."""
@@ -38,7 +38,7 @@ def delete_rows(
 
 
 def chunks(values: Sequence[Any], limit: int = _MAX_VARIABLES) -> Iterator[Sequence[Any]]:
-    """Split values into chunks of at most ``limit``, and no more than one statement may bind."""
+    """Split values into chunks of at most ``limit`` values, and at most as many as a statement can bind."""
     size = min(limit, _MAX_VARIABLES)
     for start in range(0, len(values), size):
         yield values[start : start + size]
@@ -52,11 +52,13 @@ def insert_rows(
     Parameters
     ----------
     connection : Connection
-        In a transaction.
+        Connection in a transaction.
     table : Table
+        Table to insert into.
     columns : sequence of str
-        The columns of a row's values; all others are null or take their default.
+        Columns of the values in a row. All other columns are null or have their default.
     rows : sequence of tuple
+        Values of each row.
     """
     if not rows:
         return
@@ -118,10 +120,10 @@ def gc_paused() -> Iterator[None]:
 
 
 def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[list[Any]]:
-    """Fetch a result of numbers, text and bytes only by columns, from the driver's raw rows.
+    """Fetch a result as columns, from the driver's raw rows of numbers, strings and bytes.
 
-    Rows are let go some at a time, and equal texts are one object, so that little more is held than the
-    columns: a table of a million rows has few distinct names.
+    To save memory, rows are fetched in batches, and equal strings become one object: a table of a
+    million rows has few distinct names.
     """
     columns: list[list[Any]] = [[] for _ in select.selected_columns]
     interned: dict[Any, Any] = {}

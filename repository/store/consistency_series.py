@@ -1,7 +1,7 @@
 """Names of online/offline consistency series: metrics, features and group-bys.
 
-A series is named ``Consistency.<metric>``, and its instance is ``<group_by>.<feature>``, or ``<group_by>``
-alone for metrics of whole rows. A distribution has one series for each of `QUANTILES`: ``delta-p50``.
+A series is named ``Consistency.<metric>``. Its instance is ``<group_by>.<feature>``, or ``<group_by>``
+for metrics of whole rows. A distribution has one series for each of `QUANTILES`, such as ``delta-p50``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TOP_SUFFIX = "_top"
 WRONG = "wrong"
 """First ranking key of features: the sum of `CELLS`."""
 CELLS = ("mismatch", "missing", "extra")
-"""Rates of matched rows in which a feature is not the same on both sides."""
+"""Rates of matched rows in which a feature differs between the two sides."""
 OF_ROWS = ("row_missing", "row_extra")
-"""Metrics of a group-by, whatever its features."""
+"""Metrics of the rows of a group-by, independent of its features."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Facts:
         return len(self.value)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one of `METRIC_COLUMNS`, with an entry for each fact."""
+        """Return a column of `METRIC_COLUMNS`, with one entry per fact."""
         if name in {"value", "weight", "status", "error", "version"}:
             return np.asarray(getattr(self, name))
         if name == "dataset":
@@ -100,7 +100,7 @@ class Facts:
         return ResultFrame(columns, copy=False)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return each fact as a dict of `METRIC_COLUMNS`, for what needs no frame."""
+        """Return each fact as a dict of `METRIC_COLUMNS`."""
         columns = [self.column(name).tolist() for name in METRIC_COLUMNS]
         return [dict(zip(METRIC_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
 

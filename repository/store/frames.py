@@ -17,28 +17,28 @@ class Kind(StrEnum):
     """Type of a column in a result frame."""
 
     ANY = "any"
-    """As pandas infers it: text, mostly."""
+    """The type that pandas infers, mostly strings."""
     NUMBER = "number"
-    """float64; NaN where unknown."""
+    """float64; NaN if unknown."""
     INTEGER = "integer"
-    """int64, or nullable Int64 where some are unknown."""
+    """int64, or nullable Int64 if a value is unknown."""
     FLAG = "flag"
     """bool."""
     TIME = "time"
-    """datetime64 in UTC. Microseconds: nanoseconds end in 2262, and 9999-12-31 is a day of many tables."""
+    """datetime64 in UTC, in microseconds: nanoseconds end in 2262, and many tables have 9999-12-31."""
 
     HIDDEN = "hidden"
-    """In records, but not in frames."""
+    """Part of records, but not of frames."""
 
 
 Columns = Mapping[Any, Kind]
 """The columns of a frame by name, in order."""
 _KIND_BY_TYPE = {bool: Kind.FLAG, int: Kind.INTEGER, float: Kind.NUMBER, datetime: Kind.TIME}
-"""Types of columns by the annotations of records; all other types are `Kind.ANY`."""
+"""Kind of each annotation of a record; all other annotations are `Kind.ANY`."""
 
 
 def columns_of(record: type[Any]) -> Columns:
-    """Return the columns of a record's frame: its fields, with the types that they are annotated with.
+    """Return the columns of a record's frame: its fields, with the kinds of their annotations.
 
     ``Annotated[..., Kind...]`` sets another type; hidden fields are left out.
 

@@ -258,7 +258,9 @@ def add_range(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Add a label to all points of matching series in a time range, past or future; a dry run only checks it.
+    """Add a label to all points of matching series in a time range, past or future.
+
+    A dry run only checks the label.
 
     Raises
     ------
@@ -336,7 +338,7 @@ def _unknown_series(
 
 
 def _is_empty_range(connection: Connection, dataset: int, window: Window) -> bool:
-    """Return whether a range in the past holds no partition."""
+    """Return True if a range in the past contains no partition."""
     if window.until is None or window.until > datetime.now(UTC):
         return False
     inside = sa.select(s.partition.c.id).where(

@@ -107,7 +107,7 @@ def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
 def partition_rows(
     connection: Connection, dataset: str, as_of: AsOf, *, all_versions: bool
 ) -> list[Mapping[str, Any]]:
-    """Return the ledger of a dataset, with the current version of each partition or every one."""
+    """Return the ledger of a dataset, with the current version or all versions of each partition."""
     partition, partition_version = s.partition.c, s.partition_version.c
     dataset_number = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
@@ -173,7 +173,7 @@ def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
     """Select the first of a dataset's last runs, up to the last that measured any partition.
 
     Earlier incomplete runs are included, up to the last complete run before it, because the newest
-    run measured what they left over.
+    run measured their remaining partitions.
 
     Parameters
     ----------
@@ -249,11 +249,12 @@ def set_retired(
     retired: bool,
     dry_run: bool = False,
 ) -> None:
-    """Retire a dataset or bring it back; nothing is written if it is so already, or by a dry run.
+    """Retire a dataset or bring it back. A dry run, or a repeated call, writes nothing.
 
     Raises
     ------
     UnknownDatasetError
+        If the dataset does not exist.
     """
 
     def work(connection: Connection) -> None:

@@ -649,7 +649,7 @@ def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool
 
 
 MAX_LISTED_ANALYZERS = 10
-"""More would make the message hard to read."""
+"""A message with more analyzers is hard to read."""
 _MEASURED_QUERY = sa.select(s.statistic.c.id).where(
     s.statistic.c.dataset_id == sa.bindparam("dataset"), s.statistic.c.key == sa.bindparam("key")
 )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BLOCK_SERIES = 256
 _MAX_LISTED_BLOCKS = 64
-"""The most blocks that a query lists; beyond that, all blocks are read."""
+"""For more blocks, all blocks are read."""
 SCORE_COLUMNS = ("score", "expected", "lower", "upper")
 _BLOB_COLUMNS = ("members", *SCORE_COLUMNS, "reason")
 _FLOAT_TYPE = np.dtype("<f8")
