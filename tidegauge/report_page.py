@@ -634,8 +634,8 @@ def _render_incident(
         yield picture(
             evidence.lines,
             time_ticks if evidence.timed else _ordinal_ticks,
-                 panel_height=95,
-                    max_bytes=_MAX_PICTURE_BYTES,
+            panel_height=95,
+            max_bytes=_MAX_PICTURE_BYTES,
         )
     incident_causes = details.causes
     cause_texts = [

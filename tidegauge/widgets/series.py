@@ -520,7 +520,9 @@ def frame(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
     points = np.nonzero(drawn & displayed)
     # Describe each point by its series, time and value.
     series_keys = [heatmap.key(row) for row in rows]  # untruncated, unlike the answer
-    columns: dict[str, Any] = {key: [series_keys[row][key] for row in points[0]] for key in SERIES_KEYS}
+    columns: dict[str, Any] = {
+        key: [series_keys[row][key] for row in points[0]] for key in SERIES_KEYS
+    }
     columns["label"] = [payload["labels"][column] for column in points[1]]
     columns["value"] = values[points]
     if params.get("mode") == "indexed":

@@ -170,9 +170,7 @@ def post_question(address, question):
 
 @served
 def test_an_invalid_header_name_is_refused(url, capsys):
-    assert "Invalid HTTP header" in refusal(
-        capsys, "--db", url, "--user-header", "X User"
-    )
+    assert "Invalid HTTP header" in refusal(capsys, "--db", url, "--user-header", "X User")
 
 
 def test_importing_the_command_line_imports_no_large_package():
