@@ -43,7 +43,7 @@ def frame_operation(name: str) -> Callable[[O], O]:
     """
 
     def register(function: O) -> O:
-        OPERATION_REGISTRY.own[name.lower()] = function
+        OPERATION_REGISTRY.entries[name.lower()] = function
         return function
 
     return register

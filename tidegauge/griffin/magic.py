@@ -144,7 +144,9 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     records = result.records(arguments.name)
     if records is None or arguments.records < 1:
         return result
-    return replace(result, shown={arguments.name: sampled(records.drop(TMST), arguments.records)})
+    return replace(
+        result, displayed_records={arguments.name: sampled(records.drop(TMST), arguments.records)}
+    )
 
 
 def _rule(arguments: argparse.Namespace, cell: str, source: str, target: str | None) -> RuleConfig:
@@ -192,9 +194,9 @@ def _split_frame(text: str) -> tuple[str, str]:
 
 
 def _frame(name: str, variables: Mapping[str, Any]) -> DataFrame:
-    found = variables.get(name)
-    if found is not None and hasattr(found, "sparkSession"):
-        return found  # type: ignore[no-any-return]
+    variable = variables.get(name)
+    if variable is not None and hasattr(variable, "sparkSession"):
+        return variable  # type: ignore[no-any-return]
     spark: SparkSession = spark_session()
     if _is_table(spark, name):
         return spark.table(name)

@@ -40,22 +40,22 @@ class PluginRegistry:
         Kind of the objects, for messages.
     group : str
         Entry point group of other packages' objects.
-    own : mapping of str to object
+    entries : mapping of str to object
         Built-in and registered objects, or their location ``module:name``.
-    also : mapping of str to str
+    aliases : mapping of str to str
         Aliases, in lower case.
     """
 
     kind: str
     group: str
-    own: dict[str, Any]
-    also: Mapping[str, str] = field(default_factory=dict)
+    entries: dict[str, Any]
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        guard(self.own)
+        guard(self.entries)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.own
+        yield from self.entries
         yield from (plugin.name for plugin in load_plugins(self.group) if not plugin.problem)
 
     def spelled(self, name: str) -> str | None:
@@ -66,14 +66,14 @@ class PluginRegistry:
         >>> SINK_REGISTRY.spelled("ElasticSearch"), SINK_REGISTRY.spelled("Log"), SINK_REGISTRY.spelled("logs")
         ('elasticsearch', 'console', None)
         """
-        folded = self.also.get(name.lower(), name.lower())
-        if folded in self.own:
+        folded = self.aliases.get(name.lower(), name.lower())
+        if folded in self.entries:
             return folded
         return next((registered for registered in self if registered.lower() == folded), None)
 
     def unknown(self, name: str) -> str:
         """Return the error message for an unknown name."""
-        return f"unknown {self.kind} {middle_cut(repr(name), 200)}; {suggested(name, [*self, *self.also])}"
+        return f"unknown {self.kind} {middle_cut(repr(name), 200)}; {suggested(name, [*self, *self.aliases])}"
 
     def load(self, name: str) -> Any:
         """Return an object by name, importing it if necessary.
@@ -86,9 +86,9 @@ class PluginRegistry:
         spelled = self.spelled(name)
         if spelled is None:
             raise GriffinConfigError(self.unknown(name))
-        if spelled not in self.own:
+        if spelled not in self.entries:
             return next(p.value for p in load_plugins(self.group) if p.name == spelled)
-        target = self.own[spelled]
+        target = self.entries[spelled]
         return load_class(target) if isinstance(target, str) else target
 
 

@@ -49,13 +49,13 @@ def merged(documents: Mapping[str, Document]) -> Document:
     >>> merged({"a": {"total": 5}, "b": {"total": 7}, "c": {"cnt": 1}})
     {'total': 5, 'b': {'total': 7}, 'cnt': 1}
     """
-    whole: Document = {}
+    result: Document = {}
     for rule, document in documents.items():
-        if whole.keys() & document.keys():
-            whole[free(rule, {key.casefold() for key in whole})] = document
+        if result.keys() & document.keys():
+            result[free(rule, {key.casefold() for key in result})] = document
         else:
-            whole |= document
-    return whole
+            result |= document
+    return result
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class GriffinResult:
         Errors of rules and sinks, by name.
     notices : tuple of str
         Notices about the job and its rules.
-    shown : mapping of str to sequence of mapping
+    displayed_records : mapping of str to sequence of mapping
         The first records of rules, for display.
     views : object
         Views behind the records, kept alive with the result.
@@ -122,7 +122,9 @@ class GriffinResult:
     run: int | None = None
     failures: Mapping[str, Exception] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    shown: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
+    displayed_records: Mapping[str, Sequence[Mapping[str, Any]]] = field(
+        default_factory=dict, repr=False
+    )
     views: object = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -215,7 +217,7 @@ class GriffinResult:
             Rows.first_of(rows, max_rows, len(rows)),
             width,
         )
-        for rule, records in self.shown.items():
+        for rule, records in self.displayed_records.items():
             if records:
                 yield heading(Markup("Records of"), rule)
                 cells = [tuple(record.values()) for record in records]

@@ -185,7 +185,7 @@ class Rounds:
         Returns the sources that are not streams.
     order : tuple of str
         Names of all sources in the job's order.
-    measured, met : frozenset of str
+    measured, looked_up : frozenset of str
         Streams that rules measure, and streams that rules search for matches of other streams' rows.
     """
 
@@ -198,7 +198,7 @@ class Rounds:
     tables: Callable[[], Mapping[str, DataFrame]]
     order: tuple[str, ...]
     measured: frozenset[str]
-    met: frozenset[str]
+    looked_up: frozenset[str]
 
     def clock(self, name: str) -> Clock:
         """Return the clock of a stream."""
@@ -284,7 +284,7 @@ class Rounds:
     def _scope(self, windows_by_stream: Mapping[str, Windows], window: int) -> Scope:
         """Return the windows of other streams that can contain matches of a window's rows."""
         scope = []
-        for name in sorted(self.met):
+        for name in sorted(self.looked_up):
             clocks = [self.clock(stream) for stream in self.measured if stream != name]
             stream_windows = windows_by_stream[name]
             windows = [
@@ -338,7 +338,7 @@ class Rounds:
                 continue
             closed, count, files = set(marks.closed.get(name, ())), 0, set()
             for part in stream_windows.parts:
-                new = set(part.kept(limit)) - closed
+                new = set(part.files_before(limit)) - closed
                 count += part.count(new)
                 files |= new
             if files:
@@ -357,15 +357,17 @@ class Rounds:
             return marks
         limits, closed, removing = {}, {}, []
         for name, stream_windows in windows_by_stream.items():
-            limit = self.clock(name).limit(new_horizon, met=name in self.met)
+            limit = self.clock(name).limit(new_horizon, is_looked_up=name in self.looked_up)
             limits[name] = max(limit, marks.limits.get(name, limit))
             if self._read_only(name):
                 continue
             for part in stream_windows.parts:
-                removing += part.kept(limits[name])
+                removing += part.files_before(limits[name])
             if name in self.measured and limits[name] < new_horizon:
                 removed = set(removing)
-                stored = [file for part in stream_windows.parts for file in part.kept(new_horizon)]
+                stored = [
+                    file for part in stream_windows.parts for file in part.files_before(new_horizon)
+                ]
                 closed[name] = sorted(file for file in stored if file not in removed)
         late_counts = {name: marks.late.get(name, 0) + count for name, (count, _) in late.items()}
         return Marks(new_horizon, limits, closed, {**marks.late, **late_counts}, sorted(removing))
@@ -397,7 +399,7 @@ def run_stream(
     prepare: Preparation = lambda frame, _: frame,
     tables: Callable[[], Mapping[str, DataFrame]] = dict,
     measured: Collection[str] | None = None,
-    met: Collection[str] | None = None,
+    looked_up: Collection[str] | None = None,
     once: bool = False,
     stop: Event | None = None,
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -426,7 +428,7 @@ def run_stream(
         Returns the sources that are not streams.
     measured : collection of str, optional
         Sources that rules measure (default: all).
-    met : collection of str, optional
+    looked_up : collection of str, optional
         Sources that rules search for matches of other sources' rows (default: all).
     once : bool
         Whether to stop after the available data is written and measured.
@@ -474,7 +476,9 @@ def run_stream(
         tuple(source.name for source in job.sources),
         frozenset(measured_streams),
         frozenset(
-            name for name in streams if measured_streams - {name} and (met is None or name in met)
+            name
+            for name in streams
+            if measured_streams - {name} and (looked_up is None or name in looked_up)
         ),
     )
     if not once:
@@ -543,7 +547,7 @@ class StreamingJob:
         for rule in self.job.rules:  # report invalid rules before a stream starts
             if rule.dsl_type == "griffin-dsl" and has_text(rule):
                 parse(rule.rule, rule.dq_type or "", rule.name)
-        measured, met = sides(self.job)
+        measured, looked_up = sides(self.job)
         with self._recorder() as recorder:
             self.engine.repository = recorder
             reports = run_stream(
@@ -555,7 +559,7 @@ class StreamingJob:
                 prepare=self._prepare,
                 tables=self._tables,
                 measured=measured,
-                met=met,
+                looked_up=looked_up,
                 once=once,
             )
             for report in reports:
@@ -586,7 +590,9 @@ class StreamingJob:
             return partition if partition in prints else None
 
         self.engine.holds, self.loader = self.loader, Loader(self.engine.spark, timestamp)
-        return self.engine.run(Round(frames, timestamp, (TMST,), prints, partition_of, only=True))
+        return self.engine.run(
+            Round(frames, timestamp, (TMST,), prints, partition_of, skips_unmapped=True)
+        )
 
 
 def sides(job: Job) -> tuple[Collection[str] | None, Collection[str] | None]:
@@ -602,7 +608,7 @@ def sides(job: Job) -> tuple[Collection[str] | None, Collection[str] | None]:
     names = {source.name.casefold(): source.name for source in job.sources}
     first_source = job.sources[0].name
     measured: set[str] = set()
-    met: set[str] = set()
+    looked_up: set[str] = set()
     for rule in job.rules:
         source = str(rule.details.get("source") or first_source).casefold()
         target = str(rule.details.get("target") or "").casefold()
@@ -613,8 +619,8 @@ def sides(job: Job) -> tuple[Collection[str] | None, Collection[str] | None]:
         if not target and rule.dq_type == "accuracy":
             target = next((name for name in names if name != source), "")
         measured.add(names[source])
-        met |= {names[target]} if target else set()
-    return measured, met
+        looked_up |= {names[target]} if target else set()
+    return measured, looked_up
 
 
 def _names_a_table(rule: RuleConfig) -> bool:

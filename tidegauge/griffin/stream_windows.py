@@ -38,13 +38,13 @@ class Clock:
         Size of a window.
     delay : int
         Delay between the end of a window and its measuring.
-    back : int
+    look_back : int
         Time that rows wait for matching rows of other streams.
     """
 
     size: int
     delay: int = 0
-    back: int = 0
+    look_back: int = 0
 
     @classmethod
     def from_store(cls, store: StreamStore) -> Clock:
@@ -81,30 +81,30 @@ class Clock:
 
         Examples
         --------
-        >>> source, target = Clock(size=10, back=20), Clock(size=10, back=10)
+        >>> source, target = Clock(size=10, look_back=20), Clock(size=10, look_back=10)
         >>> [w for w in range(0, 200, 10) if source.meets(100, target, w)]
         [90, 100, 110, 120]
         """
-        begin, end = window - other.back, window + self.size + self.back
+        begin, end = window - other.look_back, window + self.size + self.look_back
         return other_window + other.size > begin and other_window < end
 
-    def limit(self, horizon: int, *, met: bool) -> int:
+    def limit(self, horizon: int, *, is_looked_up: bool) -> int:
         """Return the retention limit: windows that begin before it are no longer needed.
 
         Parameters
         ----------
         horizon : int
             Begin of the first window that can be measured again.
-        met : bool
+        is_looked_up : bool
             Whether rows of other streams look for matches in this one.
 
         Examples
         --------
-        >>> clock = Clock(size=10, back=20)
-        >>> clock.limit(100, met=False), clock.limit(100, met=True)
+        >>> clock = Clock(size=10, look_back=20)
+        >>> clock.limit(100, is_looked_up=False), clock.limit(100, is_looked_up=True)
         (100, 71)
         """
-        return horizon - self.back - self.size + 1 if met else horizon
+        return horizon - self.look_back - self.size + 1 if is_looked_up else horizon
 
 
 def horizon(
@@ -124,7 +124,7 @@ def horizon(
 
     Examples
     --------
-    >>> clocks = [Clock(size=10, back=20)]
+    >>> clocks = [Clock(size=10, look_back=20)]
     >>> horizon([100, 70], clocks, None), horizon([100, None], clocks, 30), horizon([100, 30], clocks, 30)
     (50, 30, 30)
     """
@@ -132,7 +132,7 @@ def horizon(
         return previous
     slowest = min(window for window in newest if window is not None)
     size = max(clock.size for clock in measured)
-    begin = slowest - max(clock.back for clock in measured)
+    begin = slowest - max(clock.look_back for clock in measured)
     begin -= begin % size
     return begin if previous is None else max(begin, previous)
 
@@ -178,7 +178,9 @@ class Inflow:
             .partitionBy(TMST)
             .option("path", self.rows)
             .option("checkpointLocation", f"{self.folder}/checkpoint")
-            .option("retention", f"{LOG_RETENTION_MS + 2 * Clock.from_store(self.store).back}ms")
+            .option(
+                "retention", f"{LOG_RETENTION_MS + 2 * Clock.from_store(self.store).look_back}ms"
+            )
         )
         if every is None:
             return writer.trigger(availableNow=True).start()
@@ -337,7 +339,7 @@ class ConnectorFiles:
         return reader.format(self.inflow.store.format).load(self.inflow.rows)
 
     @cached_property
-    def seen(self) -> tuple[DataFrame, Files]:
+    def rows_and_files(self) -> tuple[DataFrame, Files]:
         """All rows, and the files in the sink's log, including removed ones; no job runs."""
         from pyspark.errors import AnalysisException
 
@@ -353,13 +355,15 @@ class ConnectorFiles:
     @property
     def files(self) -> Files:
         """The files by window."""
-        return self.seen[1]
+        return self.rows_and_files[1]
 
-    def kept(self, before: int) -> list[str]:
-        """Return the existing files of windows before the given one, as full paths."""
-        named = {path for w, paths in self.files.items() if w < before for path in paths}
-        there = list_files(self.spark, self.inflow.rows) if named else []
-        return [f"{self.inflow.rows}/{file.path}" for file in there if file.path in named]
+    def files_before(self, window: int) -> list[str]:
+        """Return the existing files of windows before a window, as full paths."""
+        paths = {
+            path for w, window_paths in self.files.items() if w < window for path in window_paths
+        }
+        existing = list_files(self.spark, self.inflow.rows) if paths else []
+        return [f"{self.inflow.rows}/{file.path}" for file in existing if file.path in paths]
 
     def count(self, files: Collection[str]) -> int:
         """Return the number of rows in the given files."""
@@ -371,12 +375,12 @@ class ConnectorFiles:
 
     def rows(self, windows: Collection[int], prepare: Preparation) -> DataFrame:
         """Return the rows of windows after pre-processing, each with its window."""
-        frame, connector = self.seen[0], self.inflow.connector
+        frame, connector = self.rows_and_files[0], self.inflow.connector
         chosen = frame.where(within(windows))
         if not any(CROSS_ROW_KEYWORDS & words_in(rule.rule) for rule in connector.pre_proc):
-            whole = prepare(chosen, connector)
-            if TMST in whole.columns:
-                return whole
+            prepared = prepare(chosen, connector)
+            if TMST in prepared.columns:
+                return prepared
         parts = [
             prepare(frame.where(within([window])).drop(TMST), connector).selectExpr(
                 "*", f"{window}L AS {TMST}"

@@ -427,7 +427,7 @@ def test_the_command_prints_the_settings(namespace, tmp_path, capsys):
     assert "clicks: 45 min (30 min to 1 h); unequal are 0 %, and " in printed
     assert printed.endswith("group_bys:\n  clicks:\n    lag_ms: 2700000\n")
     assert run_command([*command, "--lag-step", "soon"]) != 0
-    assert "'soon' is no time" in capsys.readouterr().err
+    assert "'soon' is not a duration" in capsys.readouterr().err
 
 
 @pytest.mark.soak

@@ -122,7 +122,7 @@ class Minutes:
             self.counting,
             self.counting.ledger,
             now=lambda: round(minute * MINUTE),
-            **{"measured": {"source"}, "met": {"target"}, "once": True} | options,
+            **{"measured": {"source"}, "looked_up": {"target"}, "once": True} | options,
         )
 
     def run(self, minute, **options):

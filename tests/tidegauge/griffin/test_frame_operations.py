@@ -132,7 +132,7 @@ def test_an_unknown_operation_names_the_nearest():
 
 
 def test_custom_operations_are_used(monkeypatch):
-    monkeypatch.setattr(OPERATION_REGISTRY, "own", dict(OPERATION_REGISTRY.own))
+    monkeypatch.setattr(OPERATION_REGISTRY, "entries", dict(OPERATION_REGISTRY.entries))
 
     @frame_operation("Twice")
     def twice(frame, details):
@@ -144,7 +144,7 @@ def test_custom_operations_are_used(monkeypatch):
 @pytest.mark.spark
 def test_the_documented_operation_trims_strings(spark, monkeypatch):
     (block,) = blocks_run_by(__file__)
-    monkeypatch.setattr(OPERATION_REGISTRY, "own", dict(OPERATION_REGISTRY.own))
+    monkeypatch.setattr(OPERATION_REGISTRY, "entries", dict(OPERATION_REGISTRY.entries))
     exec(block.code, {"tg": tg})
     frame = operate("trim_all", spark.sql("SELECT 1 AS id, ' a ' AS name"), {})
     assert rows(frame) == [{"id": 1, "name": "a"}]

@@ -40,7 +40,7 @@ def test_a_rule_in_a_cell_is_measured(shell, repo, capsys):
     assert "same users" in html
     assert "<table" in html
     assert "Records of" in html
-    assert result.shown == {"same users": [{"id": 2, "name": "b"}]}
+    assert result.displayed_records == {"same users": [{"id": 2, "name": "b"}]}
     assert list(repo.metrics("checks", name="Griffin.same users.miss")["value"]) == [1]
     capsys.readouterr()
 
@@ -81,7 +81,7 @@ def test_frames_have_the_names_of_a_job_and_details_can_be_json(shell):
     line = "accuracy --source source=users --target target=truth --records 0"
     found = cell(shell, line, "source.id = target.id and source.name = target.name").result
     assert next(iter(found.rule("rule").reports.values())).metric["miss"] == 1
-    assert found.shown == {}
+    assert found.displayed_records == {}
     conf = """'error.confs=[{"column.name": "name", "type": "enumeration", "values": ["a"]}]'"""
     found = cell(shell, f"completeness --source users --detail {conf}", "name").result
     metric = next(iter(found.rule("rule").reports.values())).metric

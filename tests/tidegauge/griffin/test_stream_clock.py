@@ -34,11 +34,11 @@ def test_rows_match_as_far_apart_as_both_streams_wait(ours, theirs, time, apart)
     """Rows within the waiting time match. Rows farther apart than the windows allow do not."""
     other = time + apart
     meets = ours.meets(ours.window(time), theirs, theirs.window(other))
-    if -theirs.back <= apart <= ours.back:
+    if -theirs.look_back <= apart <= ours.look_back:
         assert meets
     if (
-        apart < -theirs.back - ours.size - theirs.size
-        or apart > ours.back + ours.size + theirs.size
+        apart < -theirs.look_back - ours.size - theirs.size
+        or apart > ours.look_back + ours.size + theirs.size
     ):
         assert not meets
 
@@ -48,10 +48,10 @@ def test_windows_that_are_no_longer_needed_match_no_window_that_is_measured_agai
     ours, theirs, time, other
 ):
     first, window = ours.window(time), theirs.window(other)
-    if window < theirs.limit(first, met=True):
+    if window < theirs.limit(first, is_looked_up=True):
         assert not any(ours.meets(first + i * ours.size, theirs, window) for i in range(5))
     else:  # a needed window matches the first window, or is later than the first window waits
-        end = first + ours.size + ours.back
+        end = first + ours.size + ours.look_back
         assert ours.meets(first, theirs, window) or window >= end
 
 
@@ -67,7 +67,7 @@ def test_the_horizon_never_goes_back_and_leaves_time_to_wait(newest, clocks, bef
     elif None in newest or not newest:
         assert found is None
     if found is not None and found != before:
-        assert all(found + max(c.back for c in clocks) <= n for n in newest)
+        assert all(found + max(c.look_back for c in clocks) <= n for n in newest)
         assert horizon([*newest, max(newest) + 1], clocks, before) == found
 
 

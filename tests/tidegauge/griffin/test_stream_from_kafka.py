@@ -95,7 +95,7 @@ with tg.Repository(f"sqlite:///{folder}/r.db") as repo:
     for report in run_stream(
         Job("job", sources=sources),
         Env(checkpoint=folder + "/kept", batch_interval=200, process_interval=300),
-        spark, counting, counting.ledger, prepare=parsed, measured={"source"}, met={"target"},
+        spark, counting, counting.ledger, prepare=parsed, measured={"source"}, looked_up={"target"},
         once=once == "once", now=lambda: 10**6 * MINUTE,
     ):
         assert report.late == {}

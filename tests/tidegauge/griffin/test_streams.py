@@ -108,7 +108,7 @@ def test_the_target_is_stored_as_long_as_a_row_can_need_it(minutes):
 @pytest.mark.soak
 def test_a_stream_that_is_source_and_target_counts_late_rows_once(minutes):
     job = minutes(target="target", back=2)
-    both = {"measured": {"source", "target"}, "met": {"source", "target"}}
+    both = {"measured": {"source", "target"}, "looked_up": {"source", "target"}}
     for name in ("source", "target"):
         job.send(name, [(m, m, "a") for m in range(1, 10)])
     job.run(20, **both)

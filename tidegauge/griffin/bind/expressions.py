@@ -251,12 +251,12 @@ class Binder:
         return TableNode(frame, span=node.span)
 
     def _attribute(self, node: Attribute) -> Expression:
-        frame = self.scope.frame(node.of.name) if isinstance(node.of, Name) else None
+        frame = self.scope.frame(node.container.name) if isinstance(node.container, Name) else None
         if frame is not None and (
-            self._column(frame, node.name) or not self._holds(node.of)
+            self._column(frame, node.name) or not self._holds(node.container)
         ):  # a source's column hides a field of a struct with the source's name
-            return self._column_node(self._table(frame, node.of).name, node.name, node)
-        return self._inside(self.bind_any(node.of), node.name, node)
+            return self._column_node(self._table(frame, node.container).name, node.name, node)
+        return self._inside(self.bind_any(node.container), node.name, node)
 
     def _inside(self, container: Expression, name: str, node: Node) -> Expression:
         """Resolve ``name`` in a frame, a struct, an array of structs or a map."""
@@ -278,7 +278,7 @@ class Binder:
         return Attribute(container, field_name, span=node.span)
 
     def _index(self, node: Index) -> Expression:
-        container = self.bind_any(node.of)
+        container = self.bind_any(node.container)
         # source['my col'] and source[`my col`] select a column of a source.
         if isinstance(node.index, (Text, Name)) and isinstance(container, TableNode):
             key = node.index
@@ -319,7 +319,7 @@ class Binder:
         return Call("try_element_at", (container, key), span=node.span)
 
     def _all_of(self, node: AllOf) -> Expression:
-        head = node.of
+        head = node.container
         frame = self.scope.frame(head.name) if isinstance(head, Name) else None
         if frame is not None:
             return AllOf(self._table(frame, head), span=node.span)
@@ -343,7 +343,7 @@ class Binder:
         if name == "count" and len(arguments) == 1 and not node.distinct:
             bound = arguments[0]
             if isinstance(bound, (TableNode, Star)) or (
-                isinstance(bound, AllOf) and isinstance(bound.of, TableNode)
+                isinstance(bound, AllOf) and isinstance(bound.container, TableNode)
             ):
                 return replace(node, arguments=(Star(span=bound.span),))
         for bound, argument in zip(arguments, node.arguments, strict=True):
@@ -352,10 +352,10 @@ class Binder:
         return replace(node, arguments=arguments)
 
     def _is_nan(self, node: IsNaN) -> Expression:
-        operand = self.bind(node.of)
+        operand = self.bind(node.operand)
         kind = kind_of(operand)
         if kind in {None, "float", "double"}:
-            return replace(node, of=operand)
+            return replace(node, operand=operand)
         if kind in NUMERIC:  # integers and decimals have no NaN
             return Boolean(node.negated, span=node.span)
         raise self._error(

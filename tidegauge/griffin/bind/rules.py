@@ -48,7 +48,7 @@ from tidegauge.griffin.dsl.nodes import (
 def with_alias(expression: Expression, alias: str) -> Aliased:
     """Return an expression with an alias, replacing an existing alias."""
     return Aliased(
-        expression.of if isinstance(expression, Aliased) else expression,
+        expression.expression if isinstance(expression, Aliased) else expression,
         alias,
         span=expression.span,
     )
@@ -136,7 +136,7 @@ def bind_query(rule: Profiling, scope: Scope) -> Profiling:
     items = [expression for item in rule.items for expression in _expand_star(item, binder)]
     names = aliases(items, binder.heads)
     bound = [with_alias(binder.bind(item), name) for item, name in zip(items, names, strict=True)]
-    outputs = {item.alias.casefold(): item.of for item in bound}
+    outputs = {item.alias.casefold(): item.expression for item in bound}
     where = None if rule.where is None else binder.bind(rule.where)
     if where is not None:
         reject_aggregates(where, scope, "WHERE applies to single rows; use HAVING for groups")
@@ -153,7 +153,11 @@ def bind_query(rule: Profiling, scope: Scope) -> Profiling:
     if having is not None:
         _require_boolean(having, scope, "HAVING")
     order = tuple(
-        OrderItem(_item_at(o.of, bound, scope) or results.bind(o.of), o.descending, span=o.span)
+        OrderItem(
+            _item_at(o.expression, bound, scope) or results.bind(o.expression),
+            o.descending,
+            span=o.span,
+        )
         for o in rule.order_by
     )
     query = Profiling(
@@ -166,7 +170,7 @@ def bind_query(rule: Profiling, scope: Scope) -> Profiling:
 
 def is_grouped(rule: Profiling) -> bool:
     """Return whether a bound query aggregates: one row for each group, or a single row."""
-    parts = [*rule.items, *(item.of for item in rule.order_by)]
+    parts = [*rule.items, *(item.expression for item in rule.order_by)]
     if rule.having is not None:
         parts.append(rule.having)
     return bool(rule.group_by) or any(aggregates_in(part) for part in parts)
@@ -179,10 +183,10 @@ def _expand_star(item: Expression, binder: Binder) -> Iterable[Expression]:
         item = AllOf(TableNode(frame), span=item.span)
     if not isinstance(item, AllOf):
         return [item]
-    head = item.of
+    head = item.container
     selected = TableNode(frame) if isinstance(head, TableNode) else binder.bind_any(item)
     if isinstance(selected, AllOf):
-        selected = selected.of
+        selected = selected.container
     if isinstance(selected, TableNode):
         fields = binder.scope.tables[frame].struct["fields"]
         return [ColumnNode(frame, f["name"], f["type"], span=item.span) for f in fields]
@@ -199,7 +203,7 @@ def _item_at(node: Expression, items: list[Aliased], scope: Scope) -> Expression
         raise scope.error(
             f"there is no item {node.value}; items are counted from 1", node, "bind", None
         )
-    return items[int(node.value) - 1].of
+    return items[int(node.value) - 1].expression
 
 
 def _check_limit(limit: Expression | None, scope: Scope) -> Expression | None:
@@ -219,9 +223,9 @@ def _require_boolean(node: Expression, scope: Scope, clause: str) -> None:
 
 
 def _check_query(query: Profiling, rule: Profiling, scope: Scope) -> None:
-    order = [item.of for item in query.order_by]
+    order = [item.expression for item in query.order_by]
     if query.distinct:
-        items = [item.of for item in query.items if isinstance(item, Aliased)]
+        items = [item.expression for item in query.items if isinstance(item, Aliased)]
         for expression in order:
             if expression not in items:
                 message = "a query with DISTINCT can be ordered only by its items"
@@ -288,7 +292,7 @@ def bind(rule: Rule, scope: Scope, source: str | None = None) -> Rule:
     >>> from tidegauge.analyzers.core.schema import Schema
     >>> scope = Scope({"source": Schema.from_types({"Age": "long"})}, "source")
     >>> bind(Listing((Name("age"),)), scope).items
-    (Aliased(of=ColumnNode(table='source', name='Age'), alias='age'),)
+    (Aliased(expression=ColumnNode(table='source', name='Age'), alias='age'),)
     """
     if source is not None:
         scope = replace(scope, text=source)
@@ -300,7 +304,7 @@ def bind(rule: Rule, scope: Scope, source: str | None = None) -> Rule:
         case Listing():
             return Listing(_bind_items(rule.items, scope), span=rule.span)
         case Distinct():
-            items = _bind_items([item.of for item in rule.items], scope)
+            items = _bind_items([item.expression for item in rule.items], scope)
             pairs = zip(items, rule.items, strict=True)
             return Distinct(
                 tuple(DistinctItem(operand, old.grouping, span=old.span) for operand, old in pairs),

@@ -150,11 +150,11 @@ def type_of(node: Expression) -> Any:  # noqa: C901, PLR0911 - one for each kind
         case ColumnNode():
             return node.type
         case Aliased():
-            return type_of(node.of)
+            return type_of(node.expression)
         case Attribute():
-            return _field(type_of(node.of), node.name)
-        case Call(name="get" | "try_element_at", arguments=(of, _)):
-            inner = type_of(of)
+            return _field(type_of(node.container), node.name)
+        case Call(name="get" | "try_element_at", arguments=(container, _)):
+            inner = type_of(container)
             if isinstance(inner, Mapping):
                 return inner.get("elementType", inner.get("valueType"))
             return None
@@ -206,7 +206,7 @@ def value_kind(node: Expression) -> str | None:
     >>> value_kind(Number(Decimal(1))), value_kind(Boolean(True))
     ('of type long', None)
     """
-    value = node.of if isinstance(node, Aliased) else node
+    value = node.expression if isinstance(node, Aliased) else node
     if isinstance(value, Binary) and value.operator in ARITHMETIC_OPERATORS:
         return f"the result of {value.operator}"
     if isinstance(value, Unary) and value.operator != "not":

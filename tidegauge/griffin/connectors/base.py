@@ -189,7 +189,7 @@ def selection_sql(text: str) -> str:
 
     item = parse_item(text)
     if isinstance(item, Aliased):
-        return f"{expression_sql(item.of)} AS {quote(item.alias)}"
+        return f"{expression_sql(item.expression)} AS {quote(item.alias)}"
     return expression_sql(item)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.sources.sources import Source
 
 
-_CASSANDRA = ("spark-cassandra-connector", "com.datastax.spark", "3.5.1")
+_CASSANDRA_FORMAT = ("spark-cassandra-connector", "com.datastax.spark", "3.5.1")
 
 
 class TableConnector(Connector):
@@ -96,17 +96,17 @@ class HiveConnector(TableConnector):
     def table(self, spark: SparkSession) -> DataFrame:
         """Return all rows, or those selected by the deprecated key ``partitions``."""
         frame = spark.table(self._name)
-        old = self.text("partitions")
-        if not old:
+        partitions = self.text("partitions")
+        if not partitions:
             return frame
         warnings.warn(
             "'partitions' is deprecated; use 'where'", GriffinDeprecationWarning, stacklevel=2
         )
-        wanted = [
+        conditions = [
             " AND ".join(f"({condition_sql(part)})" for part in split_outside(group, ","))
-            for group in split_outside(old, ";")
+            for group in split_outside(partitions, ";")
         ]
-        return frame.where(" OR ".join(f"({group})" for group in wanted))
+        return frame.where(" OR ".join(f"({group})" for group in conditions))
 
 
 class JdbcConnector(TableConnector):
@@ -158,7 +158,7 @@ class CassandraConnector(TableConnector):
     def check(self, spark: SparkSession) -> None:
         """Validate the configuration, and that Spark has a Cassandra reader."""
         super().check(spark)
-        need_format(spark, self.reader, spark_package(*_CASSANDRA))
+        need_format(spark, self.reader, spark_package(*_CASSANDRA_FORMAT))
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return all rows.
@@ -188,7 +188,7 @@ class CassandraConnector(TableConnector):
             raise
 
 
-_OPTIONS = (
+_ELASTICSEARCH_OPTIONS = (
     "es.nodes",
     "es.port",
     "es.net.ssl",
@@ -197,8 +197,8 @@ _OPTIONS = (
     "es.scroll.size",
     "es.scroll.keepalive",
 )
-_WAIT = 60
-_SHOWN = 100
+_TIMEOUT_SECONDS = 60
+_MAX_REASON_CHARS = 100
 """Documents to read when only the columns are needed."""
 
 
@@ -219,9 +219,9 @@ class ElasticsearchConnector(Connector):
     def check(self, spark: SparkSession) -> None:
         """Validate the configuration."""
         super().check(spark)
-        unknown = [name for name in self.options() if name not in _OPTIONS]
+        unknown = [name for name in self.options() if name not in _ELASTICSEARCH_OPTIONS]
         if unknown:
-            msg = f"unknown option {unknown[0]!r}; {suggested(unknown[0], _OPTIONS)}"
+            msg = f"unknown option {unknown[0]!r}; {suggested(unknown[0], _ELASTICSEARCH_OPTIONS)}"
             raise GriffinConfigError(msg)
         if self.config.get("sql"):
             msg = "'sql' is not read any more; write 'selectionExprs' and 'filterExprs'"
@@ -237,21 +237,21 @@ class ElasticsearchConnector(Connector):
 
     def columns(self, spark: SparkSession) -> DataFrame:
         """Return the columns that the first 100 documents have; no others are read."""
-        page = self._ask(f"/{self._path}/_search", {"size": _SHOWN, "sort": ["_doc"]})
+        page = self._ask(f"/{self._path}/_search", {"size": _MAX_REASON_CHARS, "sort": ["_doc"]})
         return self._frame(spark, (hit["_source"] for hit in page["hits"]["hits"]))
 
     def _frame(self, spark: SparkSession, documents: Iterable[Mapping[str, Any]]) -> DataFrame:
-        found = [(json.dumps(document),) for document in documents]
-        if not found:
+        rows = [(json.dumps(document),) for document in documents]
+        if not rows:
             msg = (
                 f"there are no documents in {', '.join(self._indexes)}, so their fields are unknown"
             )
             raise SourceError(msg)
-        frame = read_json(spark.createDataFrame(found, "value STRING"))
+        frame = read_json(spark.createDataFrame(rows, "value STRING"))
         for text in self.texts("filterExprs"):
             frame = frame.where(condition_sql(text))
-        wanted = self.texts("selectionExprs") + self.texts("fields")
-        return frame.selectExpr(*map(selection_sql, wanted)) if wanted else frame
+        selected = self.texts("selectionExprs") + self.texts("fields")
+        return frame.selectExpr(*map(selection_sql, selected)) if selected else frame
 
     @property
     def _indexes(self) -> list[str]:
@@ -294,13 +294,13 @@ class ElasticsearchConnector(Connector):
             method=method,
         )
         if user := options.get("es.net.http.auth.user"):
-            told = f"{user}:{options.get('es.net.http.auth.pass', '')}".encode()
-            request.add_header("Authorization", f"Basic {base64.b64encode(told).decode()}")
+            credentials = f"{user}:{options.get('es.net.http.auth.pass', '')}".encode()
+            request.add_header("Authorization", f"Basic {base64.b64encode(credentials).decode()}")
         try:
-            with urllib.request.urlopen(request, timeout=_WAIT) as answer:  # noqa: S310
-                found: dict[str, Any] = json.loads(answer.read())
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+                content: dict[str, Any] = json.loads(answer.read())
         except (OSError, ValueError) as error:
             reason = server_reason(error) if isinstance(error, urllib.error.HTTPError) else ""
             msg = f"cannot read {node}{path.partition('?')[0]}: {error}{reason}"
             raise SourceError(msg) from error
-        return found
+        return content

@@ -86,11 +86,11 @@ def stream(spark: SparkSession, path: str) -> DataFrame:
 
 def _parsed(files: DataFrame, spark: SparkSession, paths: list[str]) -> DataFrame:
     first = spark.read.format("binaryFile").load(paths).select("content").limit(1)
-    found = first.mapInArrow(_schemas, "schema STRING").collect()
-    if not found:
+    schemas = first.mapInArrow(_schemas, "schema STRING").collect()
+    if not schemas:
         msg = f"there are no files in {', '.join(paths)}"
         raise GriffinConfigError(msg)
-    text = found[0][0]
+    text = schemas[0][0]
     kind, _ = typed(json.loads(text))
     columns = ", ".join(f"{quote(field.name)} {_sql_type(field.type)}" for field in _schema(kind))
     return files.select("content").mapInArrow(_Reader(text), columns)
@@ -101,8 +101,8 @@ def _schemas(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import fastavro
     import pyarrow as pa
 
-    for some in batches:
-        for content in some.column("content"):
+    for batch in batches:
+        for content in batch.column("content"):
             schema = fastavro.reader(io.BytesIO(content.as_buffer())).writer_schema
             yield pa.RecordBatch.from_pydict({"schema": [json.dumps(schema)]})
 
@@ -117,13 +117,13 @@ class _Reader:
         import fastavro
         import pyarrow as pa
 
-        wanted = json.loads(self.schema)
-        kind, convert = typed(wanted)
+        schema_json = json.loads(self.schema)
+        kind, convert = typed(schema_json)
         schema = _schema(kind)
-        for some in batches:
-            for content in some.column("content"):
+        for batch in batches:
+            for content in batch.column("content"):
                 rows: list[Any] = []
-                for row in fastavro.reader(io.BytesIO(content.as_buffer()), wanted):
+                for row in fastavro.reader(io.BytesIO(content.as_buffer()), schema_json):
                     rows.append(convert(row) if convert else row)
                     if len(rows) == _ROWS_PER_BATCH:
                         yield pa.RecordBatch.from_pylist(rows, schema)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import DslError
-from tidegauge.griffin.dsl.grammar import CLAUSES, RESERVED, tail
+from tidegauge.griffin.dsl.grammar import CLAUSE_WORDS, RESERVED_WORDS, tail
 
 if TYPE_CHECKING:
     from lark import UnexpectedInput
@@ -259,7 +259,7 @@ _HINT_RULES: tuple[tuple[Callable[[Place], object], str], ...] = (
         "write a name after a dot; put a name that is not a plain word in backticks",
     ),
     (
-        lambda p: p.word in {*RESERVED, *CLAUSES} and "NAME" in p.accepted,
+        lambda p: p.word in {*RESERVED_WORDS, *CLAUSE_WORDS} and "NAME" in p.accepted,
         "to use it as a name, put it in backticks: `{p.now}`",
     ),
     (lambda p: p.last == "," and "NAME" in p.accepted, "remove the comma, or add an item after it"),

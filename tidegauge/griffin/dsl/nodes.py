@@ -1,7 +1,7 @@
 """Syntax tree of the Griffin DSL, and the default column names of its items.
 
 Nodes are frozen and know their position in the rule. Two trees are equal if they mean the same,
-regardless of their position. There is no node for brackets; the writer adds them where precedence
+regardless of their position. Brackets have no node; the writer adds them where precedence
 needs them.
 """
 
@@ -19,7 +19,7 @@ class Span:
     Attributes
     ----------
     start, end : int
-        Offsets of the first character and of the one after the last.
+        Offset of the first character, and offset after the last character.
     line, column : int
         Position of the first character, counted from 1.
     """
@@ -30,7 +30,7 @@ class Span:
     column: int
 
 
-NOWHERE = Span(0, 0, 1, 1)
+NO_POSITION = Span(0, 0, 1, 1)
 COMPARISON_OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 """Operators of `Binary` nodes that compare."""
 
@@ -39,7 +39,7 @@ COMPARISON_OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 class Node:
     """A part of a rule."""
 
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = field(default=NO_POSITION, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +95,24 @@ class Name(Node):
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Node):
-    """A column of a source or a field of a struct, written ``of.name``."""
+    """A column of a source or a field of a struct, written ``container.name``."""
 
-    of: Expression
+    container: Expression
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Node):
-    """All columns of a source, or all fields of a struct, written ``of.*``."""
+    """All columns of a source, or all fields of a struct, written ``container.*``."""
 
-    of: Expression
+    container: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Index(Node):
-    """An array element, counted from 0, or the value of a map key, written ``of[index]``."""
+    """An array element, counted from 0, or the value of a map key, written ``container[index]``."""
 
-    of: Expression
+    container: Expression
     index: Expression
 
 
@@ -147,7 +147,7 @@ class Binary(Node):
 class In(Node):
     """Membership of a value in a list of at least one option."""
 
-    of: Expression
+    operand: Expression
     options: tuple[Expression, ...]
     negated: bool = False
 
@@ -156,7 +156,7 @@ class In(Node):
 class BetweenNode(Node):
     """Inclusive range test."""
 
-    of: Expression
+    operand: Expression
     low: Expression
     high: Expression
     negated: bool = False
@@ -166,7 +166,7 @@ class BetweenNode(Node):
 class LikeNode(Node):
     """Pattern match: SQL LIKE, or a regular expression if ``regex``."""
 
-    of: Expression
+    operand: Expression
     pattern: Expression
     regex: bool = False
     negated: bool = False
@@ -176,7 +176,7 @@ class LikeNode(Node):
 class IsNull(Node):
     """Null test."""
 
-    of: Expression
+    operand: Expression
     negated: bool = False
 
 
@@ -184,7 +184,7 @@ class IsNull(Node):
 class IsNaN(Node):
     """NaN test."""
 
-    of: Expression
+    operand: Expression
     negated: bool = False
 
 
@@ -192,7 +192,7 @@ class IsNaN(Node):
 class Aliased(Node):
     """An expression with an explicit alias."""
 
-    of: Expression
+    expression: Expression
     alias: str
 
 
@@ -239,7 +239,7 @@ class Accuracy(Node):
 class OrderItem(Node):
     """An ORDER BY item; ``descending`` is None if neither ASC nor DESC is given."""
 
-    of: Expression
+    expression: Expression
     descending: bool | None = None
 
 
@@ -255,7 +255,7 @@ class Profiling(Node):
     having: Expression | None = None
     order_by: tuple[OrderItem, ...] = ()
     limit: Expression | None = None
-    table_span: Span = field(default=NOWHERE, compare=False, repr=False)
+    table_span: Span = field(default=NO_POSITION, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Listing(Node):
 class DistinctItem(Node):
     """An item of a distinctness rule; ``grouping`` ones, in brackets, only group duplicates."""
 
-    of: Expression
+    expression: Expression
     grouping: bool = False
 
 
@@ -293,9 +293,9 @@ def children(node: Node) -> Iterator[Node]:
     """
     for name in node.__slots__:  # slots of the node's own class; the span is inherited
         value = getattr(node, name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, Node):
-                yield one
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Node):
+                yield part
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -332,9 +332,9 @@ def alias_of(  # noqa: PLR0911 - one return for each kind of node
         case Name():
             return None if node.name.casefold() in frames else node.name
         case Attribute():
-            return _joined(alias_of(node.of, frames), node.name)
+            return _joined(alias_of(node.container, frames), node.name)
         case Index():
-            return _joined(alias_of(node.of, frames), _key(node.index))
+            return _joined(alias_of(node.container, frames), _key(node.index))
         case Call(method=True):
             return _joined(alias_of(node.arguments[0], frames), node.name)
         case Call():

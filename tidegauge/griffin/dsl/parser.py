@@ -1,10 +1,10 @@
 """Parser of the Griffin DSL: rule text to syntax tree.
 
-A text has at most 65,536 characters and is nested at most 100 deep, brackets included; a chain of
-AND or OR may have any length. Every other error is also a `DslError` with its position.
+A rule can have at most 65,536 characters and 100 levels of nesting, including brackets. A chain of
+AND or OR can have any length. Every syntax error is a `DslError` with its position.
 
 Lark calls one method of the tree builder for each grammar rule, when the rule is complete. Nodes
-are built bottom-up and without recursion, so no text is nested too deeply for the builder.
+are built bottom-up and without recursion, so deep nesting cannot exhaust Python's stack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tidegauge.analyzers.core.errors import SetupError, UnknownNameError
 from tidegauge.griffin.dsl.errors import LocatedParseError, syntax_error
 from tidegauge.griffin.dsl.grammar import (
-    STARTS,
+    START_RULES,
     grammar,
     parse_duration,
     parse_name,
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 
 MAX_CHAIN_TERMS = 16
-"""Most AND or OR terms in a left-leaning chain; longer chains are split in halves."""
+"""AND or OR terms in a left-leaning chain. Longer chains are split in halves."""
 
-BETWEEN_BOUNDS = 2  # of BETWEEN
+BETWEEN_BOUNDS = 2
 Read = TypeVar("Read")
 
 
@@ -152,7 +152,7 @@ def _arguments(parts: list[Any]) -> tuple[Expression, ...]:
 
 
 class _TreeBuilder:
-    """Transformer that Lark calls; children are nodes, tokens, and tuples of nodes."""
+    """Transformer that Lark calls; its arguments are nodes, tokens and tuples of nodes."""
 
     def accuracy(self, parts: list[Any]) -> Accuracy:
         return Accuracy(parts[0], span=parts[0].span)
@@ -172,8 +172,8 @@ class _TreeBuilder:
         return DistinctItem(parts[0], span=parts[0].span)
 
     def grouping(self, parts: list[Any]) -> DistinctItem:
-        opened, of, closed = parts
-        return DistinctItem(of, grouping=True, span=span(opened, closed))
+        opened, expression, closed = parts
+        return DistinctItem(expression, grouping=True, span=span(opened, closed))
 
     def profiling(self, parts: list[Any]) -> Profiling:
         clauses = [part for part in parts if isinstance(part, _Clause)]
@@ -212,8 +212,8 @@ class _TreeBuilder:
     sums = bounds = options = expressions
 
     def aliased(self, parts: list[Any]) -> Aliased:
-        of, _, alias = parts
-        return Aliased(of, _name(alias), span=span(of, alias))
+        expression, _, alias = parts
+        return Aliased(expression, _name(alias), span=span(expression, alias))
 
     def chain(self, parts: list[Any]) -> Expression:
         operator = parts[1].type.lower()
@@ -232,7 +232,7 @@ class _TreeBuilder:
         return Unary(str(parts[0]), parts[1], span=span(*parts))
 
     def within(self, parts: list[Any]) -> In:
-        of, *words, opened, options, closed = parts
+        operand, *words, opened, options, closed = parts
         if not options:
             raise LocatedParseError(
                 "IN has no values",
@@ -240,14 +240,14 @@ class _TreeBuilder:
                 closed.end_pos,
                 hint="give at least one: IN (1, 2)",
             )
-        return In(of, options, len(words) > 1, span=span(of, closed))
+        return In(operand, options, len(words) > 1, span=span(operand, closed))
 
     def between(self, parts: list[Any]) -> BetweenNode:
-        of, *words, low, _, high = parts
-        return BetweenNode(of, low, high, len(words) > 1, span=span(of, high))
+        operand, *words, low, _, high = parts
+        return BetweenNode(operand, low, high, len(words) > 1, span=span(operand, high))
 
     def between_listed(self, parts: list[Any]) -> BetweenNode:
-        of, *words, opened, bounds, closed = parts
+        operand, *words, opened, bounds, closed = parts
         if len(bounds) != BETWEEN_BOUNDS:
             raise LocatedParseError(
                 f"BETWEEN has {len(bounds)} bounds",
@@ -255,16 +255,20 @@ class _TreeBuilder:
                 closed.end_pos,
                 hint="give two: BETWEEN 3 AND 5, or BETWEEN (3, 5)",
             )
-        return BetweenNode(of, bounds[0], bounds[1], len(words) > 1, span=span(of, closed))
+        return BetweenNode(
+            operand, bounds[0], bounds[1], len(words) > 1, span=span(operand, closed)
+        )
 
     def like(self, parts: list[Any]) -> LikeNode:
-        of, *words, kind, pattern = parts
-        return LikeNode(of, pattern, kind.type == "RLIKE", bool(words), span=span(of, pattern))
+        operand, *words, kind, pattern = parts
+        return LikeNode(
+            operand, pattern, kind.type == "RLIKE", bool(words), span=span(operand, pattern)
+        )
 
-    def is_what(self, parts: list[Any]) -> IsNull | IsNaN:
-        of, _, *words, what = parts
-        node = IsNull if what.type == "NULL" else IsNaN
-        return node(of, bool(words), span=span(of, what))
+    def null_test(self, parts: list[Any]) -> IsNull | IsNaN:
+        operand, _, *words, tested = parts
+        node = IsNull if tested.type == "NULL" else IsNaN
+        return node(operand, bool(words), span=span(operand, tested))
 
     def name(self, parts: list[Any]) -> Name:
         return Name(_name(parts[0]), span=_span(parts[0]))
@@ -291,16 +295,21 @@ class _TreeBuilder:
         return Star(span=_span(parts[0]))
 
     def bracketed(self, parts: list[Any]) -> Expression:
-        opened, of, closed = parts
-        return replace(of, span=span(opened, closed))  # type: ignore[no-any-return]
+        opened, expression, closed = parts
+        return replace(expression, span=span(opened, closed))  # type: ignore[no-any-return]
 
     def call(self, parts: list[Any]) -> Call:
         distinct = any(_is(part, "DISTINCT") for part in parts)
         return Call(_name(parts[0]), _arguments(parts), distinct, span=span(parts[0], parts[-1]))
 
     def method(self, parts: list[Any]) -> Call:
-        of, name, *rest = parts
-        return Call(_name(name), (of, *_arguments(rest)), method=True, span=span(of, parts[-1]))
+        container, name, *rest = parts
+        return Call(
+            _name(name),
+            (container, *_arguments(rest)),
+            method=True,
+            span=span(container, parts[-1]),
+        )
 
     def attribute(self, parts: list[Any]) -> Attribute:
         return Attribute(parts[0], _name(parts[1]), span=span(*parts))
@@ -317,7 +326,7 @@ def tree_builder() -> object:
     return _TreeBuilder()
 
 
-LONGEST_TEXT = 65_536
+MAX_RULE_LENGTH = 65_536
 MAX_DEPTH = 100
 
 _START_BY_RULE_TYPE = {
@@ -332,7 +341,7 @@ _START_BY_RULE_TYPE = {
     "column-profiling": "listing",
     "record-check": "accuracy",
 }
-_SAME = {"duplicate": "uniqueness", "distinctness": "distinct"}
+_RULE_TYPE_SYNONYMS = {"duplicate": "uniqueness", "distinctness": "distinct"}
 
 
 def canonical_dq_type(spelling: str) -> str:
@@ -348,11 +357,13 @@ def canonical_dq_type(spelling: str) -> str:
     >>> canonical_dq_type("Duplicate"), canonical_dq_type("schemaConformance"), canonical_dq_type("distinctness")
     ('uniqueness', 'schema-conformance', 'distinct')
     """
-    known = {name.replace("-", ""): name for name in _START_BY_RULE_TYPE} | _SAME
-    found = known.get(spelling.replace("-", "").casefold())
-    if found is None:
-        raise UnknownNameError("dq.type", spelling, [*_START_BY_RULE_TYPE, *_SAME])
-    return found
+    type_by_spelling = {
+        name.replace("-", ""): name for name in _START_BY_RULE_TYPE
+    } | _RULE_TYPE_SYNONYMS
+    rule_type = type_by_spelling.get(spelling.replace("-", "").casefold())
+    if rule_type is None:
+        raise UnknownNameError("dq.type", spelling, [*_START_BY_RULE_TYPE, *_RULE_TYPE_SYNONYMS])
+    return rule_type
 
 
 def parse(text: str, dq_type: str = "accuracy", rule: str | None = None) -> Rule:
@@ -361,12 +372,13 @@ def parse(text: str, dq_type: str = "accuracy", rule: str | None = None) -> Rule
     Parameters
     ----------
     text : str
+        The source of the rule.
     dq_type : str
         ``accuracy``, ``profiling``, ``uniqueness`` (or ``duplicate``), ``distinct`` (or ``distinctness``),
         ``timeliness``, ``completeness``, ``duplication``, ``schema-conformance``, ``column-profiling`` or
         ``record-check``, in any letter case, with hyphens or without.
     rule : str, optional
-        Its name, for errors.
+        The rule's name, for error messages.
 
     Returns
     -------
@@ -442,21 +454,26 @@ def _parsed(text: str, start: str, rule: str | None) -> Node:
         except UnexpectedInput as error:
             raise syntax_error(text, start, error) from None
         _check_depth(tree)
-    except LocatedParseError as wrong:
-        raise wrong.error(text[:LONGEST_TEXT], rule) from None
+    except LocatedParseError as error_:
+        raise error_.error(text[:MAX_RULE_LENGTH], rule) from None
     return tree
 
 
 def _check(text: str) -> None:
-    """Raise for texts that are too long or not valid Unicode."""
-    if len(text) > LONGEST_TEXT:
+    """Raise an error for a rule that is too long or not valid Unicode."""
+    if len(text) > MAX_RULE_LENGTH:
         raise LocatedParseError(
-            f"a rule has at most {LONGEST_TEXT:,} letters, and this has {len(text):,}", 0, 1, "lex"
+            f"a rule can have at most {MAX_RULE_LENGTH:,} characters, but this rule has {len(text):,}",
+            0,
+            1,
+            "lex",
         )
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise LocatedParseError("this is half a letter", error.start, error.end, "lex") from None
+        raise LocatedParseError(
+            "this is an unpaired surrogate", error.start, error.end, "lex"
+        ) from None
 
 
 def _check_depth(tree: Node) -> None:
@@ -464,14 +481,14 @@ def _check_depth(tree: Node) -> None:
     while todo:
         node, depth = todo.pop()
         if depth > MAX_DEPTH:
-            hint = "halves in brackets are less deep: (a + b) + (c + d)"
+            hint = "put the halves in brackets to reduce the depth: (a + b) + (c + d)"
             raise _too_deep(node.span.start, node.span.end, hint)
         todo += [(child, depth + 1) for child in children(node)]
 
 
 def _too_deep(start: int, end: int, hint: str | None = None) -> LocatedParseError:
-    said = f"this has more than {MAX_DEPTH} brackets, operators or dots within one another"
-    return LocatedParseError(said, start, end, hint=hint)
+    message = f"more than {MAX_DEPTH} brackets, operators or dots are nested"
+    return LocatedParseError(message, start, end, hint=hint)
 
 
 class _Brackets:
@@ -502,7 +519,7 @@ def _parser() -> Lark:
         grammar(),
         parser="lalr",
         lexer="contextual",
-        start=list(STARTS),
+        start=list(START_RULES),
         maybe_placeholders=False,
         **options,
     )

@@ -9,8 +9,26 @@ from tidegauge.griffin.dsl import nodes
 from tidegauge.griffin.dsl.grammar import is_plain, quote_text
 
 # Precedence levels, loosest first.
-ALIAS, OR, AND, COMPARISON, PREDICATE, SUM, TERM, SIGN, SELECTION = range(9)
-_OF_OPERATORS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": TERM, "/": TERM, "%": TERM}
+(
+    ALIAS_LEVEL,
+    OR_LEVEL,
+    AND_LEVEL,
+    COMPARISON_LEVEL,
+    PREDICATE_LEVEL,
+    SUM_LEVEL,
+    TERM_LEVEL,
+    SIGN_LEVEL,
+    SELECTION_LEVEL,
+) = range(9)
+_LEVEL_BY_OPERATOR = {
+    "or": OR_LEVEL,
+    "and": AND_LEVEL,
+    "+": SUM_LEVEL,
+    "-": SUM_LEVEL,
+    "*": TERM_LEVEL,
+    "/": TERM_LEVEL,
+    "%": TERM_LEVEL,
+}
 
 
 def write(node: nodes.Node) -> str:
@@ -22,216 +40,233 @@ def write(node: nodes.Node) -> str:
     >>> write(parse("((a=1)) && (b in ('x',\"y\") || !c)"))
     "a = 1 AND (b IN ('x', 'y') OR NOT c)"
     """
-    return _written(node)[0]
+    return _write_with_level(node)[0]
 
 
 @singledispatch
-def _written(node: nodes.Node) -> tuple[str, int]:
+def _write_with_level(node: nodes.Node) -> tuple[str, int]:
     """Return the source and the precedence level of a node."""
     raise TypeError(f"{type(node).__name__} is not part of a rule")
 
 
-def _within(node: nodes.Node, least: int) -> str:
-    text, holds = _written(node)
-    return text if holds >= least else f"({text})"
+def _write_at_level(node: nodes.Node, min_level: int) -> str:
+    text, level = _write_with_level(node)
+    return text if level >= min_level else f"({text})"
 
 
-def _listed(items: Iterable[nodes.Node], least: int = OR) -> str:
-    return ", ".join(_within(item, least) for item in items)
+def _write_list(items: Iterable[nodes.Node], min_level: int = OR_LEVEL) -> str:
+    return ", ".join(_write_at_level(item, min_level) for item in items)
 
 
-def _name(name: str, *, head: bool = False) -> str:
+def _write_name(name: str, *, head: bool = False) -> str:
     return name if is_plain(name, head=head) else "`" + name.replace("`", "``") + "`"
 
 
-def _selected(node: nodes.Node) -> str:
-    """Return the source left of a dot; a number gets brackets, as the dot would belong to it."""
-    text = _within(node, SELECTION)
+def _write_container(node: nodes.Node) -> str:
+    """Return the source left of a dot; a number gets brackets, because the dot would belong to the number."""
+    text = _write_at_level(node, SELECTION_LEVEL)
     return f"({text})" if isinstance(node, nodes.Number) else text
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Text) -> tuple[str, int]:
-    return quote_text(node.value), SELECTION
+    return quote_text(node.value), SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Number) -> tuple[str, int]:
-    return str(node.value), SELECTION
+    return str(node.value), SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.DurationNode) -> tuple[str, int]:
-    return f"{node.amount}{node.unit}", SELECTION
+    return f"{node.amount}{node.unit}", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Boolean) -> tuple[str, int]:
-    return str(node.value).lower(), SELECTION
+    return str(node.value).lower(), SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Null) -> tuple[str, int]:
-    return "null", SELECTION
+    return "null", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.NaN) -> tuple[str, int]:
-    return "nan", SELECTION
+    return "nan", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Star) -> tuple[str, int]:
-    return "*", SELECTION
+    return "*", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Name) -> tuple[str, int]:
-    return _name(node.name, head=True), SELECTION
+    return _write_name(node.name, head=True), SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.TableNode) -> tuple[str, int]:
-    return _name(node.name, head=True), SELECTION
+    return _write_name(node.name, head=True), SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.ColumnNode) -> tuple[str, int]:
-    return f"{_name(node.table, head=True)}.{_name(node.name)}", SELECTION
+    return f"{_write_name(node.table, head=True)}.{_write_name(node.name)}", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Attribute) -> tuple[str, int]:
-    return f"{_selected(node.of)}.{_name(node.name)}", SELECTION
+    return f"{_write_container(node.container)}.{_write_name(node.name)}", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.AllOf) -> tuple[str, int]:
-    return f"{_selected(node.of)}.*", SELECTION
+    return f"{_write_container(node.container)}.*", SELECTION_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Index) -> tuple[str, int]:
-    return f"{_selected(node.of)}[{_within(node.index, OR)}]", SELECTION
+    return (
+        f"{_write_container(node.container)}[{_write_at_level(node.index, OR_LEVEL)}]",
+        SELECTION_LEVEL,
+    )
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Call) -> tuple[str, int]:
     if node.method:
-        of, *arguments = node.arguments
-        return f"{_selected(of)}.{_name(node.name)}({_listed(arguments)})", SELECTION
+        container, *arguments = node.arguments
+        return (
+            f"{_write_container(container)}.{_write_name(node.name)}({_write_list(arguments)})",
+            SELECTION_LEVEL,
+        )
     distinct = "DISTINCT " if node.distinct else ""
-    return f"{_name(node.name, head=True)}({distinct}{_listed(node.arguments)})", SELECTION
+    return (
+        f"{_write_name(node.name, head=True)}({distinct}{_write_list(node.arguments)})",
+        SELECTION_LEVEL,
+    )
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Unary) -> tuple[str, int]:
     if node.operator == "not":
-        return f"NOT {_within(node.operand, PREDICATE)}", PREDICATE
-    operand = _within(node.operand, SIGN)
+        return f"NOT {_write_at_level(node.operand, PREDICATE_LEVEL)}", PREDICATE_LEVEL
+    operand = _write_at_level(node.operand, SIGN_LEVEL)
     space = " " if operand[0] in "+-" else ""  # two minus signs begin a comment
-    return f"{node.operator}{space}{operand}", SIGN
+    return f"{node.operator}{space}{operand}", SIGN_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Binary) -> tuple[str, int]:
-    holds = _OF_OPERATORS.get(node.operator, COMPARISON)
+    holds = _LEVEL_BY_OPERATOR.get(node.operator, COMPARISON_LEVEL)
     # AND and OR are associative, so the grouping of a chain does not matter.
     least = holds if node.operator in {"and", "or"} else holds + 1
-    left, right = _within(node.left, holds), _within(node.right, least)
-    if holds == COMPARISON:
-        left, right = _compared(node.left, left), _compared(node.right, right)
+    left, right = _write_at_level(node.left, holds), _write_at_level(node.right, least)
+    if holds == COMPARISON_LEVEL:
+        left, right = _bracket_negation(node.left, left), _bracket_negation(node.right, right)
     return f"{left} {node.operator.upper()} {right}", holds
 
 
-def _compared(node: nodes.Node, text: str) -> str:
-    """Return one side of a comparison; a negation is bracketed, as SQL's NOT would span it all."""
+def _bracket_negation(node: nodes.Node, text: str) -> str:
+    """Return one side of a comparison; a negation gets brackets, because SQL's NOT would apply to the whole comparison."""
     negated = isinstance(node, nodes.Unary) and node.operator == "not"
     return f"({text})" if negated else text
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.In) -> tuple[str, int]:
     return (
-        f"{_within(node.of, SUM)}{_not(node.negated)} IN ({_listed(node.options, SUM)})",
-        PREDICATE,
+        f"{_write_at_level(node.operand, SUM_LEVEL)}{_not_word(node.negated)} IN ({_write_list(node.options, SUM_LEVEL)})",
+        PREDICATE_LEVEL,
     )
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.BetweenNode) -> tuple[str, int]:
-    of, low, high = (_within(part, SUM) for part in (node.of, node.low, node.high))
-    return f"{of}{_not(node.negated)} BETWEEN {low} AND {high}", PREDICATE
+    operand, low, high = (
+        _write_at_level(part, SUM_LEVEL) for part in (node.operand, node.low, node.high)
+    )
+    return f"{operand}{_not_word(node.negated)} BETWEEN {low} AND {high}", PREDICATE_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.LikeNode) -> tuple[str, int]:
     word = "RLIKE" if node.regex else "LIKE"
     return (
-        f"{_within(node.of, SUM)}{_not(node.negated)} {word} {_within(node.pattern, SUM)}",
-        PREDICATE,
+        f"{_write_at_level(node.operand, SUM_LEVEL)}{_not_word(node.negated)} {word} {_write_at_level(node.pattern, SUM_LEVEL)}",
+        PREDICATE_LEVEL,
     )
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.IsNull) -> tuple[str, int]:
-    return f"{_within(node.of, SUM)} IS{_not(node.negated)} NULL", PREDICATE
+    return (
+        f"{_write_at_level(node.operand, SUM_LEVEL)} IS{_not_word(node.negated)} NULL",
+        PREDICATE_LEVEL,
+    )
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.IsNaN) -> tuple[str, int]:
-    return f"{_within(node.of, SUM)} IS{_not(node.negated)} NAN", PREDICATE
+    return (
+        f"{_write_at_level(node.operand, SUM_LEVEL)} IS{_not_word(node.negated)} NAN",
+        PREDICATE_LEVEL,
+    )
 
 
-def _not(negated: bool) -> str:  # noqa: FBT001 - a field of a node
+def _not_word(negated: bool) -> str:  # noqa: FBT001 - a field of a node
     return " NOT" if negated else ""
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Aliased) -> tuple[str, int]:
-    return f"{_within(node.of, OR)} AS {_name(node.alias)}", ALIAS
+    return f"{_write_at_level(node.expression, OR_LEVEL)} AS {_write_name(node.alias)}", ALIAS_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Accuracy) -> tuple[str, int]:
-    return _within(node.condition, OR), ALIAS
+    return _write_at_level(node.condition, OR_LEVEL), ALIAS_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Listing) -> tuple[str, int]:
-    return _listed(node.items, ALIAS), ALIAS
+    return _write_list(node.items, ALIAS_LEVEL), ALIAS_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.DistinctItem) -> tuple[str, int]:
-    text, _ = _written(node.of)
-    return f"[{text}]" if node.grouping else text, ALIAS
+    text, _ = _write_with_level(node.expression)
+    return f"[{text}]" if node.grouping else text, ALIAS_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Distinct) -> tuple[str, int]:
-    return _listed(node.items, ALIAS), ALIAS
+    return _write_list(node.items, ALIAS_LEVEL), ALIAS_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.OrderItem) -> tuple[str, int]:
     order = {None: "", True: " DESC", False: " ASC"}[node.descending]
-    return _within(node.of, OR) + order, ALIAS
+    return _write_at_level(node.expression, OR_LEVEL) + order, ALIAS_LEVEL
 
 
-@_written.register
+@_write_with_level.register
 def _(node: nodes.Profiling) -> tuple[str, int]:
-    parts = ["SELECT DISTINCT" if node.distinct else "SELECT", _listed(node.items, ALIAS)]
+    parts = ["SELECT DISTINCT" if node.distinct else "SELECT", _write_list(node.items, ALIAS_LEVEL)]
     if node.table is not None:
-        parts += ["FROM", _name(node.table, head=True)]
+        parts += ["FROM", _write_name(node.table, head=True)]
     if node.where is not None:
-        parts += ["WHERE", _within(node.where, OR)]
+        parts += ["WHERE", _write_at_level(node.where, OR_LEVEL)]
     if node.group_by:
-        parts += ["GROUP BY", _listed(node.group_by)]
+        parts += ["GROUP BY", _write_list(node.group_by)]
     if node.having is not None:
-        parts += ["HAVING", _within(node.having, OR)]
+        parts += ["HAVING", _write_at_level(node.having, OR_LEVEL)]
     if node.order_by:
-        parts += ["ORDER BY", _listed(node.order_by, ALIAS)]
+        parts += ["ORDER BY", _write_list(node.order_by, ALIAS_LEVEL)]
     if node.limit is not None:
-        parts += ["LIMIT", _within(node.limit, OR)]
-    return " ".join(parts), ALIAS
+        parts += ["LIMIT", _write_at_level(node.limit, OR_LEVEL)]
+    return " ".join(parts), ALIAS_LEVEL

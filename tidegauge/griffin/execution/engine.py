@@ -83,13 +83,13 @@ class Round:
         The sources, baselines first. Each has the partition columns and ``__tmst``.
     timestamp : int
         Time of the round in milliseconds since 1970.
-    by : tuple of str
+    group_by : tuple of str
         Partition columns; empty to measure all rows together.
     fingerprints : mapping of Partition to str
         Known fingerprints of the partitions to measure.
     partition_of : callable, optional
         Maps column values to a partition if they differ from the partition's values.
-    only : bool
+    skips_unmapped : bool
         Whether rows of partitions that ``partition_of`` does not find are excluded from the
         results.
     private : Privacy
@@ -98,23 +98,27 @@ class Round:
 
     frames: Mapping[str, DataFrame]
     timestamp: int
-    by: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
     fingerprints: Mapping[Partition, str] = field(default_factory=dict)
     partition_of: Callable[[Values], Partition | None] | None = None
-    only: bool = False
+    skips_unmapped: bool = False
     private: Privacy = PUBLIC
 
     @property
-    def whole(self) -> Partition:
+    def timestamp_partition(self) -> Partition:
         """The partition of the round's timestamp, for rows without partition columns."""
         return Partition((TMST,), (str(self.timestamp),))
 
     def partition(self, values: Sequence[str]) -> Partition | None:
         """Return the partition with these column values, or None if it is not measured."""
-        if not self.by:
-            return self.whole
+        if not self.group_by:
+            return self.timestamp_partition
         partition = self.partition_of(tuple(values)) if self.partition_of else None
-        return partition if partition or self.only else Partition(self.by, tuple(values))
+        return (
+            partition
+            if partition or self.skips_unmapped
+            else Partition(self.group_by, tuple(values))
+        )
 
     def time_of(self, partition: Partition) -> int:
         """Return a partition's time in milliseconds; the round's timestamp if it has none."""
@@ -151,7 +155,7 @@ class RuleMeasurement:
         """Return the user-facing result; records are restricted to the measured partitions."""
         plan, step_views = self.prepared.plan, self.prepared.views
         records = views.spark.table(step_views[plan.records[0]]) if plan.records else None
-        if records is not None and round_.only and TMST in records.columns:
+        if records is not None and round_.skips_unmapped and TMST in records.columns:
             times = ", ".join(partition.value(TMST) for partition in round_.fingerprints)
             records = records.where(f"{TMST} IN ({times})" if times else "false")
         notices = (*plan.notices, *self.notices)
@@ -216,8 +220,8 @@ def _measure_states(
 ) -> Iterator[tuple[Partition, int]]:
     """Measure all rules of a source in one pass; yield the partitions with their row counts."""
     analyzers = [rule.prepared.measure for rule in rules if rule.prepared.measure is not None]
-    scanned = scan(frame, analyzers, round_.by, private=round_.private)
-    groups: Mapping[Any, Group] = scanned.groups if round_.by else {(): scanned.whole}
+    scanned = scan(frame, analyzers, round_.group_by, private=round_.private)
+    groups: Mapping[Any, Group] = scanned.groups if round_.group_by else {(): scanned.whole}
     group_by_partition: dict[Partition | None, Group] = dict.fromkeys(
         round_.fingerprints, scanned.nothing
     )
@@ -244,7 +248,8 @@ def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[P
     max_rows = MAX_METRIC_ROWS * max(1, len(round_.fingerprints))
     for table in rule.prepared.plan.metrics:
         keys = [
-            f"{hive_text(quote(c))} AS {_KEY_COLUMN_PREFIX}{i}" for i, c in enumerate(round_.by)
+            f"{hive_text(quote(c))} AS {_KEY_COLUMN_PREFIX}{i}"
+            for i, c in enumerate(round_.group_by)
         ]
         frame = views.spark.table(rule.prepared.views[table.step])
         rows = frame.selectExpr(*keys, "*").limit(max_rows + 1).collect()
@@ -253,15 +258,15 @@ def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[P
                 f"only the first {max_rows} rows of {table.step!r} count in its metric; the other rows are dropped"
             )
         grouped: dict[Partition | None, list[dict[str, Any]]] = defaultdict(list)
-        if not round_.by:
-            grouped[round_.whole] = []
+        if not round_.group_by:
+            grouped[round_.timestamp_partition] = []
         instants = [f.name for f in frame.schema.fields if f.dataType.typeName() == "timestamp"]
         for row in rows[:max_rows]:
             cells = row.asDict(recursive=True)
             # Collected timestamps are naive, in the driver's zone.
             cells |= {c: cells[c].astimezone(dt.UTC) for c in instants if cells[c] is not None}
-            values = [cells.pop(f"{_KEY_COLUMN_PREFIX}{i}") for i in range(len(round_.by))]
-            hidden = {*INTERNAL_COLUMNS, *round_.by}
+            values = [cells.pop(f"{_KEY_COLUMN_PREFIX}{i}") for i in range(len(round_.group_by))]
+            hidden = {*INTERNAL_COLUMNS, *round_.group_by}
             visible = {name: value for name, value in cells.items() if name not in hidden}
             grouped[round_.partition(values)].append(visible)
         for partition, partition_rows in grouped.items():
@@ -272,7 +277,9 @@ def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[P
                 rule.notices.append(notice)
             previous = reports.get(partition)
             table_report = _make_report(partition_rows, table)
-            reports[partition] = table_report if previous is None else previous.beside(table_report)
+            reports[partition] = (
+                table_report if previous is None else previous.merged_with(table_report)
+            )
     return {p: _shape_report(report, rule.prepared.config) for p, report in reports.items()}
 
 
@@ -380,7 +387,9 @@ class Engine:
         """
         round_ = self._with_privacy(round_)
         views = self._views(round_.frames)
-        measurements, rows = measure(round_, views, self._prepared(views, round_.frames, round_.by))
+        measurements, rows = measure(
+            round_, views, self._prepared(views, round_.frames, round_.group_by)
+        )
         results = {
             measurement.prepared.name: measurement.result(round_, views)
             for measurement in measurements
@@ -436,7 +445,7 @@ class Engine:
         if self.repository is None:
             return round_
         private = privacy_settings().of(self.dataset, tags=self.tags)
-        private.refuse_names(round_.by, PARTITIONS)
+        private.refuse_names(round_.group_by, PARTITIONS)
         return replace(round_, private=private)
 
     def _views(self, frames: Mapping[str, DataFrame]) -> Views:
@@ -456,11 +465,12 @@ class Engine:
         records = result.records(rule.prepared.name)
         if output is None or output.table is None or records is None:
             return
-        group_by = round_.by or (TMST,)
+        group_by = round_.group_by or (TMST,)
         if TMST in group_by and TMST not in records.columns:
             records = records.selectExpr("*", f"{round_.timestamp}L AS {quote(TMST)}")
         keys = [
-            f"{hive_text(quote(column))} AS `{number}`" for number, column in enumerate(round_.by)
+            f"{hive_text(quote(column))} AS `{number}`"
+            for number, column in enumerate(round_.group_by)
         ]
         key_rows = records.selectExpr(*keys, "1").distinct().collect()
         partitions = (round_.partition(row[:-1]) for row in key_rows)
@@ -469,7 +479,7 @@ class Engine:
         measured = present | {
             partition.values for partition in (*rule.reports, *round_.fingerprints)
         }
-        measured |= set() if round_.by else {round_.whole.values}
+        measured |= set() if round_.group_by else {round_.timestamp_partition.values}
         replace_rows(target, records, "partitions", group_by, present, measured)
 
     def _send_metrics(self, sink: Sink, round_: Round, measurements: list[RuleMeasurement]) -> None:
@@ -522,8 +532,10 @@ class Engine:
         unmeasured = any(rule.error is not None and not rule.measurements for rule in rules)
         return RoundRecord(
             dataset=self.dataset,
-            keys=round_.by or (TMST,),
-            partitions=tuple(round_.fingerprints) if round_.by else (round_.whole,),
+            keys=round_.group_by or (TMST,),
+            partitions=tuple(round_.fingerprints)
+            if round_.group_by
+            else (round_.timestamp_partition,),
             suite=canonical_json({"griffin": self.job.identity(), "dataset": self.dataset}),
             tags=self.tags,
             schema=schema,

@@ -368,7 +368,7 @@ def _with_labels(prepared: Prepared, views: Views, groups: dict[str, frozenset[s
         tables.append(replace(table, labels=labels))
     by_step = {table.step: frozenset(map(str.casefold, table.labels or ())) for table in tables}
     for step in prepared.plan.steps:
-        for name in (step.name, *step.also, f"{prepared.name}_{step.name}"):
+        for name in (step.name, *step.aliases, f"{prepared.name}_{step.name}"):
             groups[name.casefold()] = by_step.get(step.name, frozenset())
     rule_labels = by_step[tables[0].step] if tables else frozenset()
     update = prepared.config.output("dsc-update")
@@ -560,7 +560,7 @@ def _register(config: RuleConfig, plan: RulePlan, views: Views) -> dict[str, str
     metric = plan.metrics[0].step if plan.metrics else plan.steps[-1].name
     for step in plan.steps:
         frame = views.query(step.sql)
-        for name in dict.fromkeys((step.name, *step.also, f"{config.name}_{step.name}")):
+        for name in dict.fromkeys((step.name, *step.aliases, f"{config.name}_{step.name}")):
             views.add(name, frame)
         step_views[step.name] = views.view(step.name)
     _register_frame(config, views, views.frame(metric))

@@ -60,7 +60,7 @@ class _Pattern:
     """A constant pattern: its SQL, how messages quote it, and its start and end in the rule."""
 
     sql: str
-    shown: str
+    quoted: str
     begin: int | None = None
     end: int | None = None
 
@@ -87,7 +87,7 @@ def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSessi
             line, column = position(config.rule, pattern.begin or 0)
             end = None if pattern.end is None else column + pattern.end - (pattern.begin or 0)
             raise DslError(
-                f"{pattern.shown} is not a valid regular expression: {describe(error)}",
+                f"{pattern.quoted} is not a valid regular expression: {describe(error)}",
                 config.rule, line, column, end, rule=config.name, phase="plan",
             ) from error  # fmt: skip
 
@@ -439,7 +439,7 @@ def data_error(error: Exception, config: RuleConfig, plan: RulePlan) -> Exceptio
     For a query, the cause is the expression that Spark points to. The expression may be in an earlier rule.
     """
     by_data = isinstance(error, MetricRuntimeError) or is_data_error(error)
-    cause = plan.hazards.of(str(error)) if by_data else ""
+    cause = plan.hazards.causes_of(str(error)) if by_data else ""
     if not cause and config.dsl_type == "spark-sql":
         cause = failing_expression(str(error))
     if not cause:

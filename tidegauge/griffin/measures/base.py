@@ -55,7 +55,7 @@ class Report:
     metric : mapping
         In Griffin's layout: numbers by name, and lists of mappings. None where a number is
         undefined.
-    more : mapping
+    extra : mapping
         Additional values by name, in no part of the metric.
     labels : frozenset of str
         Keys that identify a mapping within a list, or a row; the other keys are values.
@@ -70,7 +70,7 @@ class Report:
     """
 
     metric: Mapping[str, Any]
-    more: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
     rows: tuple[Row, ...] | None = None
 
@@ -110,10 +110,10 @@ class Report:
         """
         return cls({name: [dict(row) for row in rows]}, labels=frozenset(labels))
 
-    def beside(self, other: Self) -> Report:
+    def merged_with(self, other: Self) -> Report:
         """Merge two reports into one metric."""
-        more = dict(self.cells()) | dict(other.cells())
-        return Report({**self.metric, **other.metric}, more, rows=())
+        extra = dict(self.cells()) | dict(other.cells())
+        return Report({**self.metric, **other.metric}, extra, rows=())
 
     def shaped(self, flatten: str, name: str) -> Report:
         """Return the report with its whole metric in a layout; its values keep their names.
@@ -156,7 +156,7 @@ class Report:
                         yield from self._of_rows(name, [value])
                     case _:
                         yield name, value
-        yield from self.more.items()
+        yield from self.extra.items()
 
     def _of_rows(self, name: str, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
         for label, row in self._labelled(rows):
@@ -303,13 +303,13 @@ def _unpacked(payload: bytes) -> Iterator[State]:
 def items_of(rule: Rule) -> tuple[Expression, ...]:
     """Return a rule's listed expressions without aliases and grouping items; none for others."""
     if isinstance(rule, Distinct):
-        return tuple(bare(item.of) for item in rule.items if not item.grouping)
+        return tuple(bare(item.expression) for item in rule.items if not item.grouping)
     return tuple(map(bare, rule.items)) if isinstance(rule, Listing) else ()
 
 
 def bare(node: Expression) -> Expression:
     """Return an expression without its alias."""
-    return node.of if isinstance(node, Aliased) else node
+    return node.expression if isinstance(node, Aliased) else node
 
 
 def row_sql(node: Expression) -> str:
@@ -389,18 +389,18 @@ class GriffinMeasure(Analyzer[S, Report]):
         """Return the scale of one of the rule's numbers."""
         return self.scale
 
-    def said(self) -> Mapping[str, Any]:
+    def parsed_details(self) -> Mapping[str, Any]:
         """Return the details as a mapping."""
         return read_details(self.details)
 
     def key(self, name: str) -> str:
         """Return the output name of a number."""
-        return str(self.said().get(name, name))
+        return str(self.parsed_details().get(name, name))
 
     def check_parameters(self) -> None:
         """Raise unless the details are a JSON object and the rule can be parsed."""
         try:
-            is_mapping = isinstance(self.said(), dict)
+            is_mapping = isinstance(self.parsed_details(), dict)
         except ValueError:
             is_mapping = False
         if not is_mapping:
@@ -410,7 +410,7 @@ class GriffinMeasure(Analyzer[S, Report]):
 
     def config(self) -> RuleConfig:
         """Return the equivalent job configuration of the rule."""
-        details = dict(self.said())
+        details = dict(self.parsed_details())
         errors = tuple(
             ErrorCondition(error["column.name"], error["type"], tuple(error["values"]))
             for error in details.pop("error.confs", ())
@@ -446,7 +446,9 @@ class GriffinMeasure(Analyzer[S, Report]):
         """Return the aliases of the rule's expressions."""
         rule = self.parsed()
         items = () if isinstance(rule, Accuracy) else rule.items
-        expressions = [item.of if isinstance(item, DistinctItem) else item for item in items]
+        expressions = [
+            item.expression if isinstance(item, DistinctItem) else item for item in items
+        ]
         return aliases(expressions, {self.source.casefold()})
 
     def statistic(self) -> str:

@@ -58,7 +58,7 @@ class KeyColumns:
     @property
     def all(self) -> str:
         """Group-by columns and key columns, for SELECT and GROUP BY."""
-        return ", ".join([*map(quote, self.work.by), *self.names])
+        return ", ".join([*map(quote, self.work.group_by), *self.names])
 
     def rows(self) -> str:
         """Return a query for the key of each source row."""
@@ -116,7 +116,7 @@ def lower_uniqueness(rule: Listing, work: LoweringContext) -> RulePlan:
         steps += duplicate_steps(keys, counted, duplicates, [dup], num)
         tables.append(duplicates_array(work, steps[-1].name, array))
     records = (duplicates,) if array else ()
-    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
+    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.group_by)
 
 
 def duplicate_steps(
@@ -151,12 +151,15 @@ def _lookup_query(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:
     context = keys.work
     columns = context.scope.schema(target).names
     frame = str(context.scope.frame(target))
-    group_by = [name for name in context.by if name in columns]
-    items = [Aliased(renamed(item.of, {context.source: frame}), item.alias) for item in keys.items]
-    target_keys = KeyColumns(replace(context, by=tuple(group_by)), items)
+    group_by = [name for name in context.group_by if name in columns]
+    items = [
+        Aliased(renamed(item.expression, {context.source: frame}), item.alias)
+        for item in keys.items
+    ]
+    target_keys = KeyColumns(replace(context, group_by=tuple(group_by)), items)
     cells = ", ".join(map(expression_sql, items))
     rows = f"SELECT {target_keys.work.group_columns}{cells} FROM {quote(frame)}"
-    names = [*map(quote, context.by), *keys.names]
+    names = [*map(quote, context.group_by), *keys.names]
     return (
         f"SELECT {', '.join(f'`__new`.{name}' for name in names)}, "
         f"greatest(coalesce(`__old`.`__found`, 0L) - 1, 0L) AS {dup}, `__new`.`__total` "
@@ -180,7 +183,9 @@ def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
         context.output_column("num"),
     )
     total, distinct = context.output_column("total"), context.output_column("distinct")
-    items = context.items([i.of for i in rule.items], (dup, accu, num, "`dist`", "`row_num`"))
+    items = context.items(
+        [i.expression for i in rule.items], (dup, accu, num, "`dist`", "`row_num`")
+    )
     pairs = list(zip(items, rule.items, strict=True))
     keys = KeyColumns(context, [item for item, old in pairs if not old.grouping])
     grouping = [item for item, old in pairs if old.grouping]
@@ -210,7 +215,7 @@ def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
         labels = [item.alias for item in grouping]
         tables.append(duplicates_array(context, steps[-1].name, array, labels))
     records = (duplicates,) if array else ()
-    return RulePlan(tuple(steps), tuple(tables), records, context.source, context.by)
+    return RulePlan(tuple(steps), tuple(tables), records, context.source, context.group_by)
 
 
 def _earlier_frame(context: LoweringContext) -> str | None:
@@ -232,13 +237,15 @@ def _groups(keys: KeyColumns, older: str | None, dup: str, accu: str) -> str:
         return (
             f"SELECT {keys.all}, `__total` - 1 AS {dup}, true AS `dist`, `__total` FROM ({of_keys})"
         )
-    items = [Aliased(renamed(i.of, {keys.work.source: older}), i.alias) for i in keys.items]
+    items = [Aliased(renamed(i.expression, {keys.work.source: older}), i.alias) for i in keys.items]
     cells, names = ", ".join(map(expression_sql, items)), ", ".join(keys.names)
     earlier = (
         f"SELECT {names}, count(1) AS `__more` FROM (SELECT {cells} FROM {quote(older)}) "
         f"GROUP BY {names}"
     )
-    columns = ", ".join(f"`__new`.{name}" for name in [*map(quote, keys.work.by), *keys.names])
+    columns = ", ".join(
+        f"`__new`.{name}" for name in [*map(quote, keys.work.group_by), *keys.names]
+    )
     earlier_rows = "`__old`.`__more`"
     return (
         f"SELECT {columns}, `__new`.`__total` - CASE WHEN {earlier_rows} IS NULL THEN 1 ELSE 0 END AS {dup}, "
@@ -255,18 +262,18 @@ def _sorted_steps(
     work = keys.work
     joined, numbered = work.step("dist_joined"), work.step("row_numbered")
     sorts = [quote(item.alias) for item in grouping]
-    timed = TMST in work.scope.schema(work.source).names and TMST not in work.by
+    timed = TMST in work.scope.schema(work.source).names and TMST not in work.group_by
     cells = ", ".join(
         [*map(expression_sql, [*keys.items, *grouping]), *([f"{quote(TMST)} AS `__time`"] * timed)]
     )
     rows = f"SELECT {work.group_columns}{cells} FROM {work.table}"
     order = ", ".join([*(["`__time`"] * timed), *sorts])
-    listed = ", ".join([*map(quote, work.by), *keys.names, *sorts, dup])
+    listed = ", ".join([*map(quote, work.group_by), *keys.names, *sorts, dup])
     return [
         Step(
             joined,
             f"SELECT `__row`.*, `__key`.{dup}, `__key`.`dist` FROM ({rows}) AS `__row` "
-            f"LEFT JOIN {quote(counted)} AS `__key` ON {keys.same('`__row`', '`__key`', work.by)}",
+            f"LEFT JOIN {quote(counted)} AS `__key` ON {keys.same('`__row`', '`__key`', work.group_by)}",
         ),
         Step(
             numbered,
@@ -305,11 +312,11 @@ def lower_duplication(rule: Listing | None, work: LoweringContext) -> RulePlan:
     """
     schema = work.scope.schema(work.source)
     columns = [ColumnNode(work.source, f["name"], f["type"]) for f in schema.struct["fields"]]
-    items = [i.of for i in rule.items if isinstance(i, Aliased)] if rule else []
-    keys: Sequence[Expression] = items or [c for c in columns if c.name not in work.by]
+    items = [i.expression for i in rule.items if isinstance(i, Aliased)] if rule else []
+    keys: Sequence[Expression] = items or [c for c in columns if c.name not in work.group_by]
     names = [f"`__key_{n}`" for n in range(len(keys))]
     cells = [f"{expression_sql(key)} AS {name}" for key, name in zip(keys, names, strict=True)]
-    groups = ", ".join([*map(quote, work.by), *names])
+    groups = ", ".join([*map(quote, work.group_by), *names])
     counted, metric = work.step("dup_count"), work.step("dup_metric")
     no_key = " AND ".join(f"{name} IS NULL" for name in names)
     steps = (
@@ -330,7 +337,7 @@ def lower_duplication(rule: Listing | None, work: LoweringContext) -> RulePlan:
         ),
         Step(work.step("dup_records"), _records(work, keys, columns)),
     )
-    return RulePlan(steps, (MetricTable(metric),), (steps[-1].name,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(metric),), (steps[-1].name,), work.source, work.group_by)
 
 
 def _records(
@@ -343,7 +350,7 @@ def _records(
         raise context.error(
             "bad.record.definition must be duplicate, unique, non_unique or distinct"
         )
-    partition = ", ".join([*map(quote, context.by), *map(expression_sql, keys)])
+    partition = ", ".join([*map(quote, context.group_by), *map(expression_sql, keys)])
     # Order by all plain columns, so that the first row of a key is deterministic.
     plain_columns = [c for c in columns if not isinstance(c.type, dict) and c.type not in NESTED]
     order = ", ".join(map(expression_sql, plain_columns)) or "1"
@@ -385,8 +392,8 @@ class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
 
     def statistic(self) -> str:
         """Return the state's identity, shared by all rules with the same key."""
-        of = {"source": self.source, "expression": self.expression}
-        return canonical_json({"griffin": "keys", **of})
+        identity = {"source": self.source, "expression": self.expression}
+        return canonical_json({"griffin": "keys", **identity})
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
         """Build the state from the frequencies."""
@@ -408,12 +415,18 @@ class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
         """Return the number of keys by rows beyond the first, if ``duplication.array`` is set."""
         import numpy as np
 
-        name = self.said().get("duplication.array")
+        name = self.parsed_details().get("duplication.array")
         if not name:
             return {}
         dup, num = self.key("dup"), self.key("num")
-        found = zip(*np.unique(counts[counts > 1] - 1, return_counts=True), strict=True)
-        return {name: [{dup: int(more), num: int(keys)} for more, keys in found]}
+        keys_by_duplicates = zip(
+            *np.unique(counts[counts > 1] - 1, return_counts=True), strict=True
+        )
+        return {
+            name: [
+                {dup: int(duplicates), num: int(keys)} for duplicates, keys in keys_by_duplicates
+            ]
+        }
 
 
 def _all(counts: Counts, nulls: int) -> Counts:
@@ -455,12 +468,12 @@ class GriffinUniqueness(_KeyMeasure):
         """Return the counts of rows, single-row keys, and duplicates."""
         counts = _all(counts, nulls)
         total, unique = int(counts.sum()), int((counts == 1).sum())
-        found = {
+        numbers = {
             "total": total,
             "unique": unique,
             "uniqueFraction": unique / total if total else 1.0,
         }
-        metric = {self.key(name): number for name, number in found.items()}
+        metric = {self.key(name): number for name, number in numbers.items()}
         return Report({**metric, **self.duplicates(counts)}, labels=frozenset({self.key("dup")}))
 
 
@@ -532,11 +545,11 @@ class GriffinDuplication(_KeyMeasure):
     def report(self, counts: Counts, nulls: int) -> Report:
         """Return the counts of rows, duplicates and keys."""
         rows, unique = int(counts.sum()), int((counts == 1).sum())
-        found = {
+        numbers = {
             "total": rows + nulls,
             "duplicate": rows - len(counts),
             "unique": unique,
             "non_unique": len(counts) - unique,
             "distinct": len(counts),
         }
-        return Report({self.key(name): count for name, count in found.items()})
+        return Report({self.key(name): count for name, count in numbers.items()})

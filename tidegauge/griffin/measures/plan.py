@@ -77,14 +77,14 @@ class Hazards:
     texts: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
-    def of(self, message: str) -> str:
+    def causes_of(self, message: str) -> str:
         """Return the possible causes of a Spark error by its message; empty if there are none.
 
         Examples
         --------
-        >>> Hazards(("line 1, column 1 casts the string 'n' in int()",)).of("[CAST_INVALID_INPUT] The value")
+        >>> Hazards(("line 1, column 1 casts the string 'n' in int()",)).causes_of("[CAST_INVALID_INPUT] The value")
         "line 1, column 1 casts the string 'n' in int()"
-        >>> Hazards(columns=("source.n", "source.m")).of("[ARITHMETIC_OVERFLOW] long overflow")
+        >>> Hazards(columns=("source.n", "source.m")).causes_of("[ARITHMETIC_OVERFLOW] long overflow")
         'the rule reads source.n, source.m'
         """
         if self.texts and _INVALID_STRING_ERROR.search(message):
@@ -137,9 +137,9 @@ def _compared_pairs(node: Node) -> list[tuple[Expression, Expression]]:
         case Binary() if node.operator in COMPARISON_OPERATORS:
             return [(node.left, node.right)]
         case In():
-            return [(node.of, option) for option in node.options]
+            return [(node.operand, option) for option in node.options]
         case BetweenNode():
-            return [(node.of, node.low), (node.of, node.high)]
+            return [(node.operand, node.low), (node.operand, node.high)]
     return []
 
 
@@ -153,13 +153,13 @@ class Step:
         Name that later steps and rules use.
     sql : str
         Query on sources and earlier steps; all names are quoted.
-    also : tuple of str
+    aliases : tuple of str
         Griffin's names for the step.
     """
 
     name: str
     sql: str
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class RulePlan:
         Steps whose rows are the rule's records, such as misses or duplicates.
     source : str
         The measured source.
-    by : tuple of str
+    group_by : tuple of str
         Group-by columns. All steps keep them.
     notices : tuple of str
         Notices for the rule's author.
@@ -213,7 +213,7 @@ class RulePlan:
     metrics: tuple[MetricTable, ...] = ()
     records: tuple[str, ...] = ()
     source: str = ""
-    by: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     hazards: Hazards = field(default_factory=Hazards)
 
@@ -228,7 +228,7 @@ class LoweringContext:
         The rule as configured.
     scope : Scope
         The tables and columns that the rule can use.
-    by : tuple of str
+    group_by : tuple of str
         Group-by columns. All steps keep them.
     older : str or None
         The frame of previously measured rows, for distinctness.
@@ -236,7 +236,7 @@ class LoweringContext:
 
     config: RuleConfig
     scope: Scope
-    by: tuple[str, ...] = ()
+    group_by: tuple[str, ...] = ()
     older: str | None = None
 
     @property
@@ -253,11 +253,11 @@ class LoweringContext:
     @property
     def group_columns(self) -> str:
         """The group-by columns, as the start of a SELECT list."""
-        return "".join(f"{quote(name)}, " for name in self.by)
+        return "".join(f"{quote(name)}, " for name in self.group_by)
 
-    def group_by_clause(self, *more: str) -> str:
+    def group_by_clause(self, *expressions: str) -> str:
         """Return the GROUP BY clause for the group-by columns and more."""
-        names = [*map(quote, self.by), *more]
+        names = [*map(quote, self.group_by), *expressions]
         return f" GROUP BY {', '.join(names)}" if names else ""
 
     def output_column(self, key: str) -> str:
@@ -265,7 +265,7 @@ class LoweringContext:
         name = self.option(key, key)
         if not isinstance(name, str) or not name:
             raise self.error(f"{key!r} must be a column name, not {name!r}")
-        if name.casefold() in {column.casefold() for column in self.by}:
+        if name.casefold() in {column.casefold() for column in self.group_by}:
             raise self.error(
                 f"rows are grouped by the column {name!r}; set another name for {key!r}"
             )
@@ -309,14 +309,14 @@ class LoweringContext:
 
     def items(self, items: Sequence[object], reserved: Sequence[str] = ()) -> list[Aliased]:
         """Return bound items whose aliases avoid ``reserved`` (quoted) and the group-by columns."""
-        used = {name.casefold() for name in self.by}
+        used = {name.casefold() for name in self.group_by}
         used |= {name[1:-1].replace("``", "`").casefold() for name in reserved}
         aliased = []
         for item in items:
             assert isinstance(item, Aliased)
             alias = free(item.alias, used)
             used.add(alias.casefold())
-            aliased.append(Aliased(item.of, alias, span=item.span))
+            aliased.append(Aliased(item.expression, alias, span=item.span))
         return aliased
 
 

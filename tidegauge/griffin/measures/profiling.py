@@ -52,18 +52,18 @@ def lower_profiling(rule: Profiling, context: LoweringContext) -> RulePlan:
         The rule's options and scope.
     """
     frame = rule.table or context.source
-    missing = [name for name in context.by if name not in context.scope.schema(frame).names]
+    missing = [name for name in context.group_by if name not in context.scope.schema(frame).names]
     if missing:
         raise context.error(
             f"{frame!r} has no column {missing[0]!r}, but the job is partitioned by this column"
         )
-    group_by = [ColumnNode(frame, name) for name in context.by]
+    group_by = [ColumnNode(frame, name) for name in context.group_by]
     items = context.items([i for i in rule.items if getattr(i, "of", None) not in group_by])
-    order = [_sort_key(item, [(i.of, i.alias) for i in items]) for item in rule.order_by]
+    order = [_sort_key(item, [(i.expression, i.alias) for i in items]) for item in rule.order_by]
     hidden = [
         f"{key} AS `__order_{n}`"
         for n, (key, is_alias, _) in enumerate(order)
-        if not is_alias and context.by and rule.limit
+        if not is_alias and context.group_by and rule.limit
     ]
     cells = [*map(expression_sql, group_by), *map(expression_sql, items), *hidden]
     query = f"SELECT {'DISTINCT ' if rule.distinct else ''}{', '.join(cells)} FROM {quote(frame)}"
@@ -74,13 +74,13 @@ def lower_profiling(rule: Profiling, context: LoweringContext) -> RulePlan:
         query += f" GROUP BY {', '.join(map(expression_sql, groups))}"
     if rule.having is not None:
         query += f" HAVING {expression_sql(rule.having)}"
-    if context.by and rule.limit is not None:
+    if context.group_by and rule.limit is not None:
         keys = [
             f"{key if is_alias else quote(f'__order_{n}')}{direction}"
             for n, (key, is_alias, direction) in enumerate(order)
         ]
-        names = [*map(quote, context.by), *(quote(item.alias) for item in items)]
-        group_columns = ", ".join(map(quote, context.by))
+        names = [*map(quote, context.group_by), *(quote(item.alias) for item in items)]
+        group_columns = ", ".join(map(quote, context.group_by))
         query = (
             f"SELECT {', '.join(names)} FROM (SELECT *, row_number() OVER (PARTITION BY {group_columns} "
             f"ORDER BY {', '.join(keys) or group_columns}) AS `__rank` FROM ({query})) "
@@ -97,20 +97,20 @@ def lower_profiling(rule: Profiling, context: LoweringContext) -> RulePlan:
     table = MetricTable(
         step.name, output.flatten or "default", str(output.name), _labels(rule, items)
     )
-    return RulePlan((step,), (table,), (), frame, context.by)
+    return RulePlan((step,), (table,), (), frame, context.group_by)
 
 
 def _labels(rule: Profiling, items: list[Aliased]) -> tuple[str, ...] | None:
     """Return the selected GROUP BY columns; None if there are none."""
-    return tuple(item.alias for item in items if item.of in rule.group_by) or None
+    return tuple(item.alias for item in items if item.expression in rule.group_by) or None
 
 
 def _sort_key(item: OrderItem, selected: list[tuple[object, str]]) -> tuple[str, bool, str]:
     """Return a sort key, whether it is an item's alias, and its direction."""
     direction = {None: "", True: " DESC", False: " ASC"}[item.descending]
-    alias = next((alias for expression, alias in selected if expression == item.of), None)
+    alias = next((alias for expression, alias in selected if expression == item.expression), None)
     return (
-        (expression_sql(item.of), False, direction)
+        (expression_sql(item.expression), False, direction)
         if alias is None
         else (quote(alias), True, direction)
     )
@@ -164,18 +164,20 @@ def lower_column_profiling(rule: Listing | None, context: LoweringContext) -> Ru
         ),
     )
     table = MetricTable(steps[-1].name, "array", "column_details", ("column_name",))
-    return RulePlan(steps, (table,), (), context.source, context.by)
+    return RulePlan(steps, (table,), (), context.source, context.group_by)
 
 
 def _columns(rule: Listing | None, context: LoweringContext) -> list[tuple[str, Expression]]:
-    items = [(i.alias, i.of) for i in (rule.items if rule else ()) if isinstance(i, Aliased)]
+    items = [
+        (i.alias, i.expression) for i in (rule.items if rule else ()) if isinstance(i, Aliased)
+    ]
     if not items:
         fields = context.scope.schema(context.source).struct["fields"]
         plain = [f for f in fields if isinstance(f["type"], str) and f["type"] not in NESTED]
         items = [
             (f["name"], ColumnNode(context.source, f["name"], f["type"]))
             for f in plain
-            if f["name"] not in context.by
+            if f["name"] not in context.group_by
         ]
     for name, column in items:
         if isinstance(type_of(column), dict):
@@ -232,7 +234,7 @@ class Function:
 
     Attributes
     ----------
-    of : type of Analyzer
+    analyzer : type of Analyzer
         The analyzer that computes the state of a column.
     cells : int
         Number of request results that make up the state.
@@ -244,7 +246,7 @@ class Function:
         The value of an empty state.
     """
 
-    of: type[Any]
+    analyzer: type[Any]
     cells: int
     value: Callable[[Any], Any]
     scale: Scale = Scale.SIGNED
@@ -253,7 +255,7 @@ class Function:
 
     def outcome(self, state: Any) -> Any:
         """Return the value of a state."""
-        return self.value(state) if self.of("x").weight(state) else self.nothing
+        return self.value(state) if self.analyzer("x").weight(state) else self.nothing
 
 
 def _sample_variance(state: Any) -> float | None:
@@ -364,8 +366,10 @@ class GriffinProfiling(GriffinMeasure[Parts]):
     ) -> tuple[Request, ...]:
         name, argument = _aggregate_name(item), _argument(item)
         if isinstance(argument, ColumnNode) and name in FUNCTION_BY_NAME:
-            of: AnyAnalyzer = FUNCTION_BY_NAME[name].of(quote(argument.name), where=where)
-            return of.requests(schema)
+            analyzer: AnyAnalyzer = FUNCTION_BY_NAME[name].analyzer(
+                quote(argument.name), where=where
+            )
+            return analyzer.requests(schema)
         counted = "1" if isinstance(argument, Star) else row_sql(argument)
         return (Aggregate(f"{name}({where_holds(where, counted)})"),)
 
@@ -376,7 +380,9 @@ class GriffinProfiling(GriffinMeasure[Parts]):
         rest = iter(cells)
         return Parts(
             tuple(
-                NumMatches(next(rest)) if f is None else f.of("x").fold([*islice(rest, f.cells)])
+                NumMatches(next(rest))
+                if f is None
+                else f.analyzer("x").fold([*islice(rest, f.cells)])
                 for f in self._functions()
             )
         )
@@ -395,17 +401,17 @@ class GriffinProfiling(GriffinMeasure[Parts]):
 
     def measure(self, state: Parts) -> Report:
         """Return the query's rows as a metric."""
-        said, query = self.said(), self._query()
+        details, query = self.parsed_details(), self._query()
         rows = self._groups(state) if query.group_by else [self._row(state)]
         labels = [
             n for n, i in zip(self.aliases(), query.items, strict=True) if not _aggregate_name(i)
         ]
-        flatten, name = said.get("flatten", "default"), said.get("name", self.rule)
+        flatten, name = details.get("flatten", "default"), details.get("name", self.rule)
         return Report.from_rows(rows, flatten, name, labels)
 
     def _row(self, state: Parts) -> dict[str, Any]:
         functions = self._functions()
-        parts = state.parts or [f.of.state_type() if f else NumMatches() for f in functions]
+        parts = state.parts or [f.analyzer.state_type() if f else NumMatches() for f in functions]
         return {
             alias: f.outcome(part) if f else part.num_matches
             for alias, f, part in zip(self.aliases(), functions, parts, strict=True)
@@ -450,7 +456,9 @@ def _is_mergeable(item: Expression) -> bool:
         return False
     argument = call.arguments[0]
     if name in FUNCTION_BY_NAME:
-        numeric = kind_of(argument) in NUMERIC or FUNCTION_BY_NAME[name].of is ApproxCountDistinct
+        numeric = (
+            kind_of(argument) in NUMERIC or FUNCTION_BY_NAME[name].analyzer is ApproxCountDistinct
+        )
         return isinstance(argument, ColumnNode) and numeric and groupable(argument)
     return name in COUNT_FUNCTIONS
 

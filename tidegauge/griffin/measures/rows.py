@@ -80,7 +80,9 @@ def lower_accuracy(rule: Accuracy, context: LoweringContext) -> RulePlan:
             ("__accuracy",),
         ),
     )
-    return RulePlan(steps, (MetricTable(steps[-1].name),), (items,), context.source, context.by)
+    return RulePlan(
+        steps, (MetricTable(steps[-1].name),), (items,), context.source, context.group_by
+    )
 
 
 def null_match_of(context: LoweringContext) -> str:
@@ -120,7 +122,7 @@ def error_condition(rule: Listing | None, config: RuleConfig, scope: Scope) -> s
             raise scope.error(
                 "the rule has no columns to check; name at least one", None, "plan", None
             )
-        return " OR ".join(f"{operand(item.of, SUM_LEVEL)} IS NULL" for item in items)
+        return " OR ".join(f"{operand(item.expression, SUM_LEVEL)} IS NULL" for item in items)
     columns: dict[str, list[ErrorCondition]] = {}
     for error in config.errors:
         columns.setdefault(error.column.casefold(), []).append(error)
@@ -131,7 +133,7 @@ def error_condition(rule: Listing | None, config: RuleConfig, scope: Scope) -> s
 
 
 def _find_column(name: str, items: Sequence[Aliased], scope: Scope) -> Expression:
-    expression = next((i.of for i in items if i.alias.casefold() == name.casefold()), None)
+    expression = next((i.expression for i in items if i.alias.casefold() == name.casefold()), None)
     return Binder(scope, (scope.source,)).bind(Name(name)) if expression is None else expression
 
 
@@ -180,7 +182,7 @@ def lower_completeness(rule: Listing | None, work: LoweringContext) -> RulePlan:
         (MetricTable(work.step("complete_count")),),
         (records,),
         work.source,
-        work.by,
+        work.group_by,
     )
 
 
@@ -278,7 +280,7 @@ def lower_conformance(work: LoweringContext) -> RulePlan:
         Step(records, f"SELECT * FROM {work.table} WHERE {bad}"),
         Step(metric, counts(work, work.table, bad)),
     )
-    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.group_by)
 
 
 def lower_record_check(work: LoweringContext) -> RulePlan:
@@ -302,7 +304,7 @@ def lower_record_check(work: LoweringContext) -> RulePlan:
         ),
         Step(metric, counts(work, quote(records), "(`__status` = 'bad')")),
     )
-    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.group_by)
 
 
 _ACCURACY_NAMES = ("total", "miss", "matched", "matchedFraction")
@@ -401,7 +403,7 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     @property
     def nulls(self) -> str:
         """The null matching mode."""
-        return str(self.said().get("null.match", NULL_MATCHES_WITH_STATE[0]))
+        return str(self.parsed_details().get("null.match", NULL_MATCHES_WITH_STATE[0]))
 
     def check_parameters(self) -> None:
         """Raise unless matching of nulls depends only on single rows."""
@@ -509,7 +511,7 @@ class GriffinCompleteness(_RowMeasure):
     --------
     >>> rows = NumMatchesAndCount(3, 4), NumMatchesAndCount(1, 4)
     >>> report = GriffinCompleteness("c", "name").compute_metric_from(Parts(rows)).value
-    >>> report.metric, report.more
+    >>> report.metric, report.extra
     ({'total': 4, 'incomplete': 3, 'complete': 1}, {'completeFraction': 0.25, 'nulls.name': 1.0})
     """
 
@@ -519,7 +521,7 @@ class GriffinCompleteness(_RowMeasure):
 
     def parsed(self) -> Rule:
         """Return the rule's syntax tree; empty if the details define completeness in SQL."""
-        return Listing(()) if "expr" in self.said() else super().parsed()
+        return Listing(()) if "expr" in self.parsed_details() else super().parsed()
 
     def columns(self) -> Sequence[str]:
         """Return the aliases."""
@@ -530,7 +532,11 @@ class GriffinCompleteness(_RowMeasure):
         scope, config = self.scope(schema), self.config()
         bound = self.bound(schema)
         bound_items = bound.items if isinstance(bound, Listing) else ()
-        items = [Aliased(unqualified(i.of), i.alias) for i in bound_items if isinstance(i, Aliased)]
+        items = [
+            Aliased(unqualified(i.expression), i.alias)
+            for i in bound_items
+            if isinstance(i, Aliased)
+        ]
         nulls = [f"({row_sql(item)}) IS NULL" for item in items]
         names = {item.alias.casefold() for item in items}
         binder = Binder(scope, (self.source,))
@@ -565,7 +571,7 @@ class GriffinConformance(_RowMeasure):
     --------
     >>> rows = NumMatchesAndCount(3, 4), NumMatchesAndCount(3, 4)
     >>> details = '{"expr": [{"column": "zip", "type": "int"}]}'
-    >>> GriffinConformance("c", "zip", details=details).compute_metric_from(Parts(rows)).value.more
+    >>> GriffinConformance("c", "zip", details=details).compute_metric_from(Parts(rows)).value.extra
     {'completeFraction': 0.25, 'nonconforming.zip': 3.0}
     """
 
@@ -582,7 +588,7 @@ class GriffinConformance(_RowMeasure):
 
     def columns(self) -> Sequence[str]:
         """Return the columns with an expected type."""
-        return [str(pair["column"]) for pair in self.said().get("expr", ())]
+        return [str(pair["column"]) for pair in self.parsed_details().get("expr", ())]
 
     def bound(self, schema: Schema) -> Rule:
         """Check columns and types against the schema, and return the rule's tree."""

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from tidegauge.analyzers.core.sql import constant, literal, quote
 from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.dsl.grammar import MILLISECONDS
+from tidegauge.griffin.dsl.grammar import MILLISECONDS_BY_UNIT
 from tidegauge.griffin.dsl.nodes import (
     COMPARISON_OPERATORS,
     Accuracy,
@@ -86,7 +86,7 @@ def expression_sql(node: Node) -> str:
     'max(`source`.`age`)'
     """
     if isinstance(node, Aliased):
-        return f"{write(node.of)[0]} AS {quote(node.alias)}"
+        return f"{write(node.expression)[0]} AS {quote(node.alias)}"
     return write(node)[0]
 
 
@@ -99,7 +99,7 @@ def operand(node: Node, least: int = ATOM_LEVEL) -> str:
 @singledispatch
 def write(node: Node) -> Written:
     """Return SQL for a node and its precedence level; other modules register more node types."""
-    msg = f"{type(node).__name__} is no expression"
+    msg = f"{type(node).__name__} is not an expression"
     raise TypeError(msg)
 
 
@@ -110,13 +110,13 @@ def _(node: Text) -> Written:
 
 @write.register
 def _(node: Number) -> Written:
-    whole = node.value.as_tuple().exponent == 0
-    return constant(int(node.value) if whole else node.value), ATOM_LEVEL
+    is_integer = node.value.as_tuple().exponent == 0
+    return constant(int(node.value) if is_integer else node.value), ATOM_LEVEL
 
 
 @write.register
 def _(node: DurationNode) -> Written:
-    return constant(node.amount * MILLISECONDS[node.unit]), ATOM_LEVEL
+    return constant(node.amount * MILLISECONDS_BY_UNIT[node.unit]), ATOM_LEVEL
 
 
 @write.register
@@ -151,17 +151,17 @@ def _(node: ColumnNode) -> Written:
 
 @write.register
 def _(node: Attribute) -> Written:
-    return f"{operand(node.of)}.{quote(node.name)}", ATOM_LEVEL
+    return f"{operand(node.container)}.{quote(node.name)}", ATOM_LEVEL
 
 
 @write.register
 def _(node: AllOf) -> Written:
-    return f"{operand(node.of)}.*", ATOM_LEVEL
+    return f"{operand(node.container)}.*", ATOM_LEVEL
 
 
 @write.register
 def _(node: Index) -> Written:
-    return f"{operand(node.of)}[{operand(node.index, OR_LEVEL)}]", ATOM_LEVEL
+    return f"{operand(node.container)}[{operand(node.index, OR_LEVEL)}]", ATOM_LEVEL
 
 
 @write.register
@@ -207,38 +207,38 @@ def _test(operand_: Expression, negated: bool, test: str) -> Written:  # noqa: F
 @write.register
 def _(node: In) -> Written:
     options = ", ".join(operand(option, OR_LEVEL) for option in node.options)
-    return _test(node.of, node.negated, f"IN ({options})")
+    return _test(node.operand, node.negated, f"IN ({options})")
 
 
 @write.register
 def _(node: BetweenNode) -> Written:
     low, high = operand(node.low, SUM_LEVEL), operand(node.high, SUM_LEVEL)
-    return _test(node.of, node.negated, f"BETWEEN {low} AND {high}")
+    return _test(node.operand, node.negated, f"BETWEEN {low} AND {high}")
 
 
 @write.register
 def _(node: LikeNode) -> Written:
     word = "RLIKE" if node.regex else "LIKE"
-    return _test(node.of, node.negated, f"{word} {operand(node.pattern, SUM_LEVEL)}")
+    return _test(node.operand, node.negated, f"{word} {operand(node.pattern, SUM_LEVEL)}")
 
 
 @write.register
 def _(node: IsNull) -> Written:
-    return f"{operand(node.of, SUM_LEVEL)} IS {'NOT ' if node.negated else ''}NULL", TEST_LEVEL
+    return f"{operand(node.operand, SUM_LEVEL)} IS {'NOT ' if node.negated else ''}NULL", TEST_LEVEL
 
 
 @write.register
 def _(node: IsNaN) -> Written:
     # A computed value may be a text, which isnan would reject in ANSI mode.
-    of = operand(node.of, OR_LEVEL)
-    if not isinstance(node.of, (ColumnNode, Name, Attribute, Index)):
-        of = f"try_cast({of} AS DOUBLE)"
-    return (f"(NOT isnan({of}))" if node.negated else f"isnan({of})"), ATOM_LEVEL
+    value = operand(node.operand, OR_LEVEL)
+    if not isinstance(node.operand, (ColumnNode, Name, Attribute, Index)):
+        value = f"try_cast({value} AS DOUBLE)"
+    return (f"(NOT isnan({value}))" if node.negated else f"isnan({value})"), ATOM_LEVEL
 
 
 @write.register
 def _(node: Aliased) -> Written:
-    return write(node.of)
+    return write(node.expression)
 
 
 NULL_MATCHES = ("null-safe", "sql", "griffin")
@@ -368,17 +368,17 @@ def _null_safe(condition: Expression) -> Expression:
 class _Cast(Node):
     """``try_cast``: null if the value does not convert."""
 
-    of: Expression
+    operand: Expression
     type: str
 
 
 @write.register
 def _write_cast(node: _Cast) -> Written:
-    return f"try_cast({operand(node.of, 0)} AS {node.type})", ATOM_LEVEL
+    return f"try_cast({operand(node.operand, 0)} AS {node.type})", ATOM_LEVEL
 
 
-def _cast(of: Expression, kind: str) -> Expression:
-    return cast("Expression", _Cast(of, kind))
+def _cast(operand: Expression, kind: str) -> Expression:
+    return cast("Expression", _Cast(operand, kind))
 
 
 def _as_strings(node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
@@ -396,19 +396,21 @@ def _as_strings(node: Expression) -> Expression:  # noqa: PLR0911 - one for each
         case BetweenNode():
             # Each bound is compared separately: one may be a text and the other a number.
             low, high = (
-                _comparable_operands((node.of, node.low)),
-                _comparable_operands((node.of, node.high)),
+                _comparable_operands((node.operand, node.low)),
+                _comparable_operands((node.operand, node.high)),
             )
             both = Binary("and", Binary(">=", *low), Binary("<=", *high))
             return Unary("not", both) if node.negated else both
         case In():
-            of, *options = _comparable_operands((node.of, *node.options))
-            return replace(node, of=of, options=tuple(options))
+            value, *options = _comparable_operands((node.operand, *node.options))
+            return replace(node, operand=value, options=tuple(options))
         case LikeNode():
-            return replace(node, of=_as_strings(node.of))
+            return replace(node, operand=_as_strings(node.operand))
         case Unary():
-            of = _as_strings(node.operand) if node.operator == "not" else _as_number(node.operand)
-            return replace(node, operand=of)
+            value = (
+                _as_strings(node.operand) if node.operator == "not" else _as_number(node.operand)
+            )
+            return replace(node, operand=value)
         case _:
             return node
 

@@ -142,7 +142,7 @@ def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
     ``percentile_metric`` percentiles. The other steps are ``total_count``, ``in_time``,
     ``latency_items`` and ``late_records``.
     """
-    items = [item.of for item in rule.items if isinstance(item, Aliased)]
+    items = [item.expression for item in rule.items if isinstance(item, Aliased)]
     if len(items) == 1:
         items.append(Binder(work.scope, (work.source,)).bind(Name(TMST)))
     if len(items) != 2:
@@ -206,7 +206,7 @@ def _measured(
         steps.append(Step(work.step("percentile_metric"), query, ("__percentile",)))
         tables.append(MetricTable(steps[-1].name))
     records = (late,) if threshold is not None else ()
-    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
+    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.group_by)
 
 
 def _times(work: LoweringContext, value: str, threshold: int | None) -> str:
@@ -306,10 +306,10 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
     @property
     def ranks(self) -> tuple[float, ...]:
         """The percentile ranks, from 0 to 1."""
-        return ranks(self.said().get("percentile.values"))
+        return ranks(self.parsed_details().get("percentile.values"))
 
     def _time(self, name: str) -> int | None:
-        value = self.said().get(name)
+        value = self.parsed_details().get(name)
         try:
             return None if value is None else milliseconds(value)
         except ValueError as error:

@@ -23,15 +23,15 @@ __all__ = ["read_env", "read_job"]
 
 T = TypeVar("T")
 _MAX_NAME_CHARS = 200
-"""Number of letters of a file's name that a message shows."""
+"""Characters of a file name in a message."""
 
 
-def read_env(what: Mapping[str, Any] | str | bytes | Path) -> Env:
+def read_env(source: Mapping[str, Any] | str | bytes | Path) -> Env:
     """Read an ``env.json``.
 
     Parameters
     ----------
-    what : mapping, str, bytes or Path
+    source : mapping, str, bytes or Path
         Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
         bytes are JSON in UTF-8.
 
@@ -51,15 +51,15 @@ def read_env(what: Mapping[str, Any] | str | bytes | Path) -> Env:
     >>> env.sinks[0].type, env.process_interval
     ('console', 10000)
     """
-    return _read(what, "env.json", parse_env)
+    return _read(source, "env.json", parse_env)
 
 
-def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
+def read_job(source: Mapping[str, Any] | str | bytes | Path) -> Job:
     """Read a ``dq.json``.
 
     Parameters
     ----------
-    what : mapping, str, bytes or Path
+    source : mapping, str, bytes or Path
         Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
         bytes are JSON in UTF-8.
 
@@ -87,13 +87,13 @@ def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
     >>> read_job({"name": "nightly", "process.typ": "batch"})
     Traceback (most recent call last):
         ...
-    tidegauge.analyzers.core.errors.GriffinConfigError: dq.json cannot be:
+    tidegauge.analyzers.core.errors.GriffinConfigError: dq.json is invalid:
       $: 'data.sources' is missing or empty
-      $: there are neither 'evaluate.rule' nor 'measures'
+      $: 'evaluate.rule' and 'measures' are both missing
       $: unknown key 'process.typ'; did you mean 'process.type'?
     """
     return _read(
-        what,
+        source,
         "dq.json",
         lambda keys: parse_job(
             MappingReader(upgrade_legacy_job(keys.value, keys.log), "$", keys.log)
@@ -105,13 +105,13 @@ def _read(source: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
     log = ReadLog()
     name, value = _loaded(source, kind)
     if isinstance(value, list) and len(value) > 1:
-        msg = f"{name} is a list of {len(value)}; give one of them"
+        msg = f"{name} is a list of {len(value)} items; pass one of them"
         raise GriffinConfigError(msg)
     value = value[0] if isinstance(value, list) and value else value  # as the service lists them
     read = reader(MappingReader(value, "$", log))
     if log.problems:
         problems = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
-        msg = f"{name} cannot be:\n{problems}"
+        msg = f"{name} is invalid:\n{problems}"
         raise GriffinConfigError(msg)
     for old in dict.fromkeys(log.old):
         warnings.warn(f"{name}: {old}", GriffinDeprecationWarning, stacklevel=3)

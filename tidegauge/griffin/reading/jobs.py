@@ -228,7 +228,7 @@ def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
     if evaluated is None and keys.value.get("measures") is None:
         if str(keys.value.get("measure.type", keys.value.get("type"))).casefold() == "external":
             keys.problem("an external measure has no rules: others compute its metric")
-        keys.problem("there are neither 'evaluate.rule' nor 'measures'")
+        keys.problem("'evaluate.rule' and 'measures' are both missing")
     elif not rules and not measures:
         keys.problem("the job has no rules")
     return tuple(rules + read_measures(measures, first, len(rules) + 1))
@@ -263,7 +263,7 @@ def _connectors(source: MappingReader) -> tuple[ConnectorConfig, ...]:
         source.log.renamed(source.path, "connectors", "connector")
     single = source.inner("connector")
     if single is not None and several:
-        source.problem("'connector' and 'connectors' are one thing; write one of them")
+        source.problem("'connector' and 'connectors' mean the same; write only one of them")
     return tuple(_connector(keys) for keys in ([] if single is None else [single]) + several)
 
 

@@ -83,6 +83,7 @@ class MappingReader:
     path : str
         Its JSON path.
     log : ReadLog
+        Collects the messages.
     """
 
     def __init__(self, value: object, path: str, log: ReadLog) -> None:
@@ -106,7 +107,7 @@ class MappingReader:
         self._known.update(dict.fromkeys([key, *old]))
         present = [name for name in (key, *old) if self.value.get(name) is not None]
         if len(present) > 1:
-            self.problem(f"{present[0]!r} and {present[1]!r} are one thing; write only {key!r}")
+            self.problem(f"{present[0]!r} and {present[1]!r} mean the same; write only {key!r}")
         if not present:
             return key, None
         if present[0] != key:
@@ -117,7 +118,7 @@ class MappingReader:
         self.problem(f"must be {expected}, not {_value_kind(value)}", key)
 
     def text(self, key: str, *old: str, required: bool = False) -> str | None:
-        """Return a non-blank text, or None."""
+        """Return a non-blank string, or None."""
         name, value = self.take(key, *old)
         if value is None:
             if required:
@@ -167,7 +168,7 @@ class MappingReader:
         return [(step(self.at(name), number), item) for number, item in enumerate(value)]
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts."""
+        """Return a list of strings."""
         strings = []
         for path, item in self.items(key):
             if isinstance(item, str) and item.strip():
@@ -203,7 +204,7 @@ class MappingReader:
         return [key for key in keys if self.value.get(key) is not None]
 
     def done(self) -> None:
-        """Record an error for each key that was not read; null is as if it were missing."""
+        """Record an error for each key that was not read; null is read as missing."""
         for key, value in self.value.items():
             if key not in self._known and value is not None:
                 self.problem(f"unknown key {key!r}; {suggested(key, self._known)}")

@@ -1,7 +1,6 @@
 """Reader for the rules of a ``dq.json``, in all spellings.
 
-They include ``pre.proc``, and ``measures[]``, which replaced rules in the newest Griffin; those are
-read as rules.
+It also reads ``pre.proc``, and ``measures[]``, which replaced rules in the newest Griffin, as rules.
 """
 
 from __future__ import annotations
@@ -36,40 +35,44 @@ DQ_TYPES = {
     "columnprofiling": "column-profiling",
     "recordcheck": "record-check",
 }
-_OUTPUTS = {
+_OUTPUT_TYPES = {
     "metric": "metric",
     "record": "record",
     "records": "record",
     "dscupdate": "dsc-update",
 }
-_FLATTEN = {
+_FLATTEN_MODES = {
     "default": "default",
     "entries": "entries",
     "array": "array",
     "list": "array",
     "map": "map",
 }
-_PERSISTED = frozenset({"persist.type", "persist.name", "update.data.source", "cache.data.source"})
+_PERSIST_KEYS = frozenset(
+    {"persist.type", "persist.name", "update.data.source", "cache.data.source"}
+)
 _PERSIST_TYPES = {"metric": "metric", "record": "record", "none": "none", "cache": "cache"}
-_CONDITIONS = {"regex": "regex", "enumeration": "enumeration"}
-_TEMPLATE = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$\{(?P<name>\w+)\}")
+_CONDITION_TYPES = {"regex": "regex", "enumeration": "enumeration"}
+_TEMPLATE_PATTERN = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$\{(?P<name>\w+)\}"
+)
 
 
 def read_rules(items: list[MappingReader], default: str = "griffin-dsl") -> list[RuleConfig]:
     """Return the measurement's rules, numbered from 1."""
-    read = [_rule(keys, number, default) for number, keys in enumerate(items, 1)]
+    read = [_read_rule(keys, number, default) for number, keys in enumerate(items, 1)]
     rules = [rule for rule, _ in read]
     for keys, (rule, origin) in zip(items, read, strict=True):
         if origin is None:
             continue
-        place = next((n for n, r in enumerate(rules) if r.out_name == origin), None)
-        if place is None:
-            keys.problem(f"no rule makes {origin!r}, whose rows are to be the records")
+        index = next((n for n, r in enumerate(rules) if r.out_name == origin), None)
+        if index is None:
+            keys.problem(f"no rule has the output name {origin!r}, which 'origin.DF' refers to")
             continue
-        kept = tuple(o for o in rule.outputs if o.kind == "metric")
+        metric_outputs = tuple(o for o in rule.outputs if o.kind == "metric")
         moved = tuple(o for o in rule.outputs if o.kind != "metric")
-        rules[rule.number - 1] = replace(rules[rule.number - 1], outputs=kept)
-        rules[place] = replace(rules[place], outputs=_first_of_each(rules[place].outputs + moved))
+        rules[rule.number - 1] = replace(rules[rule.number - 1], outputs=metric_outputs)
+        rules[index] = replace(rules[index], outputs=_first_of_each(rules[index].outputs + moved))
     return rules
 
 
@@ -85,41 +88,43 @@ def read_pre_proc(items: list[tuple[str, Any]], frame: str, log: ReadLog) -> tup
             if not item.strip():
                 log.problem(path, "is empty")
         else:
-            rule, _ = _rule(MappingReader(item, path, log), number, "spark-sql")
+            rule, _ = _read_rule(MappingReader(item, path, log), number, "spark-sql")
             if rule.dsl_type == "griffin-dsl":
-                log.problem(path, "a rule before measuring is of 'spark-sql' or 'df-opr'")
+                log.problem(
+                    path, "a rule in 'pre.proc' must have the dsl.type 'spark-sql' or 'df-opr'"
+                )
         before = (rules[-1].out_name if rules else None) or frame
         rule = replace(rule, in_name=rule.in_name or before, out_name=rule.out_name or before)
         rules.append(rule)
     return tuple(rules)
 
 
-def _rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, str | None]:
-    """Return a rule, and the frame of its records if that is another rule's."""
+def _read_rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, str | None]:
+    """Return a rule, and the output name of the rule that makes its records, if it is another rule."""
     _, spelled = keys.take("dsl.type")
     dsl = default
     if spelled is not None:
         dsl = keys.log.one_of(keys.at("dsl.type"), "dsl.type", spelled, DSL_TYPES)
-    dq_type = _dq_type(keys, dsl)
+    dq_type = _read_dq_type(keys, dsl)
     details = keys.free("details")
-    kept = keys.log.one_of(
+    persist_type = keys.log.one_of(
         keys.at("persist.type"),
         "persist.type",
         keys.take("persist.type")[1] or "none",
         _PERSIST_TYPES,
     )
-    old, origin = _old_outputs(keys, details, kept)
+    old_outputs, origin = _read_old_outputs(keys, details, persist_type)
     rule = RuleConfig(
         number=number,
         dsl_type=dsl,
         rule=_without_templates(keys.text("rule", required=True) or "", keys, dsl),
         dq_type=dq_type,
-        in_name=_plain(keys.text("in.dataframe.name") or _moved(keys, details, "df.name", "in.dataframe.name"), keys),
-        out_name=_plain(keys.text("out.dataframe.name", "name"), keys),
+        in_name=_strip_template(keys.text("in.dataframe.name") or _pop_moved(keys, details, "df.name", "in.dataframe.name"), keys),
+        out_name=_strip_template(keys.text("out.dataframe.name", "name"), keys),
         details=details,
-        cache=keys.truth("cache", default=kept == "cache"),
-        outputs=_first_of_each(read_outputs(keys) + old, keys),
-        errors=tuple(_condition(condition) for condition in keys.each("error.confs")),
+        cache=keys.truth("cache", default=persist_type == "cache"),
+        outputs=_first_of_each(read_outputs(keys) + old_outputs, keys),
+        errors=tuple(_read_condition(condition) for condition in keys.each("error.confs")),
     )  # fmt: skip
     if keys.ignored("global"):
         keys.log.old.append(f"{keys.path}: 'global' is ignored; every frame is local to the job")
@@ -128,29 +133,29 @@ def _rule(keys: MappingReader, number: int, default: str) -> tuple[RuleConfig, s
     return rule, origin
 
 
-def _dq_type(keys: MappingReader, dsl: str) -> str | None:
+def _read_dq_type(keys: MappingReader, dsl: str) -> str | None:
     _, spelled = keys.take("dq.type")
     if spelled is None:
         if dsl == "griffin-dsl":
             keys.problem("'dq.type' is missing")
         return None
-    known = keys.log.one_of(keys.at("dq.type"), "dq.type", spelled, DQ_TYPES)
-    return known if dsl == "griffin-dsl" else None
+    dq_type = keys.log.one_of(keys.at("dq.type"), "dq.type", spelled, DQ_TYPES)
+    return dq_type if dsl == "griffin-dsl" else None
 
 
 def read_outputs(keys: MappingReader) -> tuple[Output, ...]:
     """Return the outputs listed in ``out``."""
-    found = []
+    outputs = []
     for out in keys.each("out"):
         path, kind = out.at("type"), out.take("type")[1]
         flatten = out.take("flatten")[1]
         if flatten is not None:
-            flatten = out.log.one_of(out.at("flatten"), "flatten", flatten, _FLATTEN)
-        kind = out.log.one_of(path, "type of out", kind, _OUTPUTS)
-        found.append(Output(kind, out.text("name"), flatten, out.text("table")))
+            flatten = out.log.one_of(out.at("flatten"), "flatten", flatten, _FLATTEN_MODES)
+        kind = out.log.one_of(path, "type of out", kind, _OUTPUT_TYPES)
+        outputs.append(Output(kind, out.text("name"), flatten, out.text("table")))
         out.ignored("id")
         out.done()
-    return tuple(found)
+    return tuple(outputs)
 
 
 def _first_of_each(
@@ -166,85 +171,87 @@ def _first_of_each(
     return tuple(first.values())
 
 
-def _old_outputs(
-    keys: MappingReader, details: dict[str, Any], kept: str
+def _read_old_outputs(
+    keys: MappingReader, details: dict[str, Any], persist_type: str
 ) -> tuple[tuple[Output, ...], str | None]:
     """Return outputs in the form before ``out``: ``metric``, ``record``, ``ds.update``, details.
 
     Parameters
     ----------
     keys : MappingReader
-        A rule.
+        Reader of the rule.
     details : dict
-        Its details, without the outputs.
+        The rule's details, from which the outputs are removed.
     kept : str
         The ``persist.type`` of the rule.
     """
     origin = None
     if keys.value.get("persist.type") is not None:
-        keys.log.renamed(keys.path, "persist.type", "cache" if kept == "cache" else "out")
-    flatten = _collected(keys, details)
-    found = _persisted(keys, details, _plain(keys.text("name"), keys), kept)
+        keys.log.renamed(keys.path, "persist.type", "cache" if persist_type == "cache" else "out")
+    flatten = _pop_flatten(keys, details)
+    result = _pop_outputs(keys, details, _strip_template(keys.text("name"), keys), persist_type)
     for key, inner in list(details.items()):  # one for each table of a rule, in 0.1.6
-        if isinstance(inner, Mapping) and _PERSISTED & inner.keys():
+        if isinstance(inner, Mapping) and _PERSIST_KEYS & inner.keys():
             del details[key]
             table = dict(inner)
-            own = _collected(keys, table)
-            outputs = _persisted(keys, table, str(table.get("name") or key))
-            found += [replace(o, flatten=own) if o.kind == "metric" else o for o in outputs]
-    found = [replace(o, flatten=o.flatten or flatten) if o.kind == "metric" else o for o in found]
+            own_flatten = _pop_flatten(keys, table)
+            outputs = _pop_outputs(keys, table, str(table.get("name") or key))
+            result += [
+                replace(o, flatten=own_flatten) if o.kind == "metric" else o for o in outputs
+            ]
+    result = [replace(o, flatten=o.flatten or flatten) if o.kind == "metric" else o for o in result]
     if metric := keys.inner("metric"):
         keys.log.renamed(keys.path, "metric", "out")
         flatten = metric.take("collect.type")[1]
         if flatten is not None:
             flatten = metric.log.one_of(
-                metric.at("collect.type"), "collect.type", flatten, _FLATTEN
+                metric.at("collect.type"), "collect.type", flatten, _FLATTEN_MODES
             )
-        found.append(Output("metric", metric.text("name"), flatten))
+        result.append(Output("metric", metric.text("name"), flatten))
         metric.done()
     if record := keys.inner("record"):
         keys.log.renamed(keys.path, "record", "out")
-        found.append(Output("record", record.text("name")))
+        result.append(Output("record", record.text("name")))
         if updated := record.text("data.source.cache"):
-            found.append(Output("dsc-update", updated))
+            result.append(Output("dsc-update", updated))
         origin = record.text("origin.DF")
         record.done()
     if update := keys.inner("ds.update"):
         keys.log.renamed(keys.path, "ds.update", "out")
-        found.append(Output("dsc-update", update.text("ds.name", required=True)))
+        result.append(Output("dsc-update", update.text("ds.name", required=True)))
         update.done()
-    return tuple(found), origin
+    return tuple(result), origin
 
 
-def _collected(keys: MappingReader, details: dict[str, Any]) -> str | None:
-    """Pop the setting of 0.1.6 and 0.2 for the layout of a metric."""
+def _pop_flatten(keys: MappingReader, details: dict[str, Any]) -> str | None:
+    """Pop the layout of a metric from the details of Griffin 0.1.6 and 0.2."""
     array = details.pop("as.array", None)
     if array is not None:
         keys.log.renamed(keys.at("details"), "as.array", "out")
-    kind = _moved(keys, details, "collect.type", "out")
+    kind = _pop_moved(keys, details, "collect.type", "out")
     if kind is None:
         return "array" if array is True else None
-    return keys.log.one_of(keys.at("details"), "collect.type", kind, _FLATTEN)
+    return keys.log.one_of(keys.at("details"), "collect.type", kind, _FLATTEN_MODES)
 
 
-def _persisted(
-    keys: MappingReader, details: dict[str, Any], name: str | None, kept: str = "none"
+def _pop_outputs(
+    keys: MappingReader, details: dict[str, Any], name: str | None, persist_type: str = "none"
 ) -> list[Output]:
-    """Pop the outputs that details of 0.1.6 and 0.2 hold."""
-    found = []
-    kind = _moved(keys, details, "persist.type", "out")
+    """Pop the outputs that are in the details of Griffin 0.1.6 and 0.2."""
+    outputs = []
+    kind = _pop_moved(keys, details, "persist.type", "out")
     if kind is not None:
-        kept = keys.log.one_of(keys.at("details"), "persist.type", kind, _PERSIST_TYPES)
-    name = _moved(keys, details, "persist.name", "out") or name
-    if kept in {"metric", "record"}:
-        found.append(Output(kept, name))
+        persist_type = keys.log.one_of(keys.at("details"), "persist.type", kind, _PERSIST_TYPES)
+    name = _pop_moved(keys, details, "persist.name", "out") or name
+    if persist_type in {"metric", "record"}:
+        outputs.append(Output(persist_type, name))
     for key in ("update.data.source", "cache.data.source"):
-        updated = _moved(keys, details, key, "out")
-        found += [Output("dsc-update", updated)] if updated else []
-    return found
+        updated = _pop_moved(keys, details, key, "out")
+        outputs += [Output("dsc-update", updated)] if updated else []
+    return outputs
 
 
-def _moved(keys: MappingReader, details: dict[str, Any], old: str, new: str) -> str | None:
+def _pop_moved(keys: MappingReader, details: dict[str, Any], old: str, new: str) -> str | None:
     """Pop a string from details, for a key that older versions kept there."""
     value = details.pop(old, None)
     if value is None:
@@ -256,9 +263,9 @@ def _moved(keys: MappingReader, details: dict[str, Any], old: str, new: str) -> 
     return value
 
 
-def _condition(keys: MappingReader) -> ErrorCondition:
+def _read_condition(keys: MappingReader) -> ErrorCondition:
     kind = keys.log.one_of(
-        keys.at("type"), "type of error.confs", keys.take("type")[1], _CONDITIONS
+        keys.at("type"), "type of error.confs", keys.take("type")[1], _CONDITION_TYPES
     )
     column = keys.text("column.name", required=True) or ""
     values = []
@@ -272,30 +279,30 @@ def _condition(keys: MappingReader) -> ErrorCondition:
     return ErrorCondition(column, kind, tuple(values))
 
 
-def _plain(name: str | None, keys: MappingReader) -> str | None:
+def _strip_template(name: str | None, keys: MappingReader) -> str | None:
     """Return a name without the ``${}`` of Griffin 0.1."""
-    found = re.fullmatch(r"\$\{(\w+)\}", name or "")
-    if found is None:
+    match = re.fullmatch(r"\$\{(\w+)\}", name or "")
+    if match is None:
         return name
-    keys.log.renamed(keys.path, str(name), found[1])
-    return found[1]
+    keys.log.renamed(keys.path, str(name), match[1])
+    return match[1]
 
 
 def _without_templates(rule: str, keys: MappingReader, dsl: str) -> str:
-    """Return SQL with ``${name}`` replaced by quoted names; text literals stay as they are."""
+    """Return SQL with ``${name}`` replaced by quoted names; string literals are unchanged."""
     if dsl != "spark-sql" or "${" not in rule:
         return rule
 
-    def named(match: re.Match[str]) -> str:
+    def quote_template(match: re.Match[str]) -> str:
         if match["text"]:
             return match["text"]
         keys.log.renamed(keys.at("rule"), match[0], match["name"])
         return quote(match["name"])
 
-    return _TEMPLATE.sub(named, rule)
+    return _TEMPLATE_PATTERN.sub(quote_template, rule)
 
 
-_TYPES = {
+_MEASURE_TYPES = {
     "accuracy": "accuracy",
     "completeness": "completeness",
     "duplication": "duplication",
@@ -303,36 +310,42 @@ _TYPES = {
     "schemaconformance": "schemaConformance",
     "sparksql": "sparkSQL",
 }
-_BAD = {
+_BAD_RECORD_DEFINITIONS = {
     "duplicate": "duplicate",
     "unique": "unique",
     "nonunique": "non_unique",
     "distinct": "distinct",
 }
-_COLUMN = re.compile(r"(?:[^`,]|`[^`]*`)+")
-_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_COLUMN_PATTERN = re.compile(r"(?:[^`,]|`[^`]*`)+")
+_QUOTED_NAME_PATTERN = re.compile(r"`((?:[^`]|``)+)`")
 
 
-def read_measures(items: list[MappingReader], first: str, number: int) -> list[RuleConfig]:
+def read_measures(
+    items: list[MappingReader], default_source: str, first_number: int
+) -> list[RuleConfig]:
     """Return measures as rules.
 
     Parameters
     ----------
     items : list of MappingReader
-    first : str
-        Default source.
-    number : int
+        Readers of the measures.
+    default_source : str
+        Source of measures that name none.
+    first_number : int
         Number of the first rule.
     """
-    return [_measure(keys, first, place) for place, keys in enumerate(items, number)]
+    return [
+        _read_measure(keys, default_source, rule_number)
+        for rule_number, keys in enumerate(items, first_number)
+    ]
 
 
-def _measure(keys: MappingReader, first: str, number: int) -> RuleConfig:
+def _read_measure(keys: MappingReader, default_source: str, number: int) -> RuleConfig:
     name = keys.text("name", required=True) or ""
-    kind = keys.log.one_of(keys.at("type"), "type of measure", keys.take("type")[1], _TYPES)
-    source = keys.text("data.source") or first
+    kind = keys.log.one_of(keys.at("type"), "type of measure", keys.take("type")[1], _MEASURE_TYPES)
+    source = keys.text("data.source") or default_source
     config = keys.inner("config") or MappingReader({}, keys.at("config"), keys.log)
-    dq_type, rule, details = _READERS[kind](config, source)
+    dq_type, rule, details = _READER_BY_TYPE[kind](config, source)
     config.done()
     outputs = read_outputs(keys)
     keys.done()
@@ -351,12 +364,12 @@ def _measure(keys: MappingReader, first: str, number: int) -> RuleConfig:
 Read = tuple[str, str, Mapping[str, Any]]
 
 
-def _accuracy(config: MappingReader, source: str) -> Read:
+def _read_accuracy(config: MappingReader, source: str) -> Read:
     target = config.text("ref.source", "target.source", required=True) or ""
     equal = [
         f"{quote(source)}.{quote(pair.text('source.col', required=True) or '')} = "
         f"{quote(target)}.{quote(pair.text('ref.col', 'target.col', required=True) or '')}"
-        for pair in _pairs(config)
+        for pair in _read_pairs(config)
     ]
     details = {
         "target": target,
@@ -367,86 +380,86 @@ def _accuracy(config: MappingReader, source: str) -> Read:
     return "accuracy", " AND ".join(equal), details
 
 
-def _completeness(config: MappingReader, _: str) -> Read:
+def _read_completeness(config: MappingReader, _: str) -> Read:
     complete = config.text("expr", required=True) or ""
     return "completeness", complete, {"expr": complete}
 
 
-def _duplication(config: MappingReader, _: str) -> Read:
+def _read_duplication(config: MappingReader, _: str) -> Read:
     bad = config.take("bad.record.definition")[1]
-    place = config.at("bad.record.definition")
+    path = config.at("bad.record.definition")
     details: dict[str, Any] = {}
     if bad is not None:
         spelled = bad.replace("_", "") if isinstance(bad, str) else bad
         details["bad.record.definition"] = config.log.one_of(
-            place, "bad.record.definition", spelled, _BAD
+            path, "bad.record.definition", spelled, _BAD_RECORD_DEFINITIONS
         )
-    return "duplication", _columns(config), details  # fmt: skip
+    return "duplication", _read_columns(config), details  # fmt: skip
 
 
-def _profiling(config: MappingReader, _: str) -> Read:
+def _read_profiling(config: MappingReader, _: str) -> Read:
     details: dict[str, Any] = {
         "approx.distinct.count": config.truth("approx.distinct.count", default=True)
     }
-    for key, default, most in (("round.scale", 3, 20), ("dataset.sample", 1.0, 1.0)):
+    for key, default, max_value in (("round.scale", 3, 20), ("dataset.sample", 1.0, 1.0)):
         value = config.take(key)[1]
-        right = isinstance(value, type(default) | int) and not isinstance(value, bool)
-        if value is not None and not (right and 0 <= value <= most):
-            config.problem(f"must be a number from 0 to {most:g}", key)
+        is_number = isinstance(value, type(default) | int) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value <= max_value):
+            config.problem(f"must be a number from 0 to {max_value:g}", key)
         details[key] = default if value is None else value
-    return "column-profiling", _columns(config), details
+    return "column-profiling", _read_columns(config), details
 
 
-def _schema(config: MappingReader, _: str) -> Read:
+def _read_schema(config: MappingReader, _: str) -> Read:
     pairs = [
         {
             "column": pair.text("source.col", required=True) or "",
             "type": pair.text("type", required=True) or "",
         }
-        for pair in _pairs(config)
+        for pair in _read_pairs(config)
     ]
     return "schema-conformance", ", ".join(quote(pair["column"]) for pair in pairs), {"expr": pairs}
 
 
-def _records(config: MappingReader, _: str) -> Read:
+def _read_record_check(config: MappingReader, _: str) -> Read:
     query = config.text("expr", required=True) or ""
     bad = config.text("bad.record.definition", required=True) or ""
     return "record-check", query, {"expr": query, "bad.record.definition": bad}
 
 
-_READERS = {
-    "accuracy": _accuracy,
-    "completeness": _completeness,
-    "duplication": _duplication,
-    "profiling": _profiling,
-    "schemaConformance": _schema,
-    "sparkSQL": _records,
+_READER_BY_TYPE = {
+    "accuracy": _read_accuracy,
+    "completeness": _read_completeness,
+    "duplication": _read_duplication,
+    "profiling": _read_profiling,
+    "schemaConformance": _read_schema,
+    "sparkSQL": _read_record_check,
 }
 
 
-def _pairs(config: MappingReader) -> list[MappingReader]:
+def _read_pairs(config: MappingReader) -> list[MappingReader]:
     pairs = config.each("expr")
     if not pairs:
         config.problem("'expr' names no columns")
     return pairs
 
 
-def _unquoted(text: str) -> str | None:
+def _unquote(text: str) -> str | None:
     """Return the name of a column, which may be quoted; None if a quote is only part of it."""
     if "`" not in text:
         return text
-    quoted = _QUOTED.fullmatch(text)
+    quoted = _QUOTED_NAME_PATTERN.fullmatch(text)
     return quoted and quoted[1].replace("``", "`")
 
 
-def _columns(config: MappingReader) -> str:
+def _read_columns(config: MappingReader) -> str:
     """Return columns, from a list or comma-separated text, as rule text; empty for all."""
     value = config.take("expr")[1]
     if isinstance(value, str):
-        texts = [text.strip() for text in _COLUMN.findall(value)]
-        found = [_unquoted(text) for text in texts if text]
-        names = [name for name in found if name]
-        if value.count("`") % 2 or None in found:
+        texts = [text.strip() for text in _COLUMN_PATTERN.findall(value)]
+        unquoted = [_unquote(text) for text in texts if text]
+        names = [name for name in unquoted if name]
+        if value.count("`") % 2 or None in unquoted:
             config.problem("has a quote that does not enclose a name", "expr")
         elif value.strip() and not names:
             config.problem("names no columns", "expr")

@@ -50,8 +50,8 @@ class ConsoleSink(Sink):
 
     @property
     def _truncate(self) -> bool | int:
-        asked = str(self.config.get("truncate", True)).lower()
-        return asked == "true" if asked in {"true", "false"} else self.number("truncate", 20)
+        truncate = str(self.config.get("truncate", True)).lower()
+        return truncate == "true" if truncate in {"true", "false"} else self.number("truncate", 20)
 
     def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
         """Print the metrics of a time."""
@@ -238,8 +238,8 @@ class DatabaseSink(Sink):
     def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
         """Append a row with the metrics of a time."""
         assert self.spark is not None, "a sink that writes by Spark is given one"
-        told = json.dumps(plain(values), ensure_ascii=False, allow_nan=False)
-        row = (self.job, timestamp, told, self.application)
+        metrics = json.dumps(plain(values), ensure_ascii=False, allow_nan=False)
+        row = (self.job, timestamp, metrics, self.application)
         self._add(self.spark.createDataFrame([row], _METRICS_COLUMNS), str(self.config["table"]))
 
     def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
@@ -250,12 +250,12 @@ class DatabaseSink(Sink):
             rows = frame.selectExpr(
                 "to_json(struct(*), map('ignoreNullFields', 'false')) AS record"
             )
-            told = (
+            labels = (
                 sf.lit(self.job).alias("job"),
                 sf.lit(timestamp).alias("tmst"),
                 sf.lit(name).alias("name"),
             )
-            self._add(rows.select(*told, "record"), str(table))
+            self._add(rows.select(*labels, "record"), str(table))
 
     def _add(self, frame: DataFrame, table: str) -> None:
         keys = ("url", "user", "password", "driver")
@@ -318,8 +318,8 @@ class HttpSink(Sink):
 
     @property
     def _timeout(self) -> float:
-        asked = self.time("connection.timeout", 60_000)
-        return (asked if asked > 0 else 60_000) / 1000
+        timeout_ms = self.time("connection.timeout", 60_000)
+        return (timeout_ms if timeout_ms > 0 else 60_000) / 1000
 
     def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
         """Send the metrics of a time, with retries and exponential backoff."""
@@ -328,7 +328,7 @@ class HttpSink(Sink):
         url = str(self.config["api"])
         request = urllib.request.Request(url, body, headers, method=self._method)  # noqa: S310 - checked
         pause = _FIRST_PAUSE
-        for left in reversed(range(self._tries)):
+        for tries_left in reversed(range(self._tries)):
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310
                     answer.read()
@@ -337,8 +337,12 @@ class HttpSink(Sink):
                 status, reason = None, ""
                 if isinstance(error, urllib.error.HTTPError):
                     status, reason = error.code, server_reason(error)
-                if not left or (status is not None and status not in _RETRIED_STATUSES):
-                    tried = f" after {self._tries - left} tries" if self._tries - left > 1 else ""
+                if not tries_left or (status is not None and status not in _RETRIED_STATUSES):
+                    tried = (
+                        f" after {self._tries - tries_left} tries"
+                        if self._tries - tries_left > 1
+                        else ""
+                    )
                     msg = f"sink {self.name!r}: {url}: {error}{reason}{tried}"
                     raise SinkError(hide_secrets(msg, self.config)) from error
             sleep(pause)
@@ -389,10 +393,10 @@ class MongoSink(Sink):
         url = str(self.config["url"])
         address = url if "://" in url else f"mongodb://{url}"
         key = {"metricName": self.job, "timestamp": timestamp}
-        told = {**key, "value": plain(values), "metadata": {"applicationId": self.application}}
+        document = {**key, "value": plain(values), "metadata": {"applicationId": self.application}}
         try:
             with pymongo.MongoClient(address, serverSelectionTimeoutMS=wait) as client:
                 collection = client[self.config["database"]][self.config["collection"]]
-                collection.replace_one(key, told, upsert=True)
+                collection.replace_one(key, document, upsert=True)
         except Exception as error:
             raise self.failed(error) from error

@@ -189,7 +189,7 @@ def test_frames_of_earlier_rules_are_resolved():
 def test_letter_case_can_matter():
     strict = Schema(Schema.from_types({"a": "long", "A": "string"}).struct, case_sensitive=True)
     rule = bind(parse("A", dq_type="profiling"), Scope({"source": strict}, "source"))
-    assert rule.items[0].of.type == "string"
+    assert rule.items[0].expression.type == "string"
     with pytest.raises(DslError, match="no column 'B'"):
         bind(parse("source.B", dq_type="profiling"), Scope({"source": strict}, "source"))
 
@@ -208,14 +208,14 @@ def test_aliases_take_precedence_in_order_by():
     assert [expression_sql(one) for one in (*found.group_by, found.having)] == [
         "`source`.`a`", "count(*) > max(`source`.`c`)",
     ]  # fmt: skip
-    assert [expression_sql(item.of) for item in found.order_by] == ["count(*)", "`source`.`a`"]
+    assert [expression_sql(item.expression) for item in found.order_by] == ["count(*)", "`source`.`a`"]
 
 
 def test_lists_of_columns_have_aliases():
     found = bound("name, id + 1, id + 2, upper(name) as x", "uniqueness").items
     assert [item.alias for item in found] == ["name", "id", "id_2", "x"]
     found = bound("name, [day]", "distinct").items
-    assert [(item.of.alias, item.grouping) for item in found] == [("name", False), ("day", True)]
+    assert [(item.expression.alias, item.grouping) for item in found] == [("name", False), ("day", True)]
     with pytest.raises(DslError, match="count is an aggregate function"):
         bound("count(id)", "uniqueness")
 
@@ -243,6 +243,6 @@ def test_a_source_can_have_the_name_of_a_column():
     rule = bind(
         parse("source.Zip, source.id, source", dq_type="profiling"), Scope(tables, "source")
     )
-    assert [expression_sql(item.of) for item in rule.items] == [
+    assert [expression_sql(item.expression) for item in rule.items] == [
         "`source`.`source`.`Zip`", "`source`.`id`", "`source`.`source`",
     ]  # fmt: skip

@@ -426,14 +426,14 @@ MISTAKES = {
     "wide comma": ("a， b", 1, 2, 3, "unexpected '，'", (), "write , instead"),
     "curly quotes": ("a = “b”", 1, 5, 6, "'“'", ("an expression",), 'write " instead'),
     "control letter": ("a = \0", 1, 5, 6, "unexpected", ("an expression",), None),
-    "empty name": ("a = ``", 1, 5, 7, "at least one letter", (), None),
+    "empty name": ("a = ``", 1, 5, 7, "must not be empty", (), None),
     "too many digits": ("a = " + "9" * 39, 1, 5, 44, "38 digits", (), None),
     "too great": ("a = 1e309", 1, 5, 10, "308", (), None),
     "far too great": ("a = 1e99999999999999999999", 1, 5, 27, "308", (), None),
     "too long ago": ("a = 999999999999d", 1, 5, 18, "milliseconds", (), None),
-    "no such letter": (r"a = '\UFFFFFFFF'", 1, 5, 17, "letter that there is not", (), None),
-    "half a letter": ("a = '\ud800'", 1, 6, 7, "half a letter", (), None),
-    "half a letter, escaped": (r"a = '\ud800'", 1, 5, 13, "letter that there is not", (), None),
+    "no such letter": (r"a = '\UFFFFFFFF'", 1, 5, 17, "a character that does not exist", (), None),
+    "half a letter": ("a = '\ud800'", 1, 6, 7, "unpaired surrogate", (), None),
+    "half a letter, escaped": (r"a = '\ud800'", 1, 5, 13, "a character that does not exist", (), None),
     "empty": ("", 1, 1, 2, "the rule is empty", ("an expression",), None),
     "only a comment": (" \n -- nothing", 1, 1, 2, "the rule is empty", ("an expression",), None),
 }  # fmt: skip
@@ -596,7 +596,7 @@ def test_long_lists_are_parsed():
     assert options == tuple(map(n, range(5_000)))
 
 
-LONG = parsing.LONGEST_TEXT - 100
+LONG = parsing.MAX_RULE_LENGTH - 100
 
 
 @pytest.mark.parametrize(
@@ -632,9 +632,9 @@ def test_an_unclosed_quote_is_one_piece(mark):
 
 
 def test_rules_have_a_maximum_length():
-    text = "a" * parsing.LONGEST_TEXT
+    text = "a" * parsing.MAX_RULE_LENGTH
     assert parse_expression(text) == Name(text)
-    with pytest.raises(DslError, match="65,536 letters, and this has 65,537") as caught:
+    with pytest.raises(DslError, match="65,536 characters, but this rule has 65,537") as caught:
         parse_expression(text + "a")
     assert caught.value.phase == "lex"
 

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from hypothesis import strategies as st
-from tidegauge.griffin.dsl.grammar import CLAUSES, MILLISECONDS, RESERVED
+from tidegauge.griffin.dsl.grammar import CLAUSE_WORDS, MILLISECONDS_BY_UNIT, RESERVED_WORDS
 
 from tidegauge.griffin.dsl import nodes
 
@@ -11,7 +11,7 @@ LONGEST_CHAIN = 16
 
 names = st.one_of(
     st.sampled_from(["a", "id", "source", "target", "nullable", "my col", "a`b", "名前", "ชื่อ"]),
-    st.sampled_from([*RESERVED, *CLAUSES]),
+    st.sampled_from([*RESERVED_WORDS, *CLAUSE_WORDS]),
     st.text(min_size=1, max_size=6),
 )
 numbers = st.builds(
@@ -23,7 +23,9 @@ literals = st.one_of(
     st.builds(nodes.Text, st.text(max_size=8)),
     st.builds(nodes.Text, st.text("'\"`\\%_nx0\n", max_size=8)),
     numbers,
-    st.builds(nodes.DurationNode, st.integers(0, 10**9), st.sampled_from(list(MILLISECONDS))),
+    st.builds(
+        nodes.DurationNode, st.integers(0, 10**9), st.sampled_from(list(MILLISECONDS_BY_UNIT))
+    ),
     st.builds(nodes.Boolean, st.booleans()),
     st.sampled_from([nodes.Null(), nodes.NaN(), nodes.Star()]),
 )

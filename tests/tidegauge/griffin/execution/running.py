@@ -46,6 +46,6 @@ def run(spark, rule, what, frames, by=(), older=None, target="target"):
     plan = lower(tree, what, scope, by, older=older)
     for step in plan.steps:
         frame = views.query(step.sql)
-        for name in (step.name, *step.also):
+        for name in (step.name, *step.aliases):
             views.add(name, frame)
     return PlanResult(plan, views)

@@ -83,7 +83,7 @@ def opposite(a):
 
 
 def sides(node):
-    return {n.of.name for n in walk(node) if isinstance(n, Attribute)}
+    return {n.container.name for n in walk(node) if isinstance(n, Attribute)}
 
 
 def value(node, rows, nulls):
@@ -94,7 +94,7 @@ def value(node, rows, nulls):
 
     match node:
         case Attribute():
-            return rows[node.of.name][node.name]
+            return rows[node.container.name][node.name]
         case Binary(operator="and"):
             return both(of(node.left), of(node.right))
         case Binary(operator="or"):
@@ -117,20 +117,20 @@ def value(node, rows, nulls):
                 return None
             return compare(node.operator, a, b)
         case BetweenNode():
-            v, low, high = of(node.of), of(node.low), of(node.high)
+            v, low, high = of(node.operand), of(node.low), of(node.high)
             tests = [
                 None if v is None or w is None else compare(o, v, w)
                 for o, w in ((">=", low), ("<=", high))
             ]
             return both(*tests)
         case In():
-            v, found = of(node.of), False
+            v, found = of(node.operand), False
             for option in map(of, node.options):
                 same = None if v is None or option is None else v == option
                 found = opposite(both(opposite(found), opposite(same)))
             return found
         case IsNull():
-            return of(node.of) is None
+            return of(node.operand) is None
         case Call(name="upper", arguments=(one,)):
             return None if of(one) is None else of(one).upper()
         case Text():

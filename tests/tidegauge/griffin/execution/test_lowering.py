@@ -84,7 +84,7 @@ def test_each_rule_type_has_its_steps(kind):
 @pytest.mark.parametrize("kind", RULES)
 def test_all_steps_keep_the_grouping_columns(kind):
     found = plan(kind, by=("__tmst",))
-    assert found.by == ("__tmst",)
+    assert found.group_by == ("__tmst",)
     for step in found.steps:
         assert "__tmst" in words_in(step.sql) or "SELECT *" in step.sql
     metrics = {table.step for table in found.metrics}
@@ -99,7 +99,7 @@ def test_equal_rules_have_equal_plans(kind):
 
 
 def test_griffins_names_of_steps_are_kept():
-    names = {n for kind in RULES for step in plan(kind).steps for n in step.also}
+    names = {n for kind in RULES for step in plan(kind).steps for n in step.aliases}
     assert names >= {
         "__missRecords", "__missCount", "__totalCount", "__totalMetric", "__uniqueMetric", "__dupRecords",
         "__dupMetric", "__selfGroup", "__group", "__distMetric", "__inTime", "__lat", "__lateRecords",
@@ -146,7 +146,7 @@ WRONG = {
     "name": ("accuracy", {"miss": 3}, "'miss' must be a column name"),
     "flag": ("distinct", {"with.accumulate": "maybe"}, "true or false"),
     "array": ("uniqueness", {"duplication.array": 1}, "must be a string"),
-    "time": ("timeliness", {"threshold": "3 parsecs"}, "no time"),
+    "time": ("timeliness", {"threshold": "3 parsecs"}, "not a duration"),
     "step": ("timeliness", {"step.size": 0}, "above 0"),
     "percentile": ("timeliness", {"percentile.values": [95]}, "from 0 to 1"),
     "percentile text": ("timeliness", {"percentile.values": ["x"]}, "from 0 to 1"),

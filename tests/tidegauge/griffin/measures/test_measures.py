@@ -307,7 +307,7 @@ def test_completeness_counts_rows_and_nulls_of_columns(spark):
         GriffinCompleteness("c", "upper(name) as big, source.n", details='{"complete": "good"}'),
     )
     assert report.metric == {"total": 4, "incomplete": 3, "good": 1}
-    assert report.more == {"completeFraction": 0.25, "nulls.big": 2.0, "nulls.n": 2.0}
+    assert report.extra == {"completeFraction": 0.25, "nulls.big": 2.0, "nulls.n": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_conformance_counts_values_of_other_types(spark):
     (report,) = measure_values(spark.createDataFrame(rows, "zip string, day string"), rule)
     assert (report.metric["incomplete"], report.metric["complete"]) == (3, 1)
     wrong = {"nonconforming.zip": 2.0, "nonconforming.day": 2.0}
-    assert report.more == {"completeFraction": 0.25, **wrong}
+    assert report.extra == {"completeFraction": 0.25, **wrong}
 
 
 PROFILE = (

@@ -240,7 +240,7 @@ def test_a_list_with_one_element_and_duplicate_keys_are_read():
         ({"name": "j", "measure.type": "external", "metric.name": "m"}, "an external measure has no rules"),
         ({"name": "j", "type": "streaming"}, "unknown key 'type'"),
         ("[]", "must be a mapping, not a list"),
-        ('[{"name": "a"}, {"name": "b"}]', "dq.json is a list of 2; give one of them"),
+        ('[{"name": "a"}, {"name": "b"}]', "dq.json is a list of 2 items; pass one of them"),
         ('{"name": "a", "name": "b"}', "'name' occurs twice with different values"),
         ("", "cannot read dq.json: it is empty"),
         (b"", "cannot read dq.json: it is empty"),

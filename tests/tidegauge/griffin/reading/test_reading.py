@@ -64,7 +64,7 @@ def test_durations_are_parsed(text, expected):
     ],
 )
 def test_invalid_durations_are_refused(text):
-    with pytest.raises(ValueError, match="is no time"):
+    with pytest.raises(ValueError, match="is not a duration"):
         milliseconds(text)
 
 
@@ -132,7 +132,7 @@ WRONG = [
     ("key of a connector", job(source={"connector": {**HIVE, "conf": {}}}), "$['data.sources'][0].connector: unknown key 'conf'; did you mean 'config'?"),
     ("type of a connector", job(source={"connector": {"type": "hiv"}}), "unknown connector 'hiv'; did you mean 'hive'?"),
     ("no connector", job(source={"connector": None}), "'connector' is missing"),
-    ("two connectors", job(source={"connectors": [HIVE]}), "'connector' and 'connectors' are one thing"),
+    ("two connectors", job(source={"connectors": [HIVE]}), "'connector' and 'connectors' mean the same"),
     ("two sources", {**job(), "data.sources": [SOURCE, {**SOURCE, "name": "Source"}]}, "$['data.sources'][1]: there are two sources 'Source'"),
     ("process.type", job(**{"process.type": "stream"}), "unknown process.type 'stream'; did you mean 'streaming'?"),
     ("name", job(name=None), "$: 'name' is missing"),
@@ -141,12 +141,12 @@ WRONG = [
     ("timestamp below 0", job(timestamp=-1), "$.timestamp: must be milliseconds"),
     ("no sources", {**job(), "data.sources": []}, "'data.sources' is missing or empty"),
     ("no rules", {**job(), "evaluate.rule": {"rules": []}}, "the job has no rules"),
-    ("neither rules nor measures", {"name": "j", "data.sources": [SOURCE]}, "there are neither 'evaluate.rule' nor 'measures'"),
-    ("time of a store", job(source={"checkpoint": {"ready.time.interval": "2mins"}}), "$['data.sources'][0].checkpoint['ready.time.interval']: '2mins' is no time"),
+    ("neither rules nor measures", {"name": "j", "data.sources": [SOURCE]}, "'evaluate.rule' and 'measures' are both missing"),
+    ("time of a store", job(source={"checkpoint": {"ready.time.interval": "2mins"}}), "$['data.sources'][0].checkpoint['ready.time.interval']: '2mins' is not a duration"),
     ("range of a store", job(source={"checkpoint": {"time.range": ["0", "-2m"]}}), "must not end before it begins"),
     ("half a range", job(source={"checkpoint": {"time.range": ["0"]}}), "must be a begin and an end"),
     ("format of a store", job(source={"checkpoint": {"type": "paquet"}}), "unknown type 'paquet'; did you mean 'parquet'?"),
-    ("griffin-dsl before measuring", job(source={"connector": {**HIVE, "pre.proc": [{"dsl.type": "griffin-dsl", "dq.type": "accuracy", "rule": "a"}]}}), "is of 'spark-sql' or 'df-opr'"),
+    ("griffin-dsl before measuring", job(source={"connector": {**HIVE, "pre.proc": [{"dsl.type": "griffin-dsl", "dq.type": "accuracy", "rule": "a"}]}}), "must have the dsl.type 'spark-sql' or 'df-opr'"),
     ("condition", job({"error.confs": [{"column.name": "a", "type": "regexp", "values": ["x"]}]}), "unknown type of error.confs 'regexp'; did you mean 'regex'?"),
     ("condition without values", job({"error.confs": [{"column.name": "a", "type": "regex"}]}), "'values' is missing"),
     ("a list for a mapping", job(source={"connector": [HIVE]}), "$['data.sources'][0].connector: must be a mapping, not a list"),
@@ -306,7 +306,7 @@ def test_records_of_another_frame_are_assigned_to_its_rule():
     assert first.outputs == (Output("record", "r"),)
     assert second.outputs == ()
     rules[1]["record"]["origin.DF"] = "mised"
-    with pytest.raises(GriffinConfigError, match="no rule makes 'mised'"):
+    with pytest.raises(GriffinConfigError, match="no rule has the output name 'mised'"):
         read_job({**job(), "evaluate.rule": {"rules": rules}})
 
 
@@ -493,7 +493,7 @@ def test_spellings_of_sinks_are_recognized(spelled, expected):
         ({"sinks": [{"name": "a", "type": "consol"}]}, "$.sinks[0].type: unknown sink 'consol'; did you mean 'console'?"),
         ({"sinks": [{"name": "a", "type": ".*"}]}, "unknown sink '.*'"),
         ({"sinks": [{"name": "a", "type": "log"}, {"name": "A", "type": "log"}]}, "there are two sinks 'A'"),
-        ({"spark": {"batch.interval": "soon"}}, "$.spark['batch.interval']: 'soon' is no time"),
+        ({"spark": {"batch.interval": "soon"}}, "$.spark['batch.interval']: 'soon' is not a duration"),
         ({"spark": {"process.interval": "-1s"}}, "must be longer than 0"),
         ({"spark": {"loglevel": "WARN"}}, "unknown key 'loglevel'; did you mean 'log.level'?"),
         ({"griffin.checkpoint": [{"type": "redis"}]}, "unknown type 'redis'"),

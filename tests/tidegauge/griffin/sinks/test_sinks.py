@@ -65,7 +65,7 @@ def test_a_job_selects_its_sinks():
         ("elasticsearch", {}, "the key 'api' is missing"),
         ("elasticsearch", {"api": "file:///etc/passwd"}, "must begin with http:// or https://"),
         ("elasticsearch", {"api": "http://x", "method": "get"}, "'method' must be 'post' or 'put', not 'get'"),
-        ("elasticsearch", {"api": "http://x", "connection__timeout": "long"}, "'connection.timeout': 'long' is no time"),
+        ("elasticsearch", {"api": "http://x", "connection__timeout": "long"}, "'connection.timeout': 'long' is not a duration"),
         ("elasticsearch", {"api": "http://x", "headers": "a"}, "'headers' must be a mapping"),
         ("mongo", {"url": "x"}, "the key 'database' is missing"),
         ("jdbc", {"url": "http://x", "table": "t"}, "'url' must begin with 'jdbc:'"),
