@@ -197,7 +197,7 @@ def job_folder(job: Job, env: Env) -> str:
     """
     if not env.checkpoint:
         raise GriffinConfigError(
-            "a streaming job needs a folder in which it keeps how far it is: name one as"
+            "a streaming job needs a folder for its progress: set"
             ' "spark": {"checkpoint.dir": ...} in env.json'
         )
     return f"{env.checkpoint.rstrip('/')}/{escaped(job.name, safe='')}"
@@ -293,8 +293,7 @@ def streamed(spark: SparkSession, connector: ConnectorConfig, source: str) -> Da
         _ = timed.schema  # forces analysis on Connect
     except AnalysisException as error:
         raise GriffinConfigError(
-            f"source {source!r}: nothing tells when the rows of a connector of type"
-            f" {connector.type!r} arrive"
+            f"source {source!r}: connectors of type {connector.type!r} do not record when rows arrive"
         ) from error
     return timed
 

@@ -321,7 +321,7 @@ def test_errors_of_rules_before_measuring_have_their_position_in_the_rule(spark,
         "src", "id int, name string", (1, "a"), **{"pre.proc": ["select * from this;", text]}
     )
     with pytest.raises(
-        SourceError, match=f"^source 'src': rule 2 before measuring: {BEFORE[text]}"
+        SourceError, match=f"^source 'src': pre.proc rule 2: {BEFORE[text]}"
     ) as caught:
         tg.griffin.check(job([source], [rule("id", "uniqueness")]), spark=spark)
     assert "rule 'this'" not in str(caught.value)

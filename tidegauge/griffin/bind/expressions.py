@@ -89,7 +89,7 @@ class Scope:
         frame = self.frame(name)
         if frame is None:
             raise self.error(
-                f"there is no source {name!r}", None, "bind", suggestion(name, self.tables)
+                f"unknown source {name!r}", None, "bind", suggestion(name, self.tables)
             )
         return self.tables[frame]
 
@@ -247,7 +247,9 @@ class Binder:
     def _table(self, frame: str, node: Node) -> TableNode:
         if frame not in self.reads:
             read = " and ".join(map(repr, self.reads))
-            raise self._error(f"this rule reads {read}; {frame!r} is another source", node, None)
+            raise self._error(
+                f"this rule reads only {read}; it cannot use the source {frame!r}", node, None
+            )
         return TableNode(frame, span=node.span)
 
     def _attribute(self, node: Attribute) -> Expression:
@@ -274,7 +276,7 @@ class Binder:
             )
         field_name = self._same(name, fields)
         if field_name is None:
-            raise self._error(f"there is no field {name!r}", node, suggestion(name, fields))
+            raise self._error(f"unknown field {name!r}", node, suggestion(name, fields))
         return Attribute(container, field_name, span=node.span)
 
     def _index(self, node: Index) -> Expression:
@@ -336,9 +338,7 @@ class Binder:
             )
         functions = self.scope.functions
         if functions is not None and name not in functions | ELEMENT_FUNCTIONS:
-            raise self._error(
-                f"there is no function {node.name!r}", node, suggestion(name, functions)
-            )
+            raise self._error(f"unknown function {node.name!r}", node, suggestion(name, functions))
         arguments = tuple(self.bind_any(bound) for bound in node.arguments)
         if name == "count" and len(arguments) == 1 and not node.distinct:
             bound = arguments[0]
@@ -413,7 +413,7 @@ class Binder:
     def _unknown(self, node: Name) -> NoReturn:
         names = [*self.reads, *(n for f in self.reads for n in self.scope.tables[f].names)]
         raise self._error(
-            f"there is no source or column {node.name!r}", node, suggestion(node.name, names)
+            f"unknown source or column {node.name!r}", node, suggestion(node.name, names)
         )
 
     def _no_value(self, bound: Expression, node: Node) -> NoReturn:

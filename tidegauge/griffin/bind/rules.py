@@ -126,7 +126,7 @@ def bind_query(rule: Profiling, scope: Scope) -> Profiling:
     if rule.table and scope.frame(rule.table) is None:
         table = Name(rule.table, span=rule.table_span)
         raise scope.error(
-            f"there is no source {rule.table!r}",
+            f"unknown source {rule.table!r}",
             table,
             "bind",
             suggestion(rule.table, scope.tables),
@@ -201,7 +201,7 @@ def _item_at(node: Expression, items: list[Aliased], scope: Scope) -> Expression
         return None
     if node.value.as_tuple().exponent != 0 or not 1 <= node.value <= len(items):
         raise scope.error(
-            f"there is no item {node.value}; items are counted from 1", node, "bind", None
+            f"the query has no item {node.value}; items are counted from 1", node, "bind", None
         )
     return items[int(node.value) - 1].expression
 

@@ -114,7 +114,7 @@ class Connector(ABC):
             isinstance(string, str) and string for string in strings
         ):
             return list(strings)
-        msg = f"{key!r} must be a list of texts"
+        msg = f"{key!r} must be a list of strings"
         raise GriffinConfigError(msg)
 
 

@@ -84,7 +84,7 @@ class HiveConnector(TableConnector):
         if any(
             "${" in name for name in names
         ):  # Spark substitutes variables in table names, even within quotes
-            msg = f"no table can be named {'.'.join(names)!r}"
+            msg = f"invalid table name {'.'.join(names)!r}"
             raise GriffinConfigError(msg)
         return ".".join(map(quote, names))
 
@@ -184,7 +184,7 @@ class CassandraConnector(TableConnector):
         except Exception as error:
             # On Spark 4 the connector lacks the class itself.
             if "NoSuchTableException" in str(error):
-                raise NoSuchTableError(f"there is no table {keyspace}.{name}") from error
+                raise NoSuchTableError(f"table {keyspace}.{name} does not exist") from error
             raise
 
 
@@ -224,7 +224,7 @@ class ElasticsearchConnector(Connector):
             msg = f"unknown option {unknown[0]!r}; {suggested(unknown[0], _ELASTICSEARCH_OPTIONS)}"
             raise GriffinConfigError(msg)
         if self.config.get("sql"):
-            msg = "'sql' is not read any more; write 'selectionExprs' and 'filterExprs'"
+            msg = "'sql' is no longer supported; use 'selectionExprs' and 'filterExprs'"
             raise GriffinConfigError(msg)
         for text in self.texts("filterExprs"):
             condition_sql(text)
@@ -243,9 +243,7 @@ class ElasticsearchConnector(Connector):
     def _frame(self, spark: SparkSession, documents: Iterable[Mapping[str, Any]]) -> DataFrame:
         rows = [(json.dumps(document),) for document in documents]
         if not rows:
-            msg = (
-                f"there are no documents in {', '.join(self._indexes)}, so their fields are unknown"
-            )
+            msg = f"found no documents in {', '.join(self._indexes)}, so their fields are unknown"
             raise SourceError(msg)
         frame = read_json(spark.createDataFrame(rows, "value STRING"))
         for text in self.texts("filterExprs"):

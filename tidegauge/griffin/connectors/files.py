@@ -65,7 +65,7 @@ def need_fastavro() -> None:
         import fastavro  # noqa: F401 - optional dependency
     except ImportError as error:
         msg = (
-            "nothing here reads Avro: install tidegauge[avro],"
+            "no Avro reader is available: install tidegauge[avro],"
             f" or start Spark with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         )
         raise SetupError(msg) from error
@@ -88,7 +88,7 @@ def _parsed(files: DataFrame, spark: SparkSession, paths: list[str]) -> DataFram
     first = spark.read.format("binaryFile").load(paths).select("content").limit(1)
     schemas = first.mapInArrow(_schemas, "schema STRING").collect()
     if not schemas:
-        msg = f"there are no files in {', '.join(paths)}"
+        msg = f"found no files in {', '.join(paths)}"
         raise GriffinConfigError(msg)
     text = schemas[0][0]
     kind, _ = typed(json.loads(text))
@@ -244,7 +244,7 @@ def _plain(kind: str, schema: Mapping[str, Any]) -> tuple[pa.DataType, Conversio
         "enum": pa.string,
     }
     if kind not in plain:
-        msg = f"type {kind!r} of Avro is read by Spark's package only: start it with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
+        msg = f"only Spark's Avro package reads the type {kind!r}: start Spark with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         raise GriffinConfigError(msg)
     logical: tuple[pa.DataType, Conversion | None]
     match kind, schema.get("logicalType"):
@@ -280,7 +280,7 @@ def _union(schema: list[Any], named_types: dict[str, Any]) -> tuple[pa.DataType,
         else pa.null()
     )
     if data_type is None or not all(isinstance(member, str) for member in non_null):
-        msg = f"a union of several types is read by Spark's package only: start it with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
+        msg = f"only Spark's Avro package reads a union of several types: start Spark with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         raise GriffinConfigError(msg)
     return data_type, None
 
@@ -332,7 +332,7 @@ class FileConnector(Connector):
         self.schema(spark)
         has_names = options.get("header", "").lower() == "true" or self.config.get("schema")
         if self.format in {"csv", "tsv"} and not has_names:
-            msg = "columns of csv have no names: write the option 'header' as 'true', or a 'schema'"
+            msg = "the columns of a csv file have no names: set the option 'header' to 'true', or give a 'schema'"
             raise GriffinConfigError(msg)
         if self.format == "avro" and not has_format(spark, "avro"):
             need_fastavro()
@@ -350,7 +350,7 @@ class FileConnector(Connector):
     def stream(self, spark: SparkSession) -> DataFrame:
         """Read the rows of all current and future files of the folder."""
         if len(self.paths) != 1:
-            msg = "a stream of files is read from one folder; there are several 'paths'"
+            msg = "a stream can read only one folder, but 'paths' has several"
             raise GriffinConfigError(msg)
         format = folder_format(spark, self.paths, self._spark_format)
         if self.format == "avro" and not has_format(spark, "avro"):
@@ -389,7 +389,7 @@ class FileConnector(Connector):
         if format != DELTA:
             return (reader if schema is None else reader.schema(schema)).load(paths)
         if schema is not None:
-            msg = "a Delta table has a schema of its own: leave 'schema' out"
+            msg = "a Delta table has its own schema: remove 'schema'"
             raise GriffinConfigError(msg)
         frames = [reader.load(path) for path in paths]
         return reduce(lambda a, b: a.unionByName(b), frames)
@@ -404,7 +404,7 @@ class FileConnector(Connector):
         try:
             _ = self._read(spark, [path]).schema
         except AnalysisException as error:
-            warnings.warn(f"left out {path!r}: {condition_of(error)}", GriffinWarning, stacklevel=2)
+            warnings.warn(f"skipped {path!r}: {condition_of(error)}", GriffinWarning, stacklevel=2)
             return False
         return True
 
@@ -424,7 +424,7 @@ class FileConnector(Connector):
             try:
                 (field,) = schema_from_ddl(spark, f"c {column['type']}")
             except (PySparkException, ValueError) as error:
-                msg = f"'schema': {column['type']!r} is no type"
+                msg = f"'schema': {column['type']!r} is not a type"
                 raise GriffinConfigError(msg) from error
             schema = schema.add(
                 str(column["name"]),
@@ -497,7 +497,7 @@ class TextDirConnector(Connector):
 
         ready = sorted(f for f in level if holds(f, success) and not holds(f, done))
         if not ready:
-            msg = f"below {root!r} no folder is to be read: none has {success!r} and lacks {done!r}"
+            msg = f"no folder to read below {root!r}: none has {success!r} but not {done!r}"
             raise GriffinConfigError(msg)
         start = root.rstrip("/")
         self._read = ready

@@ -101,7 +101,7 @@ class Loader:
                 if isinstance(reported, DslError):
                     reported.rule = None  # it is named by its source and number
                 message = reported if isinstance(reported, TidegaugeError) else describe(error)
-                msg = f"source {source!r}: rule {rule.number} before measuring: {message}"
+                msg = f"source {source!r}: pre.proc rule {rule.number}: {message}"
                 raise SourceError(msg) from error
         return frame
 
@@ -187,7 +187,7 @@ class PreparedSource:
         missing = set(self.keys) - set(frame.columns)
         if missing:
             raise SourceError(
-                f"the rules before measuring leave no column {min(missing)!r}, by which the source is partitioned"
+                f"the source has no column {min(missing)!r} after its pre.proc rules, but is partitioned by it"
             )
         return self.loader.timed(frame)
 

@@ -380,7 +380,7 @@ def _with_labels(prepared: Prepared, views: Views, groups: dict[str, frozenset[s
 def _refuse_duplicates(config: RuleConfig, names: set[str]) -> None:
     if config.name.casefold() in names:
         raise SuiteError(
-            f"two rules are called {config.name!r}; set a different out.dataframe.name for each"
+            f"two rules have the name {config.name!r}; set a different out.dataframe.name for each"
         )
     names.add(config.name.casefold())
     output = config.output("record")

@@ -404,7 +404,7 @@ class GriffinMeasure(Analyzer[S, Report]):
         except ValueError:
             is_mapping = False
         if not is_mapping:
-            msg = f"{self!r}: details must be an object of JSON, not {self.details!r}"
+            msg = f"{self!r}: details must be a JSON object, not {self.details!r}"
             raise IllegalAnalyzerParameterError(msg)
         self.parsed()
 

@@ -146,7 +146,7 @@ def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
     if len(items) == 1:
         items.append(Binder(work.scope, (work.source,)).bind(Name(TMST)))
     if len(items) != 2:
-        raise work.error(f"a rule of timeliness has one or two times, not {len(items)}")
+        raise work.error(f"a timeliness rule needs one or two times, not {len(items)}")
     begin, end = times_sql(items)
     latency, total = (
         work.extra_column(work.option("latency", "latency")),

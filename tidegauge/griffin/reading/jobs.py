@@ -28,7 +28,7 @@ from tidegauge.griffin.reading.rules import (
     read_rules,
 )
 
-_LEASE_NOTICE = "of ZooKeeper is not used: the repository's lease and stored results replace it"
+_LEASE_NOTICE = "for ZooKeeper is not used: the repository's lease and stored results replace it"
 _LOG_LEVELS = {
     name.lower(): name
     for name in ("WARN", "ALL", "TRACE", "DEBUG", "INFO", "ERROR", "FATAL", "OFF")
@@ -74,7 +74,7 @@ def _sinks(keys: MappingReader) -> tuple[SinkConfig, ...]:
             sink.problem(SINK_REGISTRY.unknown(spelled), "type")
         name = sink.text("name") or spelled
         if name.casefold() in sinks:
-            sink.problem(f"there are two sinks {name!r}")
+            sink.problem(f"two sinks have the name {name!r}")
         sinks[name.casefold()] = SinkConfig(name, kind or "", sink.free("config"))
         sink.done()
     return tuple(sinks.values())
@@ -115,7 +115,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
     if inner is None or listed or "data.sources" in value:
         return value
     log.old.append(
-        "$: 'source', 'target' and 'evaluateRule' are old; write 'data.sources' and 'evaluate.rule'"
+        "$: 'source', 'target' and 'evaluateRule' are deprecated; use 'data.sources' and 'evaluate.rule'"
     )
     old = MappingReader(value, "$", log)
     kind = log.one_of("$.type", "type", old.take("type")[1], _LEGACY_RULE_TYPES)
@@ -133,7 +133,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
     rule.done()
     if re.search(r"\.json\(\)", _LEGACY_TOKEN.sub("", text)):
         rule.problem(
-            "'.json()' is not read any more; give the connector a 'pre.proc' of 'from_json', "
+            "'.json()' is no longer supported; give the connector a 'pre.proc' of 'from_json', "
             "with the fields as its 'schema'",
             "rules",
         )
@@ -239,7 +239,7 @@ def _sources(keys: MappingReader, *, streaming: bool) -> tuple[SourceConfig, ...
     for source in keys.each("data.sources"):
         name = source.text("name", required=True) or ""
         if name.casefold() in sources:
-            source.problem(f"there are two sources {name!r}")
+            source.problem(f"two sources have the name {name!r}")
         store = source.inner("checkpoint", "cache")
         connectors = _connectors(source)
         if not connectors and not (streaming and store):

@@ -108,7 +108,7 @@ class FolderSink(Sink):
         if len(scheme) <= 1 or scheme == "file":  # a single letter is a drive
             local = Path(unquote(urlsplit(path).path) if scheme == "file" else path)
             return LocalFolder(local / safe(self.job) / str(timestamp))
-        assert self.spark is not None, "a sink that writes by Spark is given one"
+        assert self.spark is not None, "a sink that writes with Spark needs a session"
         return SparkFolder(self.spark, f"{path.rstrip('/')}/{safe(self.job)}/{timestamp}")
 
     def start(self, job: str, timestamp: int, application: str) -> None:
@@ -237,7 +237,7 @@ class DatabaseSink(Sink):
 
     def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
         """Append a row with the metrics of a time."""
-        assert self.spark is not None, "a sink that writes by Spark is given one"
+        assert self.spark is not None, "a sink that writes with Spark needs a session"
         metrics = json.dumps(plain(values), ensure_ascii=False, allow_nan=False)
         row = (self.job, timestamp, metrics, self.application)
         self._add(self.spark.createDataFrame([row], _METRICS_COLUMNS), str(self.config["table"]))

@@ -86,17 +86,17 @@ def test_binding_is_idempotent(text):
 
 WRONG = {
     # of profiling: the rule, the column of the error, its message, and its hint
-    "iid": (1, "there is no source or column 'iid'", "'id'"),
+    "iid": (1, "unknown source or column 'iid'", "'id'"),
     "source.nam": (1, "'source' has no column 'nam'", "'Name'"),
     "max(id),\n source.pric": (1, "'source' has no column 'pric'", "'price'"),
-    "address.zap": (1, "no field 'zap'", "'Zip'"),
+    "address.zap": (1, "unknown field 'zap'", "'Zip'"),
     "id.x": (1, "type long has no field 'x'", None),
     "id[0]": (1, "type long has no elements", None),
     "tags['a']": (6, "counted from 0", None),
     "codes['a']": (1, "keys of this map are of type integer", None),
     "words[1]": (1, "keys of this map are of type string", None),
-    "target.city": (1, "'target' is another source", None),
-    "lenght(name)": (1, "no function 'lenght'", "'length'"),
+    "target.city": (1, "it cannot use the source 'target'", None),
+    "lenght(name)": (1, "unknown function 'lenght'", "'length'"),
     "reflect('java.lang.System', 'exit')": (1, "must not be called", None),
     "cast(id)": (1, "is not a function call", "int(x)"),
     "upper(source)": (7, "the source 'source' cannot be used as a value", "count(*)"),
@@ -116,7 +116,7 @@ WRONG = {
     "id limit id": (10, "LIMIT must be a whole number", None),
     "id limit 1.5": (10, "LIMIT must be a whole number", None),
     "id order by 2": (13, "no item 2", None),
-    "id from sauce": (9, "no source 'sauce'", "'source'"),
+    "id from sauce": (9, "unknown source 'sauce'", "'source'"),
     "id group by 'a'": (13, "GROUP BY needs columns", None),
     f"source.{'n' * 30_000}": (1, f"'source' has no column '{'n' * 39}…'", None),
 }
@@ -150,7 +150,7 @@ ACCURACY = {
     "source.id": "it names no column of 'target'",
     "max(source.id) = target.id": "max is an aggregate function",
     "coalesce(source.id, target.id)": None,
-    "upper(concat(source.Name, target.city))": "no function 'concat'",
+    "upper(concat(source.Name, target.city))": "unknown function 'concat'",
     "length(coalesce(source.Name, target.city))": "true or false; this is of type integer",
 }
 
@@ -167,7 +167,7 @@ def test_accuracy_rules_are_bound(text):
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [(None, "there is only one"), ("SOURCE", "are the same"), ("x", "no source 'x'")],
+    [(None, "there is only one"), ("SOURCE", "are the same"), ("x", "unknown source 'x'")],
 )
 def test_accuracy_needs_two_sources(target, message):
     with pytest.raises(DslError, match=message):
@@ -208,14 +208,20 @@ def test_aliases_take_precedence_in_order_by():
     assert [expression_sql(one) for one in (*found.group_by, found.having)] == [
         "`source`.`a`", "count(*) > max(`source`.`c`)",
     ]  # fmt: skip
-    assert [expression_sql(item.expression) for item in found.order_by] == ["count(*)", "`source`.`a`"]
+    assert [expression_sql(item.expression) for item in found.order_by] == [
+        "count(*)",
+        "`source`.`a`",
+    ]
 
 
 def test_lists_of_columns_have_aliases():
     found = bound("name, id + 1, id + 2, upper(name) as x", "uniqueness").items
     assert [item.alias for item in found] == ["name", "id", "id_2", "x"]
     found = bound("name, [day]", "distinct").items
-    assert [(item.expression.alias, item.grouping) for item in found] == [("name", False), ("day", True)]
+    assert [(item.expression.alias, item.grouping) for item in found] == [
+        ("name", False),
+        ("day", True),
+    ]
     with pytest.raises(DslError, match="count is an aggregate function"):
         bound("count(id)", "uniqueness")
 

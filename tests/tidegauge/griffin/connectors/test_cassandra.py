@@ -118,7 +118,7 @@ def test_conditions_and_quoted_names_are_read(answers):
 
 @pytest.mark.parametrize(
     ("case", "message"),
-    [("nowhere", "there is no table app.nowhere"), ("password", "password are incorrect")],
+    [("nowhere", "table app.nowhere does not exist"), ("password", "password are incorrect")],
 )
 def test_errors_of_the_database_name_the_source_and_show_no_password(answers, case, message):
     assert "source 'people'" in answers[case]

@@ -73,7 +73,7 @@ def test_documents_are_filtered_and_selected(documents):
 def test_errors_of_the_server_are_reported_with_its_reason(documents):
     with pytest.raises(SourceError, match=r"source 'people'.*404.*no such index \[gone\]"):
         documents("gone")
-    with pytest.raises(SourceError, match="there are no documents in empty"):
+    with pytest.raises(SourceError, match="found no documents in empty"):
         documents("empty")
 
 

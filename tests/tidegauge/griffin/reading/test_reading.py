@@ -133,7 +133,7 @@ WRONG = [
     ("type of a connector", job(source={"connector": {"type": "hiv"}}), "unknown connector 'hiv'; did you mean 'hive'?"),
     ("no connector", job(source={"connector": None}), "'connector' is missing"),
     ("two connectors", job(source={"connectors": [HIVE]}), "'connector' and 'connectors' mean the same"),
-    ("two sources", {**job(), "data.sources": [SOURCE, {**SOURCE, "name": "Source"}]}, "$['data.sources'][1]: there are two sources 'Source'"),
+    ("two sources", {**job(), "data.sources": [SOURCE, {**SOURCE, "name": "Source"}]}, "$['data.sources'][1]: two sources have the name 'Source'"),
     ("process.type", job(**{"process.type": "stream"}), "unknown process.type 'stream'; did you mean 'streaming'?"),
     ("name", job(name=None), "$: 'name' is missing"),
     ("name a number", job(name=5), "$.name: must be text, not a number"),
@@ -492,7 +492,7 @@ def test_spellings_of_sinks_are_recognized(spelled, expected):
     [
         ({"sinks": [{"name": "a", "type": "consol"}]}, "$.sinks[0].type: unknown sink 'consol'; did you mean 'console'?"),
         ({"sinks": [{"name": "a", "type": ".*"}]}, "unknown sink '.*'"),
-        ({"sinks": [{"name": "a", "type": "log"}, {"name": "A", "type": "log"}]}, "there are two sinks 'A'"),
+        ({"sinks": [{"name": "a", "type": "log"}, {"name": "A", "type": "log"}]}, "two sinks have the name 'A'"),
         ({"spark": {"batch.interval": "soon"}}, "$.spark['batch.interval']: 'soon' is not a duration"),
         ({"spark": {"process.interval": "-1s"}}, "must be longer than 0"),
         ({"spark": {"loglevel": "WARN"}}, "unknown key 'loglevel'; did you mean 'log.level'?"),
