@@ -58,7 +58,9 @@ class Run:
     Attributes
     ----------
     report : RunReport
+        What the run scanned and stored.
     repository : Repository
+        The repository that the run wrote to.
     checks : mapping of str to CheckResult
         Verdicts of the policies of the suite's `DQM` by partition: on those that were scanned, and
         failed ones on others that still hold what failed. If none was scanned, on all.
@@ -218,6 +220,7 @@ def analyze(
         A table's name, a folder (anything with a slash), a DataFrame, or an object that lists its own
         partitions.
     suite : Suite
+        The analyzers and settings of the dataset.
     repository : Repository or str
         A repository, or its URL.
     partitions : str or sequence of str
@@ -330,7 +333,9 @@ def recording_start(
     Parameters
     ----------
     repository : Repository
+        The repository that records the run.
     suite : Suite
+        The suite of the dataset.
     table : object
         As for `analyze`.
     partitions, tags
@@ -431,6 +436,7 @@ class PlannedJob:
     Attributes
     ----------
     kind : str
+        Kind of the job.
     requests : int
         Number of aggregates, frequencies or sketches that it computes.
     columns : tuple of str
@@ -449,6 +455,7 @@ class Explanation:
     Attributes
     ----------
     dataset : str
+        Name of the dataset.
     partitions : int
         Number of partitions.
     batches : tuple of int

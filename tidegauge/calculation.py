@@ -158,7 +158,9 @@ def calculate(
     Parameters
     ----------
     data : DataFrame
+        The rows to measure.
     analyzers : sequence of Analyzer
+        The analyzers to compute.
     aggregate_with : StateLoader, optional
         Stored states that are added to those of the data: the metrics are of both.
     save_states_with : StatePersister, optional
@@ -223,7 +225,9 @@ def merge_states(
     Parameters
     ----------
     providers : iterable of StateLoader
+        The providers of the stored states.
     analyzers : sequence of Analyzer
+        The analyzers to compute.
     save_states_with : StatePersister, optional
         Where to store the merged states.
 

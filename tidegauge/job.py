@@ -63,6 +63,7 @@ class JobResult(Generic[Report]):
     Attributes
     ----------
     tables : list of TableReport
+        Reports of the tables.
     failed : list of str
         A sentence for each file that could not be read and each table that could not be measured.
     retired : list of str

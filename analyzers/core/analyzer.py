@@ -432,6 +432,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
         Parameters
         ----------
         schema : Schema or StructType
+            The columns of the data.
         """
         self.check_schema(Schema.from_spark(schema))
 

@@ -201,6 +201,7 @@ class _Operand:
     Attributes
     ----------
     sql : str
+        The operand as Spark SQL.
     kind : str
         Name of its type, as `Field.kind`.
     number : _Number or None
@@ -473,6 +474,7 @@ class Form:
     Attributes
     ----------
     column : str
+        The column that the condition tests.
     nulls : bool
         True if the condition holds for null.
     """

@@ -175,6 +175,7 @@ class Interval:
     Attributes
     ----------
     lower, upper : float
+        The bounds, both inclusive.
     confidence : float
         The probability that it contains the exact value: 0.954 for two standard errors.
 

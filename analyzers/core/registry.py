@@ -84,6 +84,7 @@ class Plugin:
     name : str
         The entry point's name.
     package : str
+        The package that provides it.
     problem : str
         The error; empty if it was loaded.
     value : object
@@ -102,6 +103,7 @@ def guard(registry: dict[str, Any], complete: Callable[[], object] = lambda: Non
     Parameters
     ----------
     registry : dict
+        The registry to protect.
     complete : callable, optional
         Imports all built-in entries. It is called before the first plug-in is loaded, so that the
         restored snapshot includes them: a module that is already imported does not register again.

@@ -432,6 +432,7 @@ class DeclaredColumn:
     Attributes
     ----------
     name : str
+        The column's name.
     type : str or None
         As Spark prints it, ``bigint`` and ``array<string>``; None for any.
     """
@@ -504,6 +505,7 @@ def type_sql(kind: Any, *, path: str = "", collations: Mapping[str, str] | None 
     Parameters
     ----------
     kind : str or mapping
+        A data type in Spark's JSON form.
     path : str, optional
         Where the type stands in its field, as ``collations`` names it: ``name``, ``name.element``.
     collations : mapping of str to str, optional

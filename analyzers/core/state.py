@@ -254,6 +254,7 @@ class State(ABC):
         value : str
             As text, as `Histogram` writes it.
         token : str
+            The replacement.
         """
         return self
 

@@ -31,6 +31,7 @@ class Bin:
     Attributes
     ----------
     low, high : float
+        The bounds of the bin.
     absolute : float
         Number of values in the bin, whole; an estimate if it comes from a sketch.
     ratio : float
@@ -101,6 +102,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
     Parameters
     ----------
     column : str
+        The column.
     bin_count : int
         Number of bins, the two overflow bins included. 0 if edges are given.
     custom_edges : sequence of float
@@ -307,6 +309,7 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
     Parameters
     ----------
     column : str
+        The column.
     sketch_size : int
         The sketch parameter k, 8 to 65535; the rank error is about 2.3 / k ** 0.97.
     number_of_buckets : int

@@ -508,6 +508,7 @@ class ApproxUniqueness(_SampleAnalyzer):
     Parameters
     ----------
     columns : str or sequence of str
+        The columns.
     lg_k : int
         log2 of the sample size, 5 to 20: 10 gives a relative standard error of 3 % of the number of
         values, in 13 KiB; one more halves the squared error and doubles the bytes.

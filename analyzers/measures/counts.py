@@ -670,9 +670,11 @@ class KeyedComparison(CustomRequest):
     keys, columns : tuple of str
         Columns of the data, as Spark SQL.
     table : str
+        The other table or view.
     reference_keys, reference_columns : tuple of str
         Columns of the other table, as Spark SQL.
     where : str or None
+        Condition on the rows.
     """
 
     job: ClassVar[str] = "tidegauge.analyzers.scan.jobs:Comparing"

@@ -109,9 +109,11 @@ class CustomQuery(CustomRequest):
     Attributes
     ----------
     sql : str
+        The query.
     view : str
         The name under which the query reads the data.
     where : str or None
+        Condition on the rows.
     """
 
     job: ClassVar[str] = "tidegauge.analyzers.scan.jobs:Querying"

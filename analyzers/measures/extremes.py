@@ -414,6 +414,7 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
     Parameters
     ----------
     column : str
+        The column.
     until : str, optional
         Spark SQL expression for the reference time, in place of now. For the freshness of old
         partitions use their end: ``timestamp(ds) + INTERVAL 1 DAY``.

@@ -602,6 +602,7 @@ class Uniqueness(_ColumnsAnalyzer):
     Parameters
     ----------
     columns : str or sequence of str
+        The columns.
 
     Examples
     --------
@@ -880,6 +881,7 @@ class ExactQuantile(_PercentileAnalyzer):
     Parameters
     ----------
     column : str
+        The column.
     quantile : float
         In [0, 1]; 0 is the minimum, 0.5 the median.
 

@@ -280,6 +280,7 @@ class Histogram(GroupingAnalyzer[Distribution]):
     Parameters
     ----------
     column : str
+        The column.
     max_detail_bins : int
         Number of values to keep, by descending count and then by value: 1 to 1000. The others are
         counted together.

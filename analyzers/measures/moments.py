@@ -295,10 +295,13 @@ def mean_of(count: int, total: float, squares: float, largest: float) -> float:
     Parameters
     ----------
     count : int
+        Number of values.
     total : float
+        Sum of the values.
     squares : float
         Sum of squared deviations; 0 if all values are equal.
     largest : float
+        Largest absolute value.
     """
     return largest if squares == 0 else total / count
 

@@ -236,6 +236,7 @@ class KllUnion:
     Attributes
     ----------
     parts : tuple of KllState
+        The sketches to combine.
     k : int
         Size of the sketch that is as accurate as all of them; 0 if they are empty.
     zeros : int
@@ -371,6 +372,7 @@ class ApproxQuantile(_QuantileAnalyzer[float]):
     Parameters
     ----------
     column : str
+        The column.
     quantile : float
         In [0, 1]; 0 is the minimum, 0.5 the median.
     relative_error : float
@@ -565,6 +567,7 @@ class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
     Parameters
     ----------
     column : str
+        The column.
     quantile : float
         In [0, 1].
     k : int

@@ -60,6 +60,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     Parameters
     ----------
     column : str
+        The column.
     pattern : str
         A Java regular expression, matched anywhere in the string, or the name of a built-in pattern:
         EMAIL, URL, SOCIAL_SECURITY_NUMBER_US, CREDITCARD. Anchor it with ``^`` and ``$`` to match
@@ -134,6 +135,7 @@ class MinLength(_LengthAnalyzer):
     Parameters
     ----------
     column : str
+        The column.
     null_behavior : str
         ``ignore``: nulls are skipped. ``empty``: a null is the empty text, of length 0. ``fail``: a
         null makes the result the lowest double, which fails any lower bound; Deequ's choice.
@@ -156,6 +158,7 @@ class MaxLength(_LengthAnalyzer):
     Parameters
     ----------
     column : str
+        The column.
     null_behavior : str
         ``ignore``: nulls are skipped. ``empty``: a null is the empty text, of length 0. ``fail``: a
         null makes the result the greatest double, which fails any upper bound; Deequ's choice.

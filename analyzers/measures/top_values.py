@@ -221,6 +221,7 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     Parameters
     ----------
     column : str
+        The column.
     k : int
         Number of values to report.
     tracked : int

@@ -165,11 +165,13 @@ class MetricMethods(ConstraintBuilder):
         Parameters
         ----------
         column : str
+            The column.
         within : float or str
             The greatest age of the newest value: seconds, or a duration such as ``90m`` or ``1d``.
         ahead : float or str
             How far it may lie in the future, for clocks that differ.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -206,6 +208,7 @@ class MetricMethods(ConstraintBuilder):
         ordered : bool
             Whether the declared columns must be in this order.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -233,12 +236,15 @@ class MetricMethods(ConstraintBuilder):
         Parameters
         ----------
         columns : str or sequence of str
+            The columns.
         table : str
             The other table or view.
         keys : str or sequence of str
             Columns that identify a row.
         at_least : float
+            Minimum share of rows that pass.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -336,11 +342,13 @@ class MetricMethods(ConstraintBuilder):
         Parameters
         ----------
         column : str
+            The column.
         assertion : callable
             Function of the `Distribution`: ``lambda d: d["EWR"].ratio < 0.5``.
         max_detail_bins : int
             As for `Histogram`.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -361,9 +369,11 @@ class MetricMethods(ConstraintBuilder):
         Parameters
         ----------
         column : str
+            The column.
         values : iterable
             Texts, numbers, booleans, dates or times, at most 999.
         hint : str
+            Text that is added to the failure message.
 
         Raises
         ------
@@ -728,11 +738,13 @@ class RowMethods(ConstraintBuilder):
         Parameters
         ----------
         predicate : str
+            The condition, in Spark SQL.
         name : str
             Name of the rule.
         at_least : float
             Minimum share of rows.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -825,12 +837,15 @@ class RowMethods(ConstraintBuilder):
         Parameters
         ----------
         column : str
+            The column.
         kind : str
             ``Fractional``, ``Integral``, ``Numeric`` (either of them), ``Boolean`` or ``String``:
             their share of the non-null values, 0 if there are none. ``Unknown``: the share of nulls
             among all rows.
         at_least : float
+            Minimum share of rows that pass.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -935,6 +950,7 @@ class RowMethods(ConstraintBuilder):
         Parameters
         ----------
         column : str
+            The column.
         values : iterable, optional
             Texts, numbers, booleans, dates or times.
         lower, upper : optional
@@ -942,7 +958,9 @@ class RowMethods(ConstraintBuilder):
         closed : str
             Inclusive bounds: ``both``, ``lower``, ``upper`` or ``neither``.
         at_least : float
+            Minimum share of rows that pass.
         hint : str
+            Text that is added to the failure message.
 
         Raises
         ------
@@ -1026,6 +1044,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
     Parameters
     ----------
     name : str
+        Name of the check.
     level : str
         ``error`` or ``warning``.
     dataset : str, optional
@@ -1089,9 +1108,11 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         Parameters
         ----------
         analyzer : Analyzer or str
+            The analyzer, or the name of a recorded series.
         assertion : callable, float, pair of float, or Between
             For a composite metric, a function is given the whole value.
         hint : str
+            Text that is added to the failure message.
         part : MetricComponent, optional
             The number to take from a composite value.
 
@@ -1170,6 +1191,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         Parameters
         ----------
         assertion : callable, float, pair of float, or Between
+            What the value must satisfy.
 
         Raises
         ------

@@ -111,6 +111,7 @@ class HistoryConstraint(Constraint):
     Attributes
     ----------
     baseline : Baseline
+        The earlier value to compare with.
     how : str
         ``difference`` or ``ratio``; 0 / 0 is 1.
     missing : str
@@ -178,6 +179,7 @@ class AnomalyConstraint(Constraint):
     Attributes
     ----------
     usual : AnomalySettings
+        Settings of the detector.
     missing : str
         ``pass`` or ``fail``: the result if the history is too short.
     """
@@ -285,6 +287,7 @@ class HistoryMethods(ConstraintBuilder):
         Parameters
         ----------
         analyzer : Analyzer or str
+            The analyzer, or the name of a recorded series.
         ago : str
             The baseline. ``7d`` (or hours, ``h``, or weeks, ``w``): the partition exactly that long
             before. ``previous``: the partition before. ``mean of 28d`` (or median, min, max): all
@@ -294,6 +297,7 @@ class HistoryMethods(ConstraintBuilder):
         missing : str
             ``pass`` or ``fail``: the result without an earlier value.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------
@@ -335,6 +339,7 @@ class HistoryMethods(ConstraintBuilder):
         analyzer, ago, missing, hint
             As for `not_below`.
         assertion : callable, float, pair of float, or Between
+            What the value must satisfy.
         how : str
             ``difference`` (now minus then) or ``ratio`` (now divided by then; 0 / 0 is 1).
 
@@ -372,6 +377,7 @@ class HistoryMethods(ConstraintBuilder):
         Parameters
         ----------
         analyzer : Analyzer or str
+            The analyzer, or the name of a recorded series.
         detector : Detector or str
             Such as ``OnlineNormal(2, 2)``.
         rule, direction, least_effect
@@ -379,6 +385,7 @@ class HistoryMethods(ConstraintBuilder):
         missing : str
             ``pass`` or ``fail``: the result if the history is too short for the detector.
         hint : str
+            Text that is added to the failure message.
 
         Examples
         --------

@@ -183,6 +183,7 @@ def load_configuration(
     Parameters
     ----------
     path : str or Path
+        Path of the file.
     variables : mapping of str to str, optional
         Values for ``${name}``, in place of those under ``variables:``.
 

@@ -187,6 +187,7 @@ class ReadDQM:
     Attributes
     ----------
     dqm : DQM
+        The rules of the file.
     lines : mapping of str to int
         Line of each rule, fix and policy, by its name.
     parser_policies : tuple of DQMPolicy
@@ -312,12 +313,15 @@ class RulesFile:
     Attributes
     ----------
     path : Path
+        Path of the file.
     suite : Suite
         The dataset, its partitions, and the rules as ``suite.dqm``; it has no other analyzers.
     table : str
         A table's name, or a folder or file.
     format : str
+        Format of the data.
     options : mapping of str to str
+        Options of the reader.
     keys : tuple of str
         Columns that identify a record, for the samples.
     quarantine, publish : str or None
@@ -412,6 +416,7 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     Parameters
     ----------
     path : str or Path
+        Path of the file.
     variables : mapping of str to str, optional
         Values for ``${name}``, in place of those under ``variables:``.
 

@@ -63,7 +63,9 @@ class SuiteReport:
     Attributes
     ----------
     file : SuiteFile
+        The suite file.
     run : Run
+        Result of the run.
     known : KnownFailures
         Failures that do not fail the run.
     checked : CheckedTable or None
@@ -365,7 +367,9 @@ def run_suites(
     Parameters
     ----------
     patterns : sequence of str
+        Paths or patterns of suite files.
     repository : Repository
+        The repository to read and write.
     partitions : str or sequence of str
         As for `analyze`.
     tags : mapping of str to str, optional
@@ -631,6 +635,7 @@ def run_checks(
     patterns : sequence of str
         Paths, folders and globs.
     repository : Repository
+        The repository to read and write.
     partitions : str
         As for `analyze`.
     variables : mapping of str to str, optional

@@ -295,12 +295,17 @@ class SuiteFile:
     Attributes
     ----------
     path : Path
+        Path of the file.
     suite : Suite
+        The suite that the file defines.
     table : str
         A table's name, or a folder.
     format : str
+        Format of the data.
     options : mapping of str to str
+        Options of the reader.
     lines : mapping of Analyzer to int
+        Line of each analyzer in the file.
     checks : tuple of Check
         Constraints on the metrics; the suite measures the metrics that they need.
     check_lines : mapping of str to int
@@ -346,6 +351,7 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     Parameters
     ----------
     path : str or Path
+        Path of the file.
     variables : mapping of str to str, optional
         Values for ``${name}``, in place of those under ``variables:``.
 

@@ -58,7 +58,9 @@ class YamlFile:
     Attributes
     ----------
     path : Path
+        Path of the file.
     node : yaml.MappingNode
+        The root of the file.
     """
 
     path: Path
@@ -80,6 +82,7 @@ class YamlFile:
         Parameters
         ----------
         path : str or Path
+            Path of the file.
         kind : str
             Kind of file for messages, such as ``suite file``.
         first_line : str

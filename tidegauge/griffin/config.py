@@ -42,6 +42,7 @@ class ErrorCondition:
     Attributes
     ----------
     column : str
+        The column to test.
     kind : str
         ``regex`` or ``enumeration``.
     values : tuple of str
@@ -72,10 +73,13 @@ class RuleConfig:
     in_name, out_name : str or None
         Names of the input frame, for ``df-opr``, and of the output frame.
     details : mapping
+        Options of the rule type.
     cache : bool
         Whether the output frame is cached in memory for later rules.
     outputs : tuple of Output
+        Where the results go.
     errors : tuple of ErrorCondition
+        Conditions for error values, from ``error.confs``.
     measure : bool
         Whether it is one of ``measures``, whose results go only to its outputs.
     """
@@ -130,6 +134,7 @@ class ConnectorConfig:
         ``hive``, ``file``, ``avro``, ``text-dir``, ``jdbc``, ``mysql``, ``cassandra``, ``elasticsearch``, ``kafka``, ``custom``, or the
         name of an extension.
     config : mapping
+        Keys of the connector type.
     frame : str
         Name of the connector's frame in its pre-processing rules.
     pre_proc : tuple of RuleConfig
@@ -157,6 +162,7 @@ class StreamStore:
     time_range : tuple of two int
         Range of time, relative to now, whose rows are measured again; in milliseconds, at most 0.
     updatable, read_only : bool
+        ``updatable`` has no effect. If ``read_only``, the job neither writes nor removes stored rows.
     time : str or None
         Event time of a row: a column or expression that is a timestamp or in milliseconds,
         ``time.column``. If not configured, or null, the arrival time counts.
@@ -179,11 +185,13 @@ class SourceConfig:
     Attributes
     ----------
     name : str
+        Name of the source in rules.
     connectors : tuple of ConnectorConfig
         The rows of several connectors are concatenated, with the columns that all of them have.
     baseline : bool
         Whether it precedes the other sources as a rule's default source.
     store : StreamStore or None
+        Storage of a stream's rows; None for a batch source.
     """
 
     name: str
@@ -199,7 +207,9 @@ class SinkConfig:
     Attributes
     ----------
     name, type : str
+        Name and type of the sink.
     config : mapping
+        Keys of the sink type.
     """
 
     name: str
@@ -216,6 +226,7 @@ class Env:
     spark : mapping of str to str
         Spark session settings.
     log_level : str
+        Spark's log level.
     checkpoint : str or None
         Folder for the progress of streams.
     batch_interval, process_interval : int
@@ -223,6 +234,7 @@ class Env:
     init_clear : bool
         Whether a stream discards its progress and starts again.
     sinks : tuple of SinkConfig
+        The sinks that jobs can use.
     notices : tuple of str
         Settings that were accepted but are handled differently.
     """
@@ -244,15 +256,19 @@ class Job:
     Attributes
     ----------
     name : str
+        Name of the job.
     timestamp : int or None
         Time of a batch, in milliseconds; None for now.
     streaming : bool
+        Whether the job reads streams.
     sources : tuple of SourceConfig
         The sources, baselines first.
     rules : tuple of RuleConfig
+        The rules in their order.
     sinks : tuple of str or None
         Names of sinks of the environment; None if not configured, which means all of them.
     notices : tuple of str
+        Settings that were accepted but are handled differently.
     """
 
     name: str

@@ -57,6 +57,7 @@ def operate(name: str, frame: DataFrame, details: Mapping[str, Any]) -> DataFram
     name : str
         Name of the operation: the rule's text.
     frame : DataFrame
+        The frame to change.
     details : mapping
         The rule's details.
 
@@ -78,6 +79,7 @@ def from_json(frame: DataFrame, details: Mapping[str, Any]) -> DataFrame:
     Parameters
     ----------
     frame : DataFrame
+        The frame to change.
     details : mapping
         ``col.name``, the text column (default: the first); ``schema``, the fields as DDL (default:
         inferred by reading the strings once, which a stream does not support); ``mode``, the handling

@@ -65,6 +65,7 @@ class RuleResult:
     Attributes
     ----------
     name : str
+        Name of the rule.
     source : str
         Name of the measured source.
     reports : mapping of Partition to Report

@@ -197,8 +197,11 @@ class Checked:
     Attributes
     ----------
     name : str
+        Name of the job.
     rules : tuple of Prepared
+        The rules that can run.
     notices : tuple of str
+        Messages about settings and rules.
     """
 
     name: str
@@ -242,6 +245,7 @@ def check(
     Parameters
     ----------
     dq : mapping, str, bytes or Path
+        The job, as for `read_job`.
     env : mapping, str, bytes or Path, optional
         Needed if it has Spark settings; the job's sinks are also checked if it is given.
     spark : SparkSession, optional

@@ -149,10 +149,13 @@ class Inflow:
     Attributes
     ----------
     connector : ConnectorConfig
+        The configuration of the connector.
     frame : DataFrame
         The stream as it is written, with ``__tmst``, the begin of the row's window.
     store : StreamStore
+        Storage of the rows.
     folder : str
+        Folder of the stream's progress.
     """
 
     connector: ConnectorConfig
@@ -209,7 +212,9 @@ def inflows(spark: SparkSession, source: SourceConfig, folder: str) -> list[Infl
     Parameters
     ----------
     spark : SparkSession
+        The session that runs the streams.
     source : SourceConfig
+        The streaming source.
     folder : str
         Folder of the job; the source may configure another for its rows.
 
@@ -326,7 +331,9 @@ class ConnectorFiles:
     Attributes
     ----------
     spark : SparkSession
+        The session that reads the rows.
     inflow : Inflow
+        The stream that wrote the rows.
     """
 
     spark: SparkSession
@@ -417,7 +424,9 @@ class Windows:
     Attributes
     ----------
     name : str
+        Name of the source.
     clock : Clock
+        Size, delay and look-back of the windows.
     parts : tuple of ConnectorFiles
         One for each connector.
     prepare : callable

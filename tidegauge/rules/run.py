@@ -55,7 +55,9 @@ class ParsedSource:
     Attributes
     ----------
     parser : ParserValidation
+        The parser of the records.
     spark : SparkSession
+        The session that reads the records.
     """
 
     parser: ParserValidation
@@ -134,7 +136,9 @@ class RulesRun:
     Attributes
     ----------
     file : RulesFile
+        The rules file.
     run : Run
+        Result of the run.
     state : DQMState
         The counts of the scanned partitions, or of all partitions if none was scanned.
     checks : mapping of str to CheckResult
@@ -407,6 +411,7 @@ def run_rules(
     patterns : sequence of str
         Paths, folders and globs.
     repository : Repository
+        The repository that stores counts and verdicts.
     partitions : str
         As for `analyze`.
     session : callable

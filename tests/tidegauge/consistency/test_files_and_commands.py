@@ -107,7 +107,10 @@ def test_a_file_with_few_fields_has_defaults(write):
             "monitors: [{detector: SimpleThrehold(0.1)}]",
             "unknown detector 'SimpleThrehold'; did you",
         ),
-        ("group_bys: {a: {features: [x], lag_ms: soon}}", "group_bys: lag_ms: 'soon' is not a duration"),
+        (
+            "group_bys: {a: {features: [x], lag_ms: soon}}",
+            "group_bys: lag_ms: 'soon' is not a duration",
+        ),
         ("group_bys: {a: {feature: [x]}}", "unknown field 'feature'; did you mean 'features'"),
         ("tolerance: {x: {rell: 1}}", "unknown field 'rell'; did you mean 'rel'"),
         ("tolerance: {float: {rel: a}}", "tolerance.float.rel: Input should be a valid number"),

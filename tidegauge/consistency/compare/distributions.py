@@ -133,7 +133,9 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
         For numbers and maps of numbers, ``delta`` (b - a), ``logged`` or ``backfilled``; for
         arrays and maps of arrays, ``logged_length`` or ``backfilled_length``.
     group_by : str
+        The group-by.
     feature : str
+        The feature.
     k : int
         Accuracy, even, 4 to 1024: ranks are off by at most 0.16 / k, at 99 % confidence.
 
@@ -261,7 +263,9 @@ class ConsistencyEdits(_Sketched[KllState], _OfArrays):
         ``edit_insert``: elements missing from the logged array; ``edit_delete``: its surplus
         elements.
     group_by : str
+        The group-by.
     feature : str
+        The feature.
     absolute, relative : float
         Tolerance for numbers among the elements.
     longest : int
@@ -318,7 +322,9 @@ class ConsistencyEditsSkipped(_OfArrays):
     metric : str
         ``edit_skipped``.
     group_by : str
+        The group-by.
     feature : str
+        The feature.
     absolute, relative : float
         Tolerance for numbers among the elements.
     longest : int
@@ -377,7 +383,9 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
     metric : str
         ``logged_top`` or ``backfilled_top``.
     group_by : str
+        The group-by.
     feature : str
+        The feature.
     tracked : int
         Number of texts to track, at most 10 000.
 

@@ -202,6 +202,7 @@ def same(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE, dept
     types : tuple of two
         Their types in Spark's JSON form, which are `alike`.
     tolerance : Tolerance
+        Differences that count as equal.
     depth : int
         Number of enclosing lambdas; each needs its own variable names.
 
@@ -293,6 +294,7 @@ def common(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE) ->
     types : tuple of two
         The arrays' types in Spark's JSON form.
     tolerance : Tolerance
+        Differences that count as equal.
     """
     x, above, row, j = (f"{RESERVED_PREFIX}{name}" for name in ("x", "above", "row", "j"))
     # Dynamic programming, row by row: entry j of a row is the length for b's first j elements.

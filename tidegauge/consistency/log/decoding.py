@@ -40,6 +40,7 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
     schemas : mapping of str to (str, str)
         The Avro schemas of key and value by hash, as JSON.
     columns : pyarrow.Schema
+        Columns of the decoded rows.
     raw : (bool, bool)
         Whether the bytes of key and value are raw Avro rather than base64.
     """
@@ -163,6 +164,7 @@ class DayCounts:
     Attributes
     ----------
     ds : str or None
+        Day of the records; None if unknown.
     rows : int
         Number of logged queries.
     empty : int
@@ -199,6 +201,7 @@ class BadRecord:
     Attributes
     ----------
     ds : str or None
+        Day of the records; None if unknown.
     reason : str
         ``not base64``, ``truncated``, ``trailing bytes``, ``not of its schema``, ``out of range`` (a value that
         its type cannot hold), ``unknown schema``, ``no schema`` (without a hash, where several are known) or
@@ -206,6 +209,7 @@ class BadRecord:
     part : str or None
         ``key`` or ``value``, if the reason concerns one of them.
     schema_hash : str or None
+        Hash of the schema that the record names, if readable.
     key_hash : str or None
         MD5 of the key as logged; keys themselves may be private.
     start : str or None

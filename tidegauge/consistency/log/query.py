@@ -195,6 +195,7 @@ def sample(data: DataFrame, keys: Sequence[str], percent: float) -> DataFrame:
     Parameters
     ----------
     data : DataFrame
+        The rows to sample.
     keys : sequence of str
         The key columns, in any order. Leave out columns that differ from query to query, such as a
         request id: they would sample queries instead of keys.

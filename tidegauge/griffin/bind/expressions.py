@@ -128,6 +128,7 @@ class Binder:
     Attributes
     ----------
     scope : Scope
+        Tables and functions that names can refer to.
     reads : tuple of str
         The frames to search; an unqualified column belongs to one of them.
     """

@@ -34,8 +34,9 @@ class ConnectorBatch:
     Attributes
     ----------
     frame : DataFrame
+        The rows.
     connector : Connector
-        To be told, by ``finish``, when the rows were measured.
+        The connector. Call its ``finish`` after the rows were measured.
     """
 
     frame: DataFrame
@@ -50,7 +51,9 @@ def open_batch(
     Parameters
     ----------
     connector : ConnectorConfig
+        The configuration of the connector.
     spark : SparkSession
+        The session that reads the rows.
     source : str
         The source's name, for messages.
     columns_only : bool
@@ -75,7 +78,9 @@ def stream(connector: ConnectorConfig, spark: SparkSession, source: str = "") ->
     Parameters
     ----------
     connector : ConnectorConfig
+        The configuration of the connector.
     spark : SparkSession
+        The session that reads the rows.
     source : str
         The source's name, for messages.
 
@@ -124,13 +129,15 @@ def partitioned(
     Parameters
     ----------
     connector : ConnectorConfig
+        The configuration of the connector.
     spark : SparkSession
+        The session that reads the rows.
     keys : sequence of str
         The partition columns.
     source : str
         The source's name, for messages.
     keep : callable, optional
-        Called with the connector, which is to be told, by ``finish``, when the rows were measured.
+        Called with the connector. Call its ``finish`` after the rows were measured.
 
     Raises
     ------

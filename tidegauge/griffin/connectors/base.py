@@ -284,8 +284,9 @@ def driver_of(url: str) -> str | None:
 def spark_url(url: str) -> str:
     """Return a URL that makes Spark use the dialect of a database.
 
-    Spark knows the dialect of MariaDB by MySQL's scheme only: by MariaDB's own it quotes names as if
-    they were texts, and reads these instead of the columns. MariaDB's driver accepts both with this option.
+    Spark recognises MariaDB only by the scheme of MySQL. With the scheme of MariaDB, it quotes names as
+    strings, and reads these strings instead of the columns. With this option, the driver of MariaDB
+    accepts both schemes.
 
     Examples
     --------

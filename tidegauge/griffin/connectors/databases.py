@@ -54,6 +54,7 @@ class TableConnector(Connector):
     Parameters
     ----------
     config : mapping
+        The connector's configuration.
     """
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("table.name", "tablename"),)
@@ -198,8 +199,7 @@ _ELASTICSEARCH_OPTIONS = (
     "es.scroll.keepalive",
 )
 _TIMEOUT_SECONDS = 60
-_MAX_REASON_CHARS = 100
-"""Documents to read when only the columns are needed."""
+_SAMPLE_DOCUMENTS = 100
 
 
 class ElasticsearchConnector(Connector):
@@ -212,6 +212,7 @@ class ElasticsearchConnector(Connector):
     Parameters
     ----------
     config : mapping
+        The connector's configuration.
     """
 
     required = (("paths", "index"),)
@@ -237,7 +238,7 @@ class ElasticsearchConnector(Connector):
 
     def columns(self, spark: SparkSession) -> DataFrame:
         """Return the columns that the first 100 documents have; no others are read."""
-        page = self._ask(f"/{self._path}/_search", {"size": _MAX_REASON_CHARS, "sort": ["_doc"]})
+        page = self._ask(f"/{self._path}/_search", {"size": _SAMPLE_DOCUMENTS, "sort": ["_doc"]})
         return self._frame(spark, (hit["_source"] for hit in page["hits"]["hits"]))
 
     def _frame(self, spark: SparkSession, documents: Iterable[Mapping[str, Any]]) -> DataFrame:

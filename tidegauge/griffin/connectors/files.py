@@ -300,6 +300,7 @@ class FileConnector(Connector):
     Parameters
     ----------
     config : mapping
+        The connector's configuration.
     """
 
     required = (("paths", "path"),)
@@ -460,6 +461,7 @@ class TextDirConnector(Connector):
     Parameters
     ----------
     config : mapping
+        The connector's configuration.
     """
 
     required = (("dir.path",),)

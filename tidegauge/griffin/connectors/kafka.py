@@ -45,6 +45,7 @@ class KafkaConnector(Connector):
     Parameters
     ----------
     config : mapping
+        The connector's configuration.
     """
 
     required = (("kafka.config",), ("topics",))

@@ -315,6 +315,7 @@ def alias_of(  # noqa: PLR0911 - one return for each kind of node
     Parameters
     ----------
     node : Expression
+        The expression without an alias.
     frames : collection of str
         Lowercase names that are dropped from the head of a selection.
 

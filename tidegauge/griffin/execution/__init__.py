@@ -1,1 +1,1 @@
-"""Engine of Griffin jobs: load sources, prepare rules, measure them, and write what came out."""
+"""Engine of Griffin jobs: load sources, prepare rules, measure them, and write the results."""

@@ -35,6 +35,7 @@ class Loader:
     Parameters
     ----------
     spark : SparkSession
+        The session that reads the sources.
     timestamp : int
         Timestamp of the rows, in milliseconds since 1970.
     columns_only : bool
@@ -66,11 +67,11 @@ class Loader:
         return self.timed(reduce(_below, frames))
 
     def keep(self, source: str, connector: Connector, number: int = 0) -> None:
-        """Keep a connector of a source, so that `finish` tells it that its rows were measured."""
+        """Register a connector of a source, whose `finish` is called after its rows were measured."""
         self._opened[source, number] = connector
 
     def finish(self) -> None:
-        """Tell all connectors that their rows were measured."""
+        """Call `finish` of all connectors, after their rows were measured."""
         for connector in self._opened.values():
             connector.finish()
 
@@ -136,8 +137,11 @@ class PreparedSource:
     Attributes
     ----------
     source : Source
+        The source to read.
     connector : ConnectorConfig
+        The connector with the pre-processing rules.
     loader : Loader
+        The loader that applies the rules.
     called : str
         Name of the source in the job.
     """

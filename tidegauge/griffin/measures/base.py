@@ -83,9 +83,11 @@ class Report:
         Parameters
         ----------
         rows : sequence of mapping
+            Rows of a query, each by column.
         flatten : str
             As for `flattened`.
         name : str
+            Name of the rule.
         labels : iterable of str, optional
             Columns that identify rows: the GROUP BY columns. Rows without any are numbered.
 
@@ -190,6 +192,7 @@ def flattened(rows: Sequence[Row], flatten: str, name: str) -> Metric:
     Parameters
     ----------
     rows : sequence of mapping
+        Rows of a query, each by column.
     flatten : str
         ``default``: a single row as it is, an empty mapping for no rows, else a list; ``entries``:
         the first row; ``array``: a list; ``map``: the first row under the name.

@@ -43,6 +43,7 @@ class KeyColumns:
     Attributes
     ----------
     work : LoweringContext
+        The rule's options and scope.
     items : sequence of Aliased
         Bound; all steps refer to them by alias.
     """

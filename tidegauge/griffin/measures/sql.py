@@ -269,6 +269,7 @@ def matched_condition(
     rule : Accuracy
         Bound.
     scope : Scope
+        The tables and functions that the rule can use.
     null_match : str
         ``null-safe``: null equals null of the other side and differs from all else; ``sql``: null
         equals nothing; ``griffin``: values are compared as texts, with null as the empty text.

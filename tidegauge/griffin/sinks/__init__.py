@@ -28,6 +28,7 @@ def open_sinks(
     Parameters
     ----------
     env : Env
+        The environment that configures the sinks.
     names : sequence of str, optional
         Case-insensitive names of the job's sinks; None for all, if the job configures none.
     spark : SparkSession, optional

@@ -26,6 +26,7 @@ class Sink:
     Parameters
     ----------
     name : str
+        Name of the sink.
     config : mapping
         The sink's configuration.
 

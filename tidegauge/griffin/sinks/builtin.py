@@ -37,7 +37,9 @@ class ConsoleSink(Sink):
     Parameters
     ----------
     name : str
+        Name of the sink.
     config : mapping
+        The sink's configuration.
     """
 
     def check(self) -> None:
@@ -82,7 +84,9 @@ class FolderSink(Sink):
     Parameters
     ----------
     name : str
+        Name of the sink.
     config : mapping
+        The sink's configuration.
     """
 
     required = ("path",)
@@ -220,7 +224,9 @@ class DatabaseSink(Sink):
     Parameters
     ----------
     name : str
+        Name of the sink.
     config : mapping
+        The sink's configuration.
     """
 
     required = ("url", "table")
@@ -287,7 +293,9 @@ class HttpSink(Sink):
     Parameters
     ----------
     name : str
+        Name of the sink.
     config : mapping
+        The sink's configuration.
     """
 
     required = ("api",)
@@ -371,7 +379,9 @@ class MongoSink(Sink):
     Parameters
     ----------
     name : str
+        Name of the sink.
     config : mapping
+        The sink's configuration.
     """
 
     required = ("url", "database", "collection")
