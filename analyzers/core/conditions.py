@@ -1,25 +1,25 @@
-"""Conditions that users write in Spark SQL: compared exactly, and parsed where they have a common form.
+"""Exact comparisons in users' Spark SQL conditions, and parsing of common conditions.
 
 `compare_exactly` rewrites comparisons. Spark casts both sides of a comparison to one type, and some of
 its casts change values:
 
-- Of two decimals, one with many digits before the point and one with many behind it, digits are
-  lost: decimal(38,38) compared with 0 takes 1e-38 for 0 in Spark 4, and compared with 1 gives null
-  in Spark 3.5.
-- Without ANSI mode, text compared with an integer is cut to one, so that '5.9' is at most 5; with
-  it, a text that is no number fails the query.
-- Text compared with a date loses its time of the day.
-- A TIMESTAMP_NTZ or DATE compared with a TIMESTAMP is read by the clocks of the session's zone,
-  which skip times.
+- Decimals can lose digits if one has many digits before the point and the other has many after it.
+  When a decimal(38,38) is compared with 0, Spark 4 reads 1e-38 as 0. When it is compared with 1, the
+  result in Spark 3.5 is null.
+- A string compared with an integer is truncated without ANSI mode, so '5.9' is at most 5. In ANSI
+  mode, a string that is not a number fails the query.
+- A string compared with a date loses its time of day.
+- A TIMESTAMP_NTZ or DATE compared with a TIMESTAMP is read in the session's time zone, in which
+  some times do not exist.
 
-Rewritten, a text is compared by the number, truth value or time that it shows, exactly and in any mode; one
-that shows none satisfies no comparison but <>. Times without a zone are compared as they stand.
+A rewritten comparison reads a string as the number, boolean or time that it contains, exactly and in
+any mode. For any other string, only <> is true. Times without a zone are compared unchanged.
 
-Comparisons are found among the tokens of a text, so that all around them stays as its user wrote it.
+The comparisons are located by tokens. The rest of the condition stays as the user wrote it.
 
-`parse_condition` finds the form of a condition on one column. Checks and rules store their conditions
-as text. Bounds, sets of values, patterns and non-null columns have forms, by which a scan counts less
-and exports find the constraints of other tools; any other condition has none.
+`parse_condition` returns the form of a condition on one column. Checks and rules store conditions as
+SQL. Bounds, sets of values, patterns and non-null columns have a form; other conditions have none.
+With a form, a scan counts less, and exports can write constraints of other tools.
 """
 
 from __future__ import annotations
@@ -46,51 +46,51 @@ from tidegauge.analyzers.core.sql_parser import (
 if TYPE_CHECKING:
     from tidegauge.analyzers.core.sql_parser import Tree
 
-_MOST_DIGITS = 38
+_MAX_DECIMAL_DIGITS = 38
 """Digits of Spark's longest decimal."""
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 """Digits of the decimals to which Spark casts integers."""
-_WALL_CLOCK = frozenset({"date", "timestamp_ntz"})
+_WALL_CLOCK_KINDS = frozenset({"date", "timestamp_ntz"})
 
-_STRING = r"'(?:[^'\\]|\\.)*'"
-_LITERAL = re.compile(
+_STRING_PATTERN = r"'(?:[^'\\]|\\.)*'"
+_LITERAL_PATTERN = re.compile(
     rf"(?P<number>-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)(?P<suffix>bd|[dfysl])?|(?P<truth>true|false)"
-    rf"|(?P<kind>(?:date|timestamp(?:_ntz|_ltz)?)?)\s*{_STRING}"
-    rf"|(?P<call>date|timestamp)\(\s*{_STRING}\s*\)",
+    rf"|(?P<kind>(?:date|timestamp(?:_ntz|_ltz)?)?)\s*{_STRING_PATTERN}"
+    rf"|(?P<call>date|timestamp)\(\s*{_STRING_PATTERN}\s*\)",
     re.IGNORECASE | re.DOTALL,
 )
-_NOW = {
+_TYPE_BY_TIME_CALL = {
     "current_timestamp()": "timestamp",
     "now()": "timestamp",
     "localtimestamp()": "timestamp_ntz",
     "current_date()": "date",
 }
-"""Calls that give a time, and its type."""
-_SIGNS = frozenset({"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "BETWEEN"})
-"""Tokens of comparisons."""
-_BOUNDARIES = frozenset({"AND", "OR", "COMMA", "CASE", "WHEN", "THEN", "ELSE"})
-"""Tokens beside which a comparison stands by itself, as do NOT before it, END and brackets."""
-_PATHS = frozenset({"column", "dot", "anonymous"})
-"""Nodes of columns and their fields, and of elements of arrays by `get`."""
-_OF_LITERALS = frozenset({"IN", "BETWEEN"})
-_RANGE = frozenset({"BETWEEN", "AND"})
-_SCOPES = frozenset({"ARROW", "SELECT"})
-"""Tokens that give names another meaning than that of a column."""
-_EQUALITIES = frozenset({"=", "==", "<=>", "<>", "!="})
-_TURNED_ORDERS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_NEGATIVE = frozenset({"<>", "!="})
-_NUMBER_TEXT = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
-"""Texts that show a number; Spark's cast takes '5d' for one, too."""
-_ZONE_TEXT = r":[0-9.]+\s*[-+A-Za-z]"
-"""Times of the day with a zone behind them."""
-_DAY_TEXT = re.compile(r"\s*\d{4,6}-\d{1,2}-\d{1,2}\s*")
+_COMPARISON_TOKENS = frozenset(
+    {"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "BETWEEN"}
+)
+_BOUNDARY_TOKENS = frozenset({"AND", "OR", "COMMA", "CASE", "WHEN", "THEN", "ELSE"})
+"""Tokens that end a comparison. NOT before it, END and brackets end it also."""
+_PATH_NODES = frozenset({"column", "dot", "anonymous"})
+"""Keys of the nodes for columns, for their fields, and for array elements by `get`."""
+_LITERAL_LIST_TOKENS = frozenset({"IN", "BETWEEN"})
+_RANGE_TOKENS = frozenset({"BETWEEN", "AND"})
+_SCOPE_TOKENS = frozenset({"ARROW", "SELECT"})
+"""Tokens after which a name can mean something other than a column."""
+_EQUALITY_SIGNS = frozenset({"=", "==", "<=>", "<>", "!="})
+_MIRRORED_SIGNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_INEQUALITY_SIGNS = frozenset({"<>", "!="})
+_NUMBER_PATTERN = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
+"""Strings that are numbers. Spark's cast also accepts '5d'."""
+_ZONE_PATTERN = r":[0-9.]+\s*[-+A-Za-z]"
+"""A time of day followed by a zone."""
+_DAY_PATTERN = re.compile(r"\s*\d{4,6}-\d{1,2}-\d{1,2}\s*")
 
 
 def compare_exactly(condition: str, schema: Schema) -> str:
     """Rewrite the comparisons of a Spark SQL condition in which Spark would change a value.
 
-    These are comparisons of columns with each other and with literals, IN and BETWEEN. All others stay
-    as they are.
+    These are comparisons of columns with each other and with literals, IN and BETWEEN. Other comparisons
+    are unchanged.
 
     Examples
     --------
@@ -101,21 +101,21 @@ def compare_exactly(condition: str, schema: Schema) -> str:
     '(CASE WHEN flag IS NOT NULL THEN coalesce(try_cast(flag AS BOOLEAN) = true, false) END)'
     """
     tokens = tokenize(condition)
-    if not tokens or any(token.kind in _SCOPES for token in tokens):
+    if not tokens or any(token.kind in _SCOPE_TOKENS for token in tokens):
         return condition
     pieces, end = [], 0
-    for predicate in _predicates(tokens):
-        exact = _rewritten(predicate, condition, schema)
+    for predicate in _split_predicates(tokens):
+        exact = _rewrite_comparison(predicate, condition, schema)
         if exact is not None:
             pieces += [condition[end : predicate[0].begin], exact]
             end = predicate[-1].end
     return "".join([*pieces, condition[end:]])
 
 
-def _predicates(tokens: Iterable[Token]) -> Iterator[list[Token]]:
-    """Yield what stands between AND, OR, NOT, commas, brackets and the words of CASE, in order.
+def _split_predicates(tokens: Iterable[Token]) -> Iterator[list[Token]]:
+    """Yield the tokens between AND, OR, NOT, commas, brackets and the words of CASE.
 
-    What is in brackets is left out of what is around them, and comes first.
+    Tokens in brackets come before the tokens around the brackets, and are not part of them.
     """
     levels: list[list[Token]] = [[]]
     cases = 0
@@ -123,10 +123,10 @@ def _predicates(tokens: Iterable[Token]) -> Iterator[list[Token]]:
         level, kind = levels[-1], token.kind
         ends_case = kind == "END" and cases > 0 and level != []  # else it is a column's name
         cases += (kind == "CASE") - ends_case
-        is_within_between = kind == "AND" and [t.kind for t in level if t.kind in _RANGE] == [
-            "BETWEEN"
-        ]
-        is_boundary = (kind in _BOUNDARIES and not is_within_between) or ends_case
+        is_within_between = kind == "AND" and [
+            t.kind for t in level if t.kind in _RANGE_TOKENS
+        ] == ["BETWEEN"]
+        is_boundary = (kind in _BOUNDARY_TOKENS and not is_within_between) or ends_case
         if token.nesting > 0:
             level.append(token)
             levels.append([])
@@ -141,50 +141,59 @@ def _predicates(tokens: Iterable[Token]) -> Iterator[list[Token]]:
     yield from levels
 
 
-def _compared(
+def _parse_comparison(
     predicate: Sequence[Token], sql: str
 ) -> tuple[str, str, list[tuple[str, str]]] | None:
-    """Return the left side of a comparison, NOT or nothing, and each sign with its right side.
+    """Return the left side of a comparison, ``NOT `` or nothing, and each sign with its right side.
 
-    The right sides of IN and BETWEEN are literals. None for what is no comparison.
+    The right sides of IN and BETWEEN are literals. Return None if the tokens are not a comparison.
     """
-    places = [i for i, token in enumerate(predicate) if token.kind in _SIGNS]
-    if len(places) != 1 or places == [0]:
+    indexes = [i for i, token in enumerate(predicate) if token.kind in _COMPARISON_TOKENS]
+    if len(indexes) != 1 or indexes == [0]:
         return None
-    before, sign, after = predicate[: places[0]], predicate[places[0]], predicate[places[0] + 1 :]
-    if sign.kind not in _OF_LITERALS:
-        return _text(before, sql), "", [(_text([sign], sql), _text(after, sql))]
+    before, sign, after = (
+        predicate[: indexes[0]],
+        predicate[indexes[0]],
+        predicate[indexes[0] + 1 :],
+    )
+    if sign.kind not in _LITERAL_LIST_TOKENS:
+        return _source_of(before, sql), "", [(_source_of([sign], sql), _source_of(after, sql))]
     is_negated = before[-1].kind == "NOT"
     if sign.kind == "IN":
-        pairs = [("=", value) for value in split_list(_text(after, sql)[1:-1])]
+        pairs = [("=", value) for value in split_list(_source_of(after, sql)[1:-1])]
     else:
         middle = next((i for i, token in enumerate(after) if token.kind == "AND"), 0)
-        pairs = [(">=", _text(after[:middle], sql)), ("<=", _text(after[middle + 1 :], sql))]
-    left = _text(before[:-1] if is_negated else before, sql)
-    is_recognised = all(_LITERAL.fullmatch(value) for _, value in pairs)
+        pairs = [
+            (">=", _source_of(after[:middle], sql)),
+            ("<=", _source_of(after[middle + 1 :], sql)),
+        ]
+    left = _source_of(before[:-1] if is_negated else before, sql)
+    is_recognised = all(_LITERAL_PATTERN.fullmatch(value) for _, value in pairs)
     return (left, "NOT " if is_negated else "", pairs) if is_recognised else None
 
 
-def _text(tokens: Sequence[Token], sql: str) -> str:
+def _source_of(tokens: Sequence[Token], sql: str) -> str:
     return sql[tokens[0].begin : tokens[-1].end] if tokens else ""
 
 
-def _rewritten(predicate: Sequence[Token], condition: str, schema: Schema) -> str | None:
-    """Return a comparison that changes no value; None if it is none, or Spark changes none."""
-    compared = _compared(predicate, condition)
-    if compared is None:
+def _rewrite_comparison(predicate: Sequence[Token], condition: str, schema: Schema) -> str | None:
+    """Return exact SQL for a comparison; None if it is not a comparison, or Spark compares it exactly."""
+    comparison = _parse_comparison(predicate, condition)
+    if comparison is None:
         return None
-    left_sql, negation, sides = compared
-    left = _operand(left_sql, schema)
-    pairs = [(sign, operand) for sign, sql in sides if (operand := _operand(sql, schema))]
+    left_sql, negation, sides = comparison
+    left = _parse_operand(left_sql, schema)
+    pairs = [(sign, operand) for sign, sql in sides if (operand := _parse_operand(sql, schema))]
     if left is None or len(pairs) < len(sides):
         return None
     numbers = [operand.number for _, operand in pairs if operand.number is not None]
     exact: list[str | None] = []
     if left.number is None or len(numbers) < len(pairs):
-        exact = [_exact(left, sign, operand) for sign, operand in pairs]
+        exact = [_exact_comparison(left, sign, operand) for sign, operand in pairs]
     elif not _fit_one_type([left.number, *numbers]):
-        exact = [left.number.compared(sign, n) for (sign, _), n in zip(pairs, numbers, strict=True)]
+        exact = [
+            left.number.comparison(sign, n) for (sign, _), n in zip(pairs, numbers, strict=True)
+        ]
     if not any(exact):
         return None
     joined = (" AND " if pairs[0][0] == ">=" else " OR ").join(
@@ -203,11 +212,11 @@ class _Operand:
     sql : str
         The operand as Spark SQL.
     kind : str
-        Name of its type, as `Field.kind`.
+        Name of the operand's type, as `Field.kind`.
     number : _Number or None
-        Its value if it is an integer or a decimal.
+        The value of an integer or decimal.
     text : str or None
-        What a literal shows; None for a column and for a call.
+        The content of a literal; None for a column or a call.
     column, default : _Operand or None
         The parts of ``coalesce(column, literal)``.
     """
@@ -221,21 +230,23 @@ class _Operand:
 
     @property
     def has_zone(self) -> bool:
-        """Whether a text or literal of a time names a zone."""
-        return self.text is not None and re.search(_ZONE_TEXT, self.text) is not None
+        """Whether a literal contains a time with a zone."""
+        return self.text is not None and re.search(_ZONE_PATTERN, self.text) is not None
 
     @property
     def is_instant(self) -> bool:
-        """Whether it is a point in time, rather than what a clock shows."""
+        """Whether the operand is a point in time, not a date and time without a zone."""
         return self.kind == "timestamp" and (self.text is None or self.has_zone)
 
     @property
     def wall_clock(self) -> str:
-        """SQL for a date or time as TIMESTAMP_NTZ; of an instant, as clocks of the session's zone show it."""
+        """SQL for a date or time as TIMESTAMP_NTZ; an instant is converted to the session's time zone."""
         if self.kind in TEXT and self.text is None:
             zoned = f"CAST(try_cast({self.sql} AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
             plain = f"try_cast({self.sql} AS TIMESTAMP_NTZ)"
-            return f"CASE WHEN {self.sql} RLIKE {literal(_ZONE_TEXT)} THEN {zoned} ELSE {plain} END"
+            return (
+                f"CASE WHEN {self.sql} RLIKE {literal(_ZONE_PATTERN)} THEN {zoned} ELSE {plain} END"
+            )
         if self.kind in TEXT and self.has_zone:
             return f"CAST(CAST({self.sql} AS TIMESTAMP_LTZ) AS TIMESTAMP_NTZ)"
         if self.kind == "timestamp" and self.text is not None and not self.has_zone:
@@ -243,16 +254,16 @@ class _Operand:
         return f"CAST({self.sql} AS TIMESTAMP_NTZ)"
 
 
-def _operand(sql: str, schema: Schema) -> _Operand | None:
-    """Return the operand that SQL stands for; None if it is no column of the schema."""
-    if (match := _LITERAL.fullmatch(sql)) is not None:
+def _parse_operand(sql: str, schema: Schema) -> _Operand | None:
+    """Return the operand for SQL; None if the SQL is neither a literal nor a column of the schema."""
+    if (match := _LITERAL_PATTERN.fullmatch(sql)) is not None:
         return _literal_operand(match)
-    if sql.casefold() in _NOW:
-        return _Operand(sql, _NOW[sql.casefold()])
+    if sql.casefold() in _TYPE_BY_TIME_CALL:
+        return _Operand(sql, _TYPE_BY_TIME_CALL[sql.casefold()])
     if re.match(r"coalesce\(", sql, re.IGNORECASE):
         return _coalesced_operand(sql, schema)
     is_name = re.fullmatch(rf"\w+|{QUOTED_NAME}", sql) is not None
-    if not is_name and ("[" in sql or getattr(parse_expression(sql), "key", "") not in _PATHS):
+    if not is_name and ("[" in sql or getattr(parse_expression(sql), "key", "") not in _PATH_NODES):
         return None
     try:
         field = schema.field(re.sub(r",\s*(\d+)\)", r"[\1]", re.sub(r"\bget\(", "", sql)))
@@ -272,7 +283,7 @@ def _operand(sql: str, schema: Schema) -> _Operand | None:
 
 def _coalesced_operand(sql: str, schema: Schema) -> _Operand | None:
     """Return the operand of a column with a literal in place of null."""
-    operands = [_operand(part, schema) for part in split_list(sql[len("coalesce(") : -1])]
+    operands = [_parse_operand(part, schema) for part in split_list(sql[len("coalesce(") : -1])]
     column, default = operands if len(operands) == 2 else (None, None)
     if column is None or default is None or default.text is None:
         return None
@@ -283,23 +294,23 @@ def _coalesced_operand(sql: str, schema: Schema) -> _Operand | None:
 
 
 def _literal_operand(match: re.Match[str]) -> _Operand:
-    sql, shown, suffix = match[0], match["number"], (match["suffix"] or "").casefold()
+    sql, number, suffix = match[0], match["number"], (match["suffix"] or "").casefold()
     if match["truth"]:
         return _Operand(sql, "boolean", text=sql.casefold())
-    if shown is None:
+    if number is None:
         word = (match["kind"] or match["call"] or "").casefold()
         kind = {"": "string", "timestamp_ltz": "timestamp"}.get(word, word)
         return _Operand(sql, kind, text=sql[sql.index("'") + 1 : sql.rindex("'")])
-    if suffix in {"d", "f"} or (not suffix and "e" in shown.casefold()):
-        return _Operand(sql, "float" if suffix == "f" else "double", text=shown)
-    return _Operand(sql, "decimal", _exact_literal(shown, is_integer=suffix != "bd"), shown)
+    if suffix in {"d", "f"} or (not suffix and "e" in number.casefold()):
+        return _Operand(sql, "float" if suffix == "f" else "double", text=number)
+    return _Operand(sql, "decimal", _exact_literal(number, is_integer=suffix != "bd"), number)
 
 
-def _exact_literal(shown: str, *, is_integer: bool = False) -> _Number:
+def _exact_literal(number: str, *, is_integer: bool = False) -> _Number:
     """Return the number of a literal; an integer has the digits of its type."""
-    value = Decimal(shown)
+    value = Decimal(number)
     plain = f"{value:f}BD"
-    if is_integer and "." not in shown:
+    if is_integer and "." not in number:
         kind = "integer" if -(1 << 31) <= value < 1 << 31 else "long"
         return _Number.from_sql(plain, _INTEGER_DIGITS[kind], 0)
     _, digits, exponent = value.as_tuple()
@@ -307,164 +318,181 @@ def _exact_literal(shown: str, *, is_integer: bool = False) -> _Number:
     return _Number.from_sql(plain, max(len(digits) + int(exponent), 0), scale)
 
 
-def _exact(left: _Operand, sign: str, right: _Operand) -> str | None:
-    """Return SQL of one comparison that changes no value; None if Spark changes none."""
+def _exact_comparison(left: _Operand, sign: str, right: _Operand) -> str | None:
+    """Return exact SQL for one comparison; None if Spark compares the values exactly."""
     if left.column is not None and left.default is not None:
-        known = _exact(left.column, sign, right)
-        if known is None:
+        comparison = _exact_comparison(left.column, sign, right)
+        if comparison is None:
             return None
         default = f"{left.default.sql} {sign} {right.sql}"
-        return f"CASE WHEN {left.column.sql} IS NULL THEN {default} ELSE {known} END"
-    turned = _TURNED_ORDERS.get(sign, sign)
+        return f"CASE WHEN {left.column.sql} IS NULL THEN {default} ELSE {comparison} END"
+    mirrored = _MIRRORED_SIGNS.get(sign, sign)
     if right.column is not None or (left.text is not None and right.text is None):
-        return _exact(right, turned, left)
+        return _exact_comparison(right, mirrored, left)
     if left.kind in TEXT:
-        return _text_compared(left, sign, right)
+        return _compare_string_column(left, sign, right)
     if right.kind in TEXT and right.text is None:
-        return _text_compared(right, turned, left)
-    return _other_compared(left, sign, right)
+        return _compare_string_column(right, mirrored, left)
+    return _compare_values(left, sign, right)
 
 
-def _other_compared(left: _Operand, sign: str, right: _Operand) -> str | None:
-    """Return SQL that compares a column of no text with one of no text, or with a literal."""
+def _compare_values(left: _Operand, sign: str, right: _Operand) -> str | None:
+    """Return exact SQL that compares a column of another type than string with a column or literal."""
     if right.kind in TEXT:
-        return _compared_with_text(left, sign, right)
+        return _compare_with_string(left, sign, right)
     kinds = {left.kind, right.kind}
     is_instant_with_literal = left.kind == "timestamp" and right.text is not None
-    if "timestamp" in kinds and kinds & _WALL_CLOCK and not is_instant_with_literal:
+    if "timestamp" in kinds and kinds & _WALL_CLOCK_KINDS and not is_instant_with_literal:
         return f"{left.wall_clock} {sign} {right.wall_clock}"
     return None
 
 
-def _text_compared(left: _Operand, sign: str, right: _Operand) -> str | None:
-    """Return SQL that compares what a column of text shows with a value of another type."""
-    text = left.sql
+def _compare_string_column(left: _Operand, sign: str, right: _Operand) -> str | None:
+    """Return exact SQL that compares a string column with a value of another type."""
+    column = left.sql
     if right.kind in NUMERIC:
-        is_number = f"{text} RLIKE {literal(_NUMBER_TEXT)}"
-        return _decided(
-            left, sign, right, lambda s: f"{is_number} AND {_number_of_text(text, s, right)}"
+        is_number = f"{column} RLIKE {literal(_NUMBER_PATTERN)}"
+        return _null_for_nulls_only(
+            left,
+            sign,
+            right,
+            lambda s: f"{is_number} AND {_compare_numeric_string(column, s, right)}",
         )
     if right.kind == "boolean":
-        return _decided(left, sign, right, lambda s: f"try_cast({text} AS BOOLEAN) {s} {right.sql}")
+        return _null_for_nulls_only(
+            left, sign, right, lambda s: f"try_cast({column} AS BOOLEAN) {s} {right.sql}"
+        )
     if right.is_instant:
-        instant = f"try_cast({text} AS TIMESTAMP_LTZ)"
-        return _decided(left, sign, right, lambda s: f"{instant} {s} {right.sql}")
+        instant = f"try_cast({column} AS TIMESTAMP_LTZ)"
+        return _null_for_nulls_only(left, sign, right, lambda s: f"{instant} {s} {right.sql}")
     if right.kind in TEMPORAL:
-        return _decided(left, sign, right, lambda s: f"{left.wall_clock} {s} {right.wall_clock}")
+        return _null_for_nulls_only(
+            left, sign, right, lambda s: f"{left.wall_clock} {s} {right.wall_clock}"
+        )
     return None
 
 
-def _compared_with_text(left: _Operand, sign: str, right: _Operand) -> str | None:
-    """Return SQL that compares a column with what a text literal shows; equal to none if it shows none."""
-    shown = str(right.text)
-    is_equality = sign in _EQUALITIES
+def _compare_with_string(left: _Operand, sign: str, right: _Operand) -> str | None:
+    """Return exact SQL that compares a column with a string literal, read as a value of the column's type.
+
+    If the string is not such a value, only <> is true.
+    """
+    string = str(right.text)
+    is_equality = sign in _EQUALITY_SIGNS
     if left.kind in NUMERIC:
-        if re.fullmatch(_NUMBER_TEXT.strip("^$"), shown):
-            return _compared_with_number(left, sign, Decimal(shown.strip()))
-        return _decided(left, sign, right, lambda _: "false") if is_equality else None
-    if left.kind in _WALL_CLOCK and (
-        right.has_zone or (left.kind == "date" and not _DAY_TEXT.fullmatch(shown))
+        if re.fullmatch(_NUMBER_PATTERN.strip("^$"), string):
+            return _compare_with_number(left, sign, Decimal(string.strip()))
+        return _null_for_nulls_only(left, sign, right, lambda _: "false") if is_equality else None
+    if left.kind in _WALL_CLOCK_KINDS and (
+        right.has_zone or (left.kind == "date" and not _DAY_PATTERN.fullmatch(string))
     ):
         if not is_equality:
             return f"{left.wall_clock} {sign} {right.wall_clock}"
         value = right.wall_clock.replace("CAST('", "try_cast('")
-        return _decided(left, sign, right, lambda s: f"{left.wall_clock} {s} {value}")
+        return _null_for_nulls_only(left, sign, right, lambda s: f"{left.wall_clock} {s} {value}")
     if left.kind in TEMPORAL | {"boolean"} and is_equality:
         kind = "TIMESTAMP_LTZ" if left.kind == "timestamp" else left.kind.upper()
         value = f"try_cast({right.sql} AS {kind})"
-        return _decided(left, sign, right, lambda s: f"{left.sql} {s} {value}")
+        return _null_for_nulls_only(left, sign, right, lambda s: f"{left.sql} {s} {value}")
     return None
 
 
-def _compared_with_number(left: _Operand, sign: str, value: Decimal) -> str | None:
-    """Return SQL that compares a column of numbers with a number that was given as text."""
+def _compare_with_number(left: _Operand, sign: str, value: Decimal) -> str | None:
+    """Return exact SQL that compares a numeric column with the number in a string literal."""
     number = _exact_literal(str(value))
     if left.number is None:
         return f"{left.sql} {sign} {constant(float(value))}"
-    if max(number.digits, 1) + number.scale > _MOST_DIGITS:
+    if max(number.digits, 1) + number.scale > _MAX_DECIMAL_DIGITS:
         return None
     if _fit_one_type([left.number, number]):
         return f"{left.sql} {sign} {value:f}BD"
-    return left.number.compared(sign, number)
+    return left.number.comparison(sign, number)
 
 
-def _decided(left: _Operand, sign: str, right: _Operand, condition: Callable[[str], str]) -> str:
-    """Return SQL of a comparison that is null for nulls only: what has no value satisfies none but <>."""
-    holds = condition("=" if sign in _EQUALITIES else sign)
-    holds = f"coalesce({holds}, false)"
-    known = [operand.sql for operand in (left, right) if operand.text is None]
-    known_sql = " AND ".join(f"{sql} IS NOT NULL" for sql in known)
-    if sign in _NEGATIVE:
-        holds = f"NOT {holds}"
-    otherwise = f" ELSE {left.sql} IS NULL AND {right.sql} IS NULL" if sign == "<=>" else ""
-    return f"CASE WHEN {known_sql} THEN {holds}{otherwise} END"
+def _null_for_nulls_only(
+    left: _Operand, sign: str, right: _Operand, condition: Callable[[str], str]
+) -> str:
+    """Return SQL for a comparison that is null only if an operand is null.
+
+    If a string cannot be read as a value, only <> is true.
+    """
+    is_true = condition("=" if sign in _EQUALITY_SIGNS else sign)
+    is_true = f"coalesce({is_true}, false)"
+    columns = [operand.sql for operand in (left, right) if operand.text is None]
+    not_null = " AND ".join(f"{sql} IS NOT NULL" for sql in columns)
+    if sign in _INEQUALITY_SIGNS:
+        is_true = f"NOT {is_true}"
+    else_sql = f" ELSE {left.sql} IS NULL AND {right.sql} IS NULL" if sign == "<=>" else ""
+    return f"CASE WHEN {not_null} THEN {is_true}{else_sql} END"
 
 
-def _number_of_text(text: str, sign: str, right: _Operand) -> str:
-    """Return SQL that compares a text of a number: as doubles, and where these are equal, as decimals."""
-    double = f"try_cast({text} AS DOUBLE)"
+def _compare_numeric_string(string: str, sign: str, right: _Operand) -> str:
+    """Return SQL that compares a string with a number: as doubles, and as decimals if these are equal."""
+    double = f"try_cast({string} AS DOUBLE)"
     if right.number is None:
         return f"{double} {sign} {right.sql}"
     value, digits = right.sql, right.number.digits
     if right.text is not None:  # the type of a plain integer has room for more digits
         value, digits = f"{Decimal(right.text):f}BD", _exact_literal(right.text).digits
-    kind = f"DECIMAL({_MOST_DIGITS}, {max(_MOST_DIGITS - digits - 1, 0)})"
+    kind = f"DECIMAL({_MAX_DECIMAL_DIGITS}, {max(_MAX_DECIMAL_DIGITS - digits - 1, 0)})"
     as_double = f"CAST({value} AS DOUBLE)"
     return (
-        f"CASE WHEN {double} = {as_double} THEN try_cast({text} AS {kind}) {sign} {value}"
+        f"CASE WHEN {double} = {as_double} THEN try_cast({string} AS {kind}) {sign} {value}"
         f" ELSE {double} {sign} {as_double} END"
     )
 
 
 @dataclass(frozen=True)
 class _Number:
-    """SQL of a decimal in two parts, neither of which is ever rounded.
+    """SQL for the two parts of a decimal. Neither part is ever rounded.
 
     Attributes
     ----------
-    whole : str
-        The greatest integer that is not greater.
+    floor : str
+        The greatest integer that is not greater than the number.
     fraction : str
-        What is added to it, from 0 to below 1.
+        The number minus its floor, from 0 to below 1.
     digits, scale : int
         Digits before and after the point.
     """
 
-    whole: str
+    floor: str
     fraction: str
     digits: int
     scale: int
 
     @classmethod
     def from_sql(cls, sql: str, digits: int, scale: int) -> _Number:
-        """Return the number that is given by SQL of a decimal type."""
-        fraction = f"CAST(pmod({sql}, 1BD) AS DECIMAL({_MOST_DIGITS}, {_MOST_DIGITS}))"
+        """Return the parts of SQL with a decimal type."""
+        fraction = (
+            f"CAST(pmod({sql}, 1BD) AS DECIMAL({_MAX_DECIMAL_DIGITS}, {_MAX_DECIMAL_DIGITS}))"
+        )
         return cls(f"floor({sql})", fraction, digits, scale)
 
     def or_else(self, other: _Number) -> _Number:
-        """Return the number, or another where it is null."""
+        """Return the number, or the other number if this one is null."""
         return _Number(
-            f"coalesce({self.whole}, {other.whole})",
+            f"coalesce({self.floor}, {other.floor})",
             f"coalesce({self.fraction}, {other.fraction})",
             max(self.digits, other.digits),
             max(self.scale, other.scale),
         )
 
-    def compared(self, sign: str, other: _Number) -> str:
-        """Return SQL of a comparison; null if one of the numbers is."""
+    def comparison(self, sign: str, other: _Number) -> str:
+        """Return SQL for a comparison; null if one of the numbers is null."""
         return (
-            f"CASE WHEN {self.whole} = {other.whole} THEN {self.fraction} {sign} {other.fraction}"
-            f" ELSE {self.whole} {sign} {other.whole} END"
+            f"CASE WHEN {self.floor} = {other.floor} THEN {self.fraction} {sign} {other.fraction}"
+            f" ELSE {self.floor} {sign} {other.floor} END"
         )
 
 
 def _fit_one_type(numbers: Iterable[_Number]) -> bool:
     """Return whether Spark's common type holds all digits of all numbers."""
     numbers = list(numbers)
-    return max(n.digits for n in numbers) + max(n.scale for n in numbers) <= _MOST_DIGITS
+    return max(n.digits for n in numbers) + max(n.scale for n in numbers) <= _MAX_DECIMAL_DIGITS
 
 
-_TURNED = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
+_MIRRORED_KEYS = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 
 
 @dataclass(frozen=True)
@@ -490,7 +518,7 @@ class Present(Form):
 
 @dataclass(frozen=True)
 class OneOf(Form):
-    """The column is one of some texts, numbers or booleans."""
+    """The column equals one of several strings, numbers or booleans."""
 
     values: tuple[Any, ...] = ()
 
@@ -504,7 +532,7 @@ class LikeCondition(Form):
 
 @dataclass(frozen=True)
 class Within(Form):
-    """The column lies within bounds, each inclusive or exclusive; None is open."""
+    """The column is within bounds, each inclusive or exclusive; None is open."""
 
     lower: float | None = None
     upper: float | None = None
@@ -512,7 +540,7 @@ class Within(Form):
     has_upper: bool = True
 
     def holds(self, number: float) -> bool:
-        """Return whether a number lies within the bounds."""
+        """Return whether a number is within the bounds."""
         low, high = self.lower, self.upper
         above = low is None or number > low or (number == low and self.has_lower)
         return above and (high is None or number < high or (number == high and self.has_upper))
@@ -520,7 +548,7 @@ class Within(Form):
 
 @lru_cache(1_000)
 def parse_condition(condition: str) -> Form | None:
-    r"""Parse a condition; return None if it is not of a known form.
+    r"""Parse a condition; return None if it has no known form.
 
     Examples
     --------
@@ -532,15 +560,17 @@ def parse_condition(condition: str) -> Form | None:
     (None, None, None)
     """
     tree = parse_expression(condition)
-    return None if tree is None or has_comments(condition) else _form(tree.unnest(), condition)
+    return (
+        None if tree is None or has_comments(condition) else _parse_form(tree.unnest(), condition)
+    )
 
 
 def known_sql(condition: str, schema: Schema) -> str:
     """Return SQL that is null where a condition is null; ``1`` if it never is.
 
-    A comparison of a column with constants of its type is null where the column is, so counting
-    its known rows takes no second look at the condition. Conditions of no known form, and those
-    that Spark casts, are returned unchanged.
+    A comparison of a column with constants of its type is null where the column is null, so known rows
+    can be counted without evaluating the condition again. Conditions without a known form, and
+    conditions with casts, are returned unchanged.
 
     Examples
     --------
@@ -561,16 +591,16 @@ def known_sql(condition: str, schema: Schema) -> str:
         return "1"
     if not _fits_column(form, field.kind) or _LONG_NUMBER.search(condition):
         return condition
-    return "1" if form.nulls or _COALESCED.match(condition) else field.sql
+    return "1" if form.nulls or _COALESCE_CALL.match(condition) else field.sql
 
 
-_COALESCED = re.compile(r"[\s(]*(?:coalesce|nvl|ifnull)\s*\(", re.IGNORECASE)
+_COALESCE_CALL = re.compile(r"[\s(]*(?:coalesce|nvl|ifnull)\s*\(", re.IGNORECASE)
 _LONG_NUMBER = re.compile(r"[\d.]{17}")
-"""Digits that a comparison with an integer may not hold."""
+"""More digits than an integer comparison is certain to keep."""
 
 
 def _fits_column(form: Form, kind: str) -> bool:
-    """Return whether constants are compared with a column of this type without a cast that may fail."""
+    """Return whether the constants can be compared with a column of this type without a cast that can fail."""
     if isinstance(form, LikeCondition):
         return kind in TEXT
     if isinstance(form, OneOf) and all(isinstance(value, str) for value in form.values):
@@ -580,17 +610,17 @@ def _fits_column(form: Form, kind: str) -> bool:
     return kind in INTEGRAL | {"float", "double"}
 
 
-def _form(tree: Tree, condition: str) -> Form | None:
-    """Return the form of a condition's tree, or of a part of it."""
+def _parse_form(tree: Tree, condition: str) -> Form | None:
+    """Return the form of a condition's tree or of a part of the tree."""
     column, rest = _null_column(tree.this), tree.args.get("expression", tree)
     if tree.key == "not" and column is not None:
         return Present(column)
     if tree.key == "or" and column is not None:
-        form = _form(rest.unnest(), condition)
+        form = _parse_form(rest.unnest(), condition)
         is_same = form is not None and form.column == column and not isinstance(form, Present)
         return replace(form, nulls=True) if form and is_same else None
     if tree.key == "and":
-        low, high = _within(tree.this, condition), _within(rest, condition)
+        low, high = _parse_bound(tree.this, condition), _parse_bound(rest, condition)
         if (
             low is None
             or high is None
@@ -598,29 +628,39 @@ def _form(tree: Tree, condition: str) -> Form | None:
         ):
             return None
         return replace(low, upper=high.upper, has_upper=high.has_upper)
-    return _within(tree, condition) or _coalesced(tree, condition) or _one_of(tree, condition)
+    return (
+        _parse_bound(tree, condition)
+        or _parse_coalesced(tree, condition)
+        or _parse_literals(tree, condition)
+    )
 
 
-def _within(tree: Tree, condition: str) -> Within | None:
-    """Return the form of a column compared with a number, either of them on the left."""
-    if tree.key not in _TURNED:
+def _parse_bound(tree: Tree, condition: str) -> Within | None:
+    """Return the form of a comparison of a column with a number, on either side."""
+    if tree.key not in _MIRRORED_KEYS:
         return None
     key, left, right = tree.key, tree.this, tree.expression
     if right.key == "column":
-        key, left, right = _TURNED[key], right, left
-    return _sided(_column(left), key, _value(right, condition))
+        key, left, right = _MIRRORED_KEYS[key], right, left
+    return _bound_on_side(_column_name(left), key, _literal_value(right, condition))
 
 
-def _coalesced(tree: Tree, condition: str) -> Within | None:
-    """Return the form of a column, with a number in place of null, compared with a number."""
-    if tree.key not in _TURNED or tree.this.key != "coalesce" or len(tree.this.expressions) != 1:
+def _parse_coalesced(tree: Tree, condition: str) -> Within | None:
+    """Return the form of ``coalesce(column, number)`` compared with a number."""
+    if (
+        tree.key not in _MIRRORED_KEYS
+        or tree.this.key != "coalesce"
+        or len(tree.this.expressions) != 1
+    ):
         return None
-    form = _sided(_column(tree.this.this), tree.key, _value(tree.expression, condition))
-    default = _value(tree.this.expressions[0], condition)
+    form = _bound_on_side(
+        _column_name(tree.this.this), tree.key, _literal_value(tree.expression, condition)
+    )
+    default = _literal_value(tree.this.expressions[0], condition)
     return replace(form, nulls=form.holds(default)) if form and _is_number(default) else None
 
 
-def _sided(column: str | None, key: str, bound: Any) -> Within | None:
+def _bound_on_side(column: str | None, key: str, bound: Any) -> Within | None:
     if column is None or not _is_number(bound):
         return None
     if key in {"gt", "gte"}:
@@ -628,14 +668,14 @@ def _sided(column: str | None, key: str, bound: Any) -> Within | None:
     return Within(column, upper=bound, has_upper=key == "lte")
 
 
-def _one_of(tree: Tree, condition: str) -> Form | None:
-    """Return the form of a column that is compared with literals by =, IN, BETWEEN or RLIKE."""
+def _parse_literals(tree: Tree, condition: str) -> Form | None:
+    """Return the form of a column compared with literals by =, IN, BETWEEN or RLIKE."""
     names = {"eq": ["expression"], "regexplike": ["expression"], "between": ["low", "high"]}
     sides = (
         tree.expressions if tree.key == "in" else [tree.args[n] for n in names.get(tree.key, ())]
     )
-    values = [_value(side, condition) for side in sides]
-    column = _column(tree.this) if values and None not in values else None
+    values = [_literal_value(side, condition) for side in sides]
+    column = _column_name(tree.this) if values and None not in values else None
     if column is None:
         return None
     if tree.key == "regexplike":
@@ -646,36 +686,36 @@ def _one_of(tree: Tree, condition: str) -> Form | None:
     return OneOf(column, values=tuple(values))
 
 
-def _column(tree: Any) -> str | None:
-    """Return the name of a column; None for a nested path and all else."""
+def _column_name(tree: Any) -> str | None:
+    """Return the name of a column; None for a nested path or another expression."""
     is_column = getattr(tree, "key", "") == "column" and len(tree.parts) == 1
     return str(tree.name) if is_column else None
 
 
 def _null_column(tree: Any) -> str | None:
-    """Return the column of which a tree says that it is null."""
+    """Return the column of an IS NULL test; None for another expression."""
     is_null = getattr(tree, "key", "") == "is" and tree.expression.key == "null"
-    return _column(tree.this) if is_null else None
+    return _column_name(tree.this) if is_null else None
 
 
-def _value(tree: Tree, condition: str) -> Any:
-    """Return the value of a literal that other tools read alike; None for all else."""
+def _literal_value(tree: Tree, condition: str) -> Any:
+    """Return the value of a literal that other tools read the same way; None for other expressions."""
     if tree.key == "boolean":
         return tree.this
     if tree.key == "neg":
-        number = _value(tree.this, condition)
-        return -number if _is_number(number) else None
-    match = _LITERAL.fullmatch(text_of(tree, condition)) if tree.key == "literal" else None
+        operand = _literal_value(tree.this, condition)
+        return -operand if _is_number(operand) else None
+    match = _LITERAL_PATTERN.fullmatch(text_of(tree, condition)) if tree.key == "literal" else None
     if match is None:
         return None
     if match["number"]:
-        shown = match["number"]
+        digits = match["number"]
         is_plain = (match["suffix"] or "D").upper() in {"BD", "D"}
-        return (int(shown) if shown.isdigit() else float(shown)) if is_plain else None
-    # Escapes other than those of `literal` mean other things in other tools.
-    text = match[0][1:-1]
-    is_plain = re.search(r"\\[^'\\]", text.replace("\\\\", "")) is None
-    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if is_plain else None
+        return (int(digits) if digits.isdigit() else float(digits)) if is_plain else None
+    # Other tools read escapes differently, except those that `literal` writes.
+    string = match[0][1:-1]
+    is_plain = re.search(r"\\[^'\\]", string.replace("\\\\", "")) is None
+    return re.sub(r"\\(.)", r"\1", string, flags=re.DOTALL) if is_plain else None
 
 
 def _is_number(value: Any) -> bool:

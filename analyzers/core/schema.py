@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SourceError, WrongColumnTypeError
-from tidegauge.analyzers.core.sql import COLLATIONS, literal, parts, quote
+from tidegauge.analyzers.core.sql import COLLATIONS_KEY, literal, parts, quote
 
 INTEGRAL = frozenset({"byte", "short", "integer", "long"})
 NUMERIC = INTEGRAL | {"float", "double", "decimal"}
@@ -253,7 +253,7 @@ class Schema:
         if column_json is None:
             raise NoSuchColumnError(column, self.names)
         sql, kind = quote(column_json["name"]), column_json["type"]
-        collated = COLLATIONS in column_json.get("metadata", {})
+        collated = COLLATIONS_KEY in column_json.get("metadata", {})
         for step in steps:
             outer = kind["type"] if isinstance(kind, Mapping) else kind
             if outer == "struct":
@@ -262,7 +262,7 @@ class Schema:
                 if column_json is None:
                     raise NoSuchColumnError(column, [f["name"] for f in inside])
                 sql, kind = f"{sql}.{quote(column_json['name'])}", column_json["type"]
-                collated = COLLATIONS in column_json.get("metadata", {})
+                collated = COLLATIONS_KEY in column_json.get("metadata", {})
             elif outer == "array" and isinstance(step, int):
                 sql, kind = f"get({sql}, {step})", kind["elementType"]
             elif outer == "map" and kind["keyType"] in {"string", *INTEGRAL}:

@@ -1,8 +1,8 @@
-"""Spark SQL as text: safe quoting of identifiers, literals and filters, and columns as DDL.
+"""Spark SQL as strings: safe quoting of identifiers, literals and filters, and columns as DDL.
 
-Analyzers give their aggregates as text: equal texts are computed once, a plan can be printed
-without Spark, and a wide table costs one call into Spark per aggregate. Filters that users write are
-quoted so that they cannot reach beyond their place.
+Analyzers write their aggregates as SQL. Equal aggregates are computed once, a plan can be printed
+without Spark, and a wide table costs one call into Spark per aggregate. Users' filters are enclosed
+so that they cannot affect the SQL around them.
 
 The second half parses and writes columns and types as DDL, ``id BIGINT, name STRING``, without Spark.
 """
@@ -18,7 +18,7 @@ from functools import singledispatch
 from math import isfinite
 from typing import Any
 
-_STEP = re.compile(r"`(?P<quoted>(?:[^`]|``)*)`|\[(?P<index>\d+)\]|(?P<plain>[^.`\[]+)")
+_PATH_STEP = re.compile(r"`(?P<quoted>(?:[^`]|``)*)`|\[(?P<index>\d+)\]|(?P<plain>[^.`\[]+)")
 
 
 def quote(name: str) -> str:
@@ -40,22 +40,22 @@ def parts(column: str) -> tuple[str | int, ...]:
     >>> parts("address.zip"), parts("`a.b`"), parts("dep time"), parts("lines[0].price")
     (('address', 'zip'), ('a.b',), ('dep time',), ('lines', 0, 'price'))
     """
-    found: list[str | int] = []
+    steps: list[str | int] = []
     position = 0
     while position < len(column):
-        match = _STEP.match(column, position)
-        if match is None or (not found and match["index"]):
-            return (column,)  # stray punctuation: take the text as one name
+        match = _PATH_STEP.match(column, position)
+        if match is None or (not steps and match["index"]):
+            return (column,)  # stray punctuation: the whole string is one name
         if match["index"]:
-            found.append(int(match["index"]))
+            steps.append(int(match["index"]))
         else:
-            found.append(match["plain"] or match["quoted"].replace("``", "`"))
+            steps.append(match["plain"] or match["quoted"].replace("``", "`"))
         position = match.end()
         if column[position : position + 1] == "." and position + 1 < len(column):
             position += 1
         elif position < len(column) and column[position] != "[":
             return (column,)
-    return tuple(found) or (column,)
+    return tuple(steps) or (column,)
 
 
 def table_name(path: Sequence[str]) -> str:
@@ -77,11 +77,11 @@ def table_sql(name: str) -> str:
     >>> table_sql("lake.`sales.eu`.big orders")
     '`lake`.`sales.eu`.`big orders`'
     """
-    found = [
+    names = [
         quoted.replace("``", "`") if quoted else plain
         for quoted, plain in re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", name)
     ]
-    return ".".join(map(quote, found))
+    return ".".join(map(quote, names))
 
 
 def path_table(name: str) -> tuple[str, str] | None:
@@ -142,7 +142,7 @@ def column_sql(column: str) -> str:
 def where_holds(where: str | None, expression: str) -> str:
     r"""Return SQL for ``expression`` on rows where the filter is true, and null on the others.
 
-    The filter is put on lines of its own, so that a trailing comment in it does no harm.
+    The filter is on separate lines, so that a trailing comment does not hide the following SQL.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def constant(value: Any) -> str:
     >>> [constant(v) for v in ("it's", 3, 1.5, True, dt.date(2013, 2, 8))]
     ["'it\\'s'", '3', '1.5D', 'true', "DATE'2013-02-08'"]
     """
-    msg = f"{value!r} cannot be written in SQL; give texts, numbers, truth values, dates or times"
+    msg = f"{value!r} has no SQL literal; use strings, numbers, booleans, dates or times"
     raise TypeError(msg)
 
 
@@ -236,8 +236,8 @@ def _(value: dt.datetime) -> str:
 def wall_clock_micros(expression: str) -> str:
     """Return SQL for a TIMESTAMP_NTZ as microseconds since 1970-01-01 00:00, whatever the session's zone.
 
-    ``timestampdiff`` reads such times in the session's time zone, and so moves those that its clocks
-    skip.
+    ``timestampdiff`` reads such times in the session's time zone, and so changes times that do not
+    exist there.
 
     Examples
     --------
@@ -256,23 +256,25 @@ def one_of(expression: str, values: Sequence[str]) -> str:
     return f"{expression} IN ({', '.join(map(literal, values))})"
 
 
-NAMELESS = (
+NAMELESS_PATTERN = (
     r"--[^\n]*|/\*.*?(?:\*/|\Z)|\b[rR](?:'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z))"
     r"|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)"
 )
-"""A pattern of comments and string literals, which contain no names; dots match line ends.
+"""Pattern of comments and string literals, which contain no names. Use it with DOTALL.
 
-One that is not closed reaches to the end of the text, so that no text is searched twice.
+An unclosed literal or comment extends to the end, so that no part of the SQL is searched twice.
 """
-_TOKEN = re.compile(NAMELESS + r"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)", re.DOTALL)
+_NAME_TOKEN = re.compile(NAMELESS_PATTERN + r"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)", re.DOTALL)
 
 
 QUOTED_NAME = r"`(?:[^`]|``)*`"
-"""A pattern of one name in backticks."""
-_QUOTED = re.compile(rf"{NAMELESS}|(?P<path>{QUOTED_NAME}(?:\.{QUOTED_NAME})*)", re.DOTALL)
+"""Pattern of a name in backticks."""
+_QUOTED_PATH = re.compile(
+    rf"{NAMELESS_PATTERN}|(?P<path>{QUOTED_NAME}(?:\.{QUOTED_NAME})*)", re.DOTALL
+)
 
 
-def protect_names(text: str) -> str:
+def protect_names(sql: str) -> str:
     r"""Protect backquoted names that contain ``${`` from Spark's variable substitution.
 
     Spark substitutes settings and environment variables for ``${name}`` even within names.
@@ -283,66 +285,66 @@ def protect_names(text: str) -> str:
     SELECT IDENTIFIER('`t`.`a\u0024{x}`') FROM `t`
     """
 
-    def kept(match: re.Match[str]) -> str:
+    def protect(match: re.Match[str]) -> str:
         path = match["path"]
         return f"IDENTIFIER({literal(path)})" if path and "${" in path else match[0]
 
-    return _QUOTED.sub(kept, text)
+    return _QUOTED_PATH.sub(protect, sql)
 
 
-def names_in(text: str) -> set[str]:
+def names_in(sql: str) -> set[str]:
     r"""Return all possible column names in generated Spark SQL, in lower case.
 
-    Generated SQL quotes its names; user-written SQL is on lines of its own in parentheses.
+    Generated SQL quotes its names. User-written SQL is on separate lines in parentheses.
 
     Examples
     --------
     >>> sorted(names_in("count_if(CASE WHEN (\nDelay > 'x y'\n) THEN `Dep``Time` END)"))
     ['delay', 'dep`time']
     """
-    found = {name for name, quoted in _words(text) if quoted}
-    for start, end in _user_written(text):
-        found |= words_in(text[start:end])
-    return found
+    names = {name for name, quoted in _words(sql) if quoted}
+    for start, end in _user_written_ranges(sql):
+        names |= words_in(sql[start:end])
+    return names
 
 
-def without_filters(text: str) -> str:
-    r"""Return generated Spark SQL without its user-written parts, which are lines in parentheses.
+def without_filters(sql: str) -> str:
+    r"""Return generated Spark SQL without its user-written parts.
 
     Examples
     --------
     >>> without_filters("max(CASE WHEN (\nx IN (1,\n2\n)\n) THEN `y` END)")
     'max(CASE WHEN  THEN `y` END)'
     """
-    kept, last = [], 0
-    for start, end in _user_written(text):
-        kept.append(text[last : start - len(_OPENED)])
-        last = end + len(_CLOSED)
-    return "".join([*kept, text[last:]])
+    pieces, position = [], 0
+    for start, end in _user_written_ranges(sql):
+        pieces.append(sql[position : start - len(_USER_SQL_START)])
+        position = end + len(_USER_SQL_END)
+    return "".join([*pieces, sql[position:]])
 
 
-_OPENED, _CLOSED = "(\n", "\n)"
-_BRACKET = re.compile(rf"{NAMELESS}|{QUOTED_NAME}|(?P<bracket>[()])", re.DOTALL)
+_USER_SQL_START, _USER_SQL_END = "(\n", "\n)"
+_BRACKET_PATTERN = re.compile(rf"{NAMELESS_PATTERN}|{QUOTED_NAME}|(?P<bracket>[()])", re.DOTALL)
 
 
-def _user_written(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each user-written part of generated SQL begins and ends."""
+def _user_written_ranges(sql: str) -> Iterator[tuple[int, int]]:
+    """Yield the begin and end of each user-written part of generated SQL."""
     end = 0
-    while (opened := text.find(_OPENED, end)) >= 0:
-        start = opened + len(_OPENED)
+    while (opened := sql.find(_USER_SQL_START, end)) >= 0:
+        start = opened + len(_USER_SQL_START)
         depth = 1
-        for match in _BRACKET.finditer(text, start):
+        for match in _BRACKET_PATTERN.finditer(sql, start):
             depth += {"(": 1, ")": -1}.get(match["bracket"], 0)
             if not depth:
-                end = match.start() - len(_CLOSED) + 1
+                end = match.start() - len(_USER_SQL_END) + 1
                 break
         else:
             return
         yield start, end
-        end += len(_CLOSED)
+        end += len(_USER_SQL_END)
 
 
-def words_in(text: str) -> set[str]:
+def words_in(sql: str) -> set[str]:
     """Return all possible column names in user-written Spark SQL, in lower case.
 
     Examples
@@ -350,40 +352,47 @@ def words_in(text: str) -> set[str]:
     >>> sorted(words_in("coalesce(Delay, `Dep``Time`) > 'x y'"))
     ['coalesce', 'delay', 'dep`time']
     """
-    return {name for name, _ in _words(text)}
+    return {name for name, _ in _words(sql)}
 
 
-def without_literals(text: str) -> str:
-    """Return Spark SQL with string literals and comments blanked; names stay.
+def without_literals(sql: str) -> str:
+    """Return Spark SQL with string literals and comments replaced by empty literals.
 
     Examples
     --------
     >>> without_literals("`a b` = 'rand()' -- rand()")
     "`a b` = '' ''"
     """
-    return _TOKEN.sub(lambda m: m[0] if m["bare"] or m["quoted"] is not None else "''", text)
+    return _NAME_TOKEN.sub(lambda m: m[0] if m["bare"] or m["quoted"] is not None else "''", sql)
 
 
-def _words(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each word in lower case, and whether it is in backticks."""
-    for m in _TOKEN.finditer(text):
+def _words(sql: str) -> Iterator[tuple[str, bool]]:
+    """Yield each word, in lower case, and whether it is in backticks."""
+    for m in _NAME_TOKEN.finditer(sql):
         if m["quoted"]:
             yield m["quoted"].replace("``", "`").casefold(), True
         elif m["bare"]:
             yield m["bare"].casefold(), False
 
 
-COLLATIONS = "__COLLATIONS"
-"""The metadata in which a column's JSON form keeps the collations of its text."""
-LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata in which a column's JSON form keeps its type with the declared lengths of texts."""
-_SQL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+COLLATIONS_KEY = "__COLLATIONS"
+"""Metadata key of a column's collations in Spark's JSON form."""
+LENGTHS_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+"""Metadata key of a column's type with declared string lengths, in Spark's JSON form."""
+_SQL_NAME_BY_JSON_TYPE = {
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INT",
+    "long": "BIGINT",
+}
 
-_COLUMN = re.compile(r"(?P<name>`(?:[^`]|``)+`|[^\s:`,()<>]+)\s*:?\s*(?P<type>.*)", re.DOTALL)
+_COLUMN_DEFINITION = re.compile(
+    r"(?P<name>`(?:[^`]|``)+`|[^\s:`,()<>]+)\s*:?\s*(?P<type>.*)", re.DOTALL
+)
 _AFTER_TYPE = re.compile(
     r"\s+(?:NOT\s+NULL|NULL|COMMENT|DEFAULT|COLLATE|GENERATED)\b", re.IGNORECASE
 )
-_ALIASES = {
+_TYPE_ALIASES = {
     "long": "bigint",
     "integer": "int",
     "short": "smallint",
@@ -393,7 +402,7 @@ _ALIASES = {
     "numeric": "decimal",
     "timestamp_ltz": "timestamp",
 }
-_KINDS = frozenset(
+_TYPE_NAMES = frozenset(
     [
         "binary",
         "boolean",
@@ -420,9 +429,9 @@ _KINDS = frozenset(
     *("interval day to second", "interval hour to minute", "interval hour to second"),
     "interval minute to second",
 }
-_SIMPLE = re.compile(r"(?P<name>[a-z_ ]+)(\(\s*(?P<size>\d+)\s*(,\s*(?P<scale>\d+)\s*)?\))?")
-_PAIRS = {"(": ")", "<": ">"}
-_HIDDEN = re.compile(rf"{NAMELESS}|{QUOTED_NAME}", re.DOTALL)
+_SIMPLE_TYPE = re.compile(r"(?P<name>[a-z_ ]+)(\(\s*(?P<size>\d+)\s*(,\s*(?P<scale>\d+)\s*)?\))?")
+_CLOSING_BY_OPENING = {"(": ")", "<": ">"}
+_OPAQUE_PATTERN = re.compile(rf"{NAMELESS_PATTERN}|{QUOTED_NAME}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -434,7 +443,7 @@ class DeclaredColumn:
     name : str
         The column's name.
     type : str or None
-        As Spark prints it, ``bigint`` and ``array<string>``; None for any.
+        The type as Spark prints it, such as ``bigint`` or ``array<string>``; None for any type.
     """
 
     name: str
@@ -442,14 +451,14 @@ class DeclaredColumn:
 
 
 def parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
-    """Parse columns separated by commas: a name each, and a type or none.
+    """Parse columns separated by commas, each with a name and an optional type.
 
-    ``NOT NULL``, collations, comments and defaults are ignored. A name with blanks or commas is in backticks.
+    ``NOT NULL``, collations, comments and defaults are ignored. A name with spaces or commas must be in backticks.
 
     Raises
     ------
     ValueError
-        With the part that is not a column, or is there twice.
+        If a part is not a column, or a column is declared twice.
 
     Examples
     --------
@@ -460,23 +469,23 @@ def parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
     price decimal(9,2)
     x None
     """
-    found: dict[str, DeclaredColumn] = {}
-    for part in _split(text):
-        match = _COLUMN.fullmatch(part.strip())
+    columns: dict[str, DeclaredColumn] = {}
+    for part in _split_at_commas(text):
+        match = _COLUMN_DEFINITION.fullmatch(part.strip())
         if match is None:
             msg = f"{part.strip()!r} is not a column such as 'id BIGINT'"
             raise ValueError(msg)
         raw = match["name"]
         name = raw[1:-1].replace("``", "`") if raw.startswith("`") else raw
-        if name in found:
+        if name in columns:
             msg = f"column {name!r} is declared twice"
             raise ValueError(msg)
         declared = " " + match["type"]
-        if after := _AFTER_TYPE.search(_masked(declared)):
+        if after := _AFTER_TYPE.search(_mask(declared)):
             declared = declared[: after.start()]
         declared = declared.strip()
-        found[name] = DeclaredColumn(name, _normal(declared) if declared else None)
-    return tuple(found.values())
+        columns[name] = DeclaredColumn(name, _normalize_type(declared) if declared else None)
+    return tuple(columns.values())
 
 
 def type_text(kind: Any) -> str:
@@ -488,7 +497,7 @@ def type_text(kind: Any) -> str:
     ('bigint', 'array<int>')
     """
     if not isinstance(kind, Mapping):
-        return _ALIASES.get(str(kind), str(kind))
+        return _TYPE_ALIASES.get(str(kind), str(kind))
     if kind["type"] == "array":
         return f"array<{type_text(kind['elementType'])}>"
     if kind["type"] == "map":
@@ -507,9 +516,9 @@ def type_sql(kind: Any, *, path: str = "", collations: Mapping[str, str] | None 
     kind : str or mapping
         A data type in Spark's JSON form.
     path : str, optional
-        Where the type stands in its field, as ``collations`` names it: ``name``, ``name.element``.
+        Path of the type within its field, as in ``collations``: ``name``, ``name.element``.
     collations : mapping of str to str, optional
-        Collation of texts by path, with its provider: ``spark.UTF8_LCASE``.
+        Collations by path, with their provider: ``spark.UTF8_LCASE``.
 
     Examples
     --------
@@ -519,15 +528,19 @@ def type_sql(kind: Any, *, path: str = "", collations: Mapping[str, str] | None 
     >>> type_sql({"type": "struct", "fields": fields})
     'STRUCT<`a b`: INT>'
     """
-    known = collations or {}
+    collation_by_path = collations or {}
 
     def inside(part: str) -> str:
         step = {"elementType": "element", "keyType": "key", "valueType": "value"}[part]
-        return type_sql(kind[part], path=f"{path}.{step}", collations=known)
+        return type_sql(kind[part], path=f"{path}.{step}", collations=collation_by_path)
 
     if isinstance(kind, str):
-        collated = f" COLLATE {known[path].rpartition('.')[2]}" if path in known else ""
-        return _SQL.get(kind, kind.upper()) + collated
+        collated = (
+            f" COLLATE {collation_by_path[path].rpartition('.')[2]}"
+            if path in collation_by_path
+            else ""
+        )
+        return _SQL_NAME_BY_JSON_TYPE.get(kind, kind.upper()) + collated
     if kind["type"] == "array":
         return f"ARRAY<{inside('elementType')}>"
     if kind["type"] == "map":
@@ -540,8 +553,7 @@ def type_sql(kind: Any, *, path: str = "", collations: Mapping[str, str] | None 
 def definition_sql(field: Mapping[str, Any]) -> str:
     r"""Return a column's definition for ``CREATE TABLE``: its type, length, collation and comment.
 
-    Every column is nullable. Collations and lengths are read from the metadata in which Spark keeps
-    them.
+    Every column is nullable. Collations and lengths are read from the metadata of the field.
 
     Parameters
     ----------
@@ -556,15 +568,15 @@ def definition_sql(field: Mapping[str, Any]) -> str:
     return _definition(field, " ")
 
 
-def _definition(field: Mapping[str, Any], between: str) -> str:
+def _definition(field: Mapping[str, Any], separator: str) -> str:
     metadata = field.get("metadata", {})
-    kind = metadata.get(LENGTHS, field["type"])
-    of = type_sql(kind, path=field["name"], collations=metadata.get(COLLATIONS))
+    kind = metadata.get(LENGTHS_KEY, field["type"])
+    type_definition = type_sql(kind, path=field["name"], collations=metadata.get(COLLATIONS_KEY))
     comment = f" COMMENT {literal(metadata['comment'])}" if metadata.get("comment") else ""
-    return f"{quote(field['name'])}{between}{of}{comment}"
+    return f"{quote(field['name'])}{separator}{type_definition}{comment}"
 
 
-def _normal(text: str) -> str:
+def _normalize_type(text: str) -> str:
     """Return a declared type as `type_text` writes it."""
     kind, opening, rest = text.strip().partition("<")
     kind = re.sub(r"\s+", " ", kind.strip()).casefold()
@@ -572,14 +584,14 @@ def _normal(text: str) -> str:
         if not rest.rstrip().endswith(">") or kind not in {"array", "map", "struct"}:
             msg = f"{text!r} is not a type such as BIGINT or ARRAY<STRING>"
             raise ValueError(msg)
-        inner = list(_split(rest.rstrip()[:-1]))
+        inner = list(_split_at_commas(rest.rstrip()[:-1]))
         if kind == "struct":
             fields = parse_columns(",".join(inner)) if any(map(str.strip, inner)) else ()
             return f"struct<{','.join(f'{f.name}:{f.type}' for f in fields)}>"
-        return f"{kind}<{','.join(map(_normal, inner))}>"
-    match = _SIMPLE.fullmatch(kind)
-    name = match and _ALIASES.get(match["name"].strip(), match["name"].strip())
-    if match is None or name not in _KINDS:
+        return f"{kind}<{','.join(map(_normalize_type, inner))}>"
+    match = _SIMPLE_TYPE.fullmatch(kind)
+    name = match and _TYPE_ALIASES.get(match["name"].strip(), match["name"].strip())
+    if match is None or name not in _TYPE_NAMES:
         msg = f"{text!r} is not a type such as BIGINT or ARRAY<STRING>"
         raise ValueError(msg)
     if name == "decimal":
@@ -589,20 +601,20 @@ def _normal(text: str) -> str:
     return f"{name}({match['size']})" if match["size"] else str(name)
 
 
-def _split(text: str) -> Iterator[str]:
-    """Split text at the commas that lie in no brackets, backticks or quotes."""
+def _split_at_commas(text: str) -> Iterator[str]:
+    """Split at the commas outside brackets, backticks and quotes."""
     start = 0
-    for comma in re.finditer(",", _masked(text)):
+    for comma in re.finditer(",", _mask(text)):
         yield text[start : comma.start()]
         start = comma.end()
     yield text[start:]
 
 
-def _masked(text: str) -> str:
-    """Return text of the same length in which all in brackets, backticks and quotes is an underscore."""
-    depth, found = 0, []
-    for char in _HIDDEN.sub(lambda match: "_" * len(match[0]), text):
-        depth -= char in _PAIRS.values()
-        found.append("_" if depth else char)
-        depth += char in _PAIRS
-    return "".join(found)
+def _mask(text: str) -> str:
+    """Replace each character in brackets, backticks or quotes by an underscore."""
+    depth, masked = 0, []
+    for char in _OPAQUE_PATTERN.sub(lambda match: "_" * len(match[0]), text):
+        depth -= char in _CLOSING_BY_OPENING.values()
+        masked.append("_" if depth else char)
+        depth += char in _CLOSING_BY_OPENING
+    return "".join(masked)

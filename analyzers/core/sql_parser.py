@@ -1,10 +1,10 @@
-"""SQL that users write, as tokens and trees of sqlglot: the only module that imports it.
+"""Users' SQL as tokens and trees of sqlglot. Only this module imports sqlglot.
 
-Trees and tokens serve to recognise what a text says. Spark gets the user's own text, edited at the
-places of tokens if need be, and never SQL that is generated from a tree. What sqlglot cannot parse has
-no tree and is left to Spark, whose grammar is larger.
+Trees and tokens are used only to analyze SQL. Spark gets the user's SQL, with edits at the positions of
+tokens, and never SQL that is generated from a tree. SQL that sqlglot cannot parse has no tree. Spark
+may still accept it, because its grammar is larger.
 
-Callers compare `Tree.key`, the lower-case name of a node's class, and so need no import of sqlglot.
+Callers compare `Tree.key`, the lower-case name of a node's class, so they need not import sqlglot.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     Tree: TypeAlias = Expr
 
 MAX_CHARACTERS = 250_000
-"""Longer text is not parsed. sqlglot reads a list of 20,000 values, which is so long, in half a second."""
+"""Longer SQL is not parsed. sqlglot needs half a second for this length, such as a list of 20,000 values."""
 MAX_NESTED_BRACKETS = 24
-"""Deeper text is not parsed: sqlglot calls up to 25 functions per bracket, of Python's 1,000."""
-_OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE"})
-_CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE"})
-_BEFORE_OPERAND = frozenset({"NOT", "DASH", "PLUS", "TILDE"})
+"""SQL with deeper nesting is not parsed: sqlglot nests up to 25 calls per bracket, and Python allows 1,000."""
+_OPENING_TOKENS = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE"})
+_CLOSING_TOKENS = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE"})
+_PREFIX_TOKENS = frozenset({"NOT", "DASH", "PLUS", "TILDE"})
 _is_parsing: ContextVar[bool] = ContextVar("is_parsing", default=False)
 
 
 class Token(NamedTuple):
-    """A word, name, literal or sign: its kind by `sqlglot.tokens.TokenType`, and its place."""
+    """A word, name, literal or sign: its `sqlglot.tokens.TokenType`, and its begin and end in the SQL."""
 
     kind: str
     begin: int
@@ -39,25 +39,25 @@ class Token(NamedTuple):
     @property
     def nesting(self) -> int:
         """1 for an opening bracket, -1 for a closing one, else 0."""
-        return (self.kind in _OPENING) - (self.kind in _CLOSING)
+        return (self.kind in _OPENING_TOKENS) - (self.kind in _CLOSING_TOKENS)
 
 
 @cache
 def _sqlglot() -> tuple[Any, Any, Any]:
-    """Import sqlglot, which takes 0.2 s; return its tokenizer and dialect of Spark, and its nodes' classes."""
+    """Import sqlglot, which takes 0.2 s. Return its Spark tokenizer and dialect, and its node classes."""
     from sqlglot import exp
     from sqlglot.dialects.spark import Spark
 
     class SparkTokenizer(Spark.Tokenizer):
-        COMMANDS: ClassVar[Any] = set()  # else a column named ``show`` begins a command
+        COMMANDS: ClassVar[Any] = set()  # otherwise a column named ``show`` begins a command
 
-    # It warns of each statement that it does not know.
+    # sqlglot warns about each statement that it does not know.
     logging.getLogger("sqlglot").addFilter(lambda _: not _is_parsing.get())
     return SparkTokenizer, Spark(), exp
 
 
 def _raw_tokens(sql: str) -> list[Any]:
-    """Return the tokens of sqlglot; none for a text that it cannot read."""
+    """Return the tokens of sqlglot; none if it cannot tokenize the SQL."""
     if len(sql) > MAX_CHARACTERS:
         return []
     tokenizer, spark, _ = _sqlglot()
@@ -65,12 +65,12 @@ def _raw_tokens(sql: str) -> list[Any]:
         tokens = tokenizer(dialect=spark).tokenize(sql)
     except Exception:  # noqa: BLE001 - sqlglot raises several kinds of errors
         return []
-    # It reads 5BD as 5::DECIMAL, three tokens in the same place; the first is the literal.
+    # It reads 5BD as 5::DECIMAL, three tokens with the same start. The first is the literal.
     return list({token.start: token for token in reversed(tokens)}.values())[::-1]
 
 
 def tokenize(sql: str) -> tuple[Token, ...]:
-    """Return the tokens of a text without comments; none if a quote is not closed, or the text is too long.
+    """Return the tokens of SQL without comments; none if a quote is not closed or the SQL is too long.
 
     Examples
     --------
@@ -84,19 +84,19 @@ def tokenize(sql: str) -> tuple[Token, ...]:
 
 
 def has_comments(sql: str) -> bool:
-    """Return whether there is more than spaces between the tokens of a text.
+    """Return whether SQL has more than spaces between its tokens.
 
     Examples
     --------
     >>> has_comments("a > '--'"), has_comments("a > /* its bound */ 1")
     (False, True)
     """
-    places = [0, *(place for token in tokenize(sql) for place in token[1:]), len(sql)]
-    return any(sql[begin:end].strip() for begin, end in zip(places[::2], places[1::2], strict=True))
+    edges = [0, *(offset for token in tokenize(sql) for offset in token[1:]), len(sql)]
+    return any(sql[begin:end].strip() for begin, end in zip(edges[::2], edges[1::2], strict=True))
 
 
 def split_list(sql: str) -> list[str]:
-    """Split a text at the commas outside of brackets, without spaces and comments around the parts.
+    """Split SQL at the commas outside brackets, and strip spaces and comments around the parts.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def parse_expression(sql: str) -> Tree | None:
 
 
 def parse_query(sql: str) -> Tree | None:
-    """Return the tree of one query; None if sqlglot cannot parse it, or the text is no query.
+    """Return the tree of one query; None if sqlglot cannot parse it, or it is not a query.
 
     Examples
     --------
@@ -145,13 +145,13 @@ def _parse(sql: str, *, is_query: bool) -> Tree | None:
         return None
     _, spark, exp = _sqlglot()
     parser = spark.parser()
-    before = _is_parsing.set(True)
+    reset_token = _is_parsing.set(True)
     try:
         trees = parser.parse(tokens, sql) if is_query else parser.parse_into(exp.Expr, tokens, sql)
     except Exception:  # noqa: BLE001 - as above, and RecursionError
         return None
     finally:
-        _is_parsing.reset(before)
+        _is_parsing.reset(reset_token)
     tree = trees[0] if len(trees) == 1 else None
     is_valid = (
         isinstance(tree, exp.Query if is_query else exp.Expr) and tree.find(exp.Command) is None
@@ -163,8 +163,10 @@ def _nesting(kinds: list[str]) -> int:
     """Return how deep brackets, CASE and signs before an operand are nested."""
     deepest = depth = signs = 0
     for kind in kinds:
-        depth += (kind in _OPENING or kind == "CASE") - (kind in _CLOSING or kind == "END")
-        signs = signs + 1 if kind in _BEFORE_OPERAND else 0
+        depth += (kind in _OPENING_TOKENS or kind == "CASE") - (
+            kind in _CLOSING_TOKENS or kind == "END"
+        )
+        signs = signs + 1 if kind in _PREFIX_TOKENS else 0
         deepest = max(deepest, depth + signs)
     return deepest
 

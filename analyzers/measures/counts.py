@@ -41,7 +41,7 @@ from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import (
-    LENGTHS,
+    LENGTHS_KEY,
     DeclaredColumn,
     column_sql,
     count_rows,
@@ -479,7 +479,7 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
 
         types = {folded(f["name"]): type_text(f["type"]) for f in schema.struct["fields"]}
         sized = {
-            folded(f["name"]): (f.get("metadata") or {}).get(LENGTHS)
+            folded(f["name"]): (f.get("metadata") or {}).get(LENGTHS_KEY)
             for f in schema.struct["fields"]
         }
         declared = {folded(column.name): column for column in self.declared}

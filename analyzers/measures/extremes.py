@@ -24,7 +24,13 @@ from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
-from tidegauge.analyzers.core.sql import NAMELESS, quote, wall_clock_micros, where_holds, words_in
+from tidegauge.analyzers.core.sql import (
+    NAMELESS_PATTERN,
+    quote,
+    wall_clock_micros,
+    where_holds,
+    words_in,
+)
 from tidegauge.analyzers.core.state import (
     READERS,
     Count,
@@ -298,7 +304,7 @@ _ZONED_TIME = re.compile(
     rf"""\btimestamp(?P<literal>\s*'(?!\s*[-+\d]+[T\s]+[\d:.]+\s*[-+A-Za-z])[^']*')
       | \b(?:to_)?timestamp(?P<call>\s*\((?!\s*[-+]?\d))
       | \bas\s+timestamp(?P<cast>\s*\))
-      | {NAMELESS} | `[^`]*`""",
+      | {NAMELESS_PATTERN} | `[^`]*`""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 """Places where SQL converts a string or date without a zone to a TIMESTAMP."""

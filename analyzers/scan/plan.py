@@ -31,7 +31,7 @@ from tidegauge.analyzers.core.errors import DslError, UnresolvedExpressionError,
 from tidegauge.analyzers.core.metric import Failure, attempt
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
-from tidegauge.analyzers.core.sql import NAMELESS, count_rows, quote
+from tidegauge.analyzers.core.sql import NAMELESS_PATTERN, count_rows, quote
 from tidegauge.analyzers.measures.counts import Compliance
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer
 from tidegauge.analyzers.scan.capabilities import (
@@ -76,8 +76,8 @@ _GROUPABLE_KINDS = frozenset({"string", "boolean", "date", *INTEGRAL})
 and -0.0, NaN) and strings with a collation. Decimals would qualify, but no analyzer of decimals would gain."""
 
 _EXPRESSION_NANOSECONDS = (
-    (re.compile(rf"\bRLIKE\s+(?:{NAMELESS})", re.DOTALL), 250),
-    (re.compile(rf"\bLIKE\s+(?:{NAMELESS})", re.DOTALL), 60),
+    (re.compile(rf"\bRLIKE\s+(?:{NAMELESS_PATTERN})", re.DOTALL), 250),
+    (re.compile(rf"\bLIKE\s+(?:{NAMELESS_PATTERN})", re.DOTALL), 60),
     (re.compile(r"\b(?:char|octet)_length\([^()]*\)"), 20),
 )
 """Expensive expressions, and the CPU time to evaluate one on a row. Spark evaluates equal expressions once."""
@@ -85,7 +85,7 @@ _DEFAULT_NANOSECONDS = 3
 
 _AGGREGATE_CALL = re.compile(r"(count|count_if|min|max)\((.*)\)", re.DOTALL)
 _SQL_TOKEN = re.compile(
-    rf"(?P<nameless>{NAMELESS})|`(?P<quoted>(?:[^`]|``)*)`|(?P<number>\d+(?:\.\d+)?\w*)"
+    rf"(?P<nameless>{NAMELESS_PATTERN})|`(?P<quoted>(?:[^`]|``)*)`|(?P<number>\d+(?:\.\d+)?\w*)"
     r"|(?P<bare>\w+)(?P<called>(?=\s*\())?|(?P<mark>[\s(),=<>!+*/%|-])",
     re.DOTALL,
 )

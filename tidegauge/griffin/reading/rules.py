@@ -182,7 +182,7 @@ def _read_old_outputs(
         Reader of the rule.
     details : dict
         The rule's details, from which the outputs are removed.
-    kept : str
+    persist_type : str
         The ``persist.type`` of the rule.
     """
     origin = None
