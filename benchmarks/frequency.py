@@ -45,7 +45,7 @@ def main():
         for turn in range(asked.rounds + 1):
             for way in list(ways) if turn % 2 else list(ways)[::-1]:
                 started, used = time.perf_counter(), cpu_seconds()
-                outcome = scan(data, [ways[way]]).whole.states[ways[way]]
+                outcome = scan(data, [ways[way]]).single_group.states[ways[way]]
                 seconds, cpu = time.perf_counter() - started, cpu_seconds() - used
                 state = outcome.value
                 metric = metric_of(ways[way], outcome)

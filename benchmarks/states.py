@@ -92,11 +92,11 @@ def main():
         data = wide_table(spark, Path(name), asked.rows, 50, 1)
         data = data.selectExpr("*", "timestamp'2013-01-01' AS at")
         data.select("s0").createOrReplaceTempView("reference")
-        states = scan(data, examples()).whole.states
+        states = scan(data, examples()).single_group.states
         sizes = {repr(a): len(outcome.value.pack()) for a, outcome in states.items()}
         suite = tg.profile(data.drop("at"), "wide", partition_by=["ds"]).suite
         chosen = [a for a in suite.analyzers if not isinstance(a, GroupingAnalyzer)]
-        whole = scan(data, chosen).whole.states
+        whole = scan(data, chosen).single_group.states
         by_statistic = {a.statistic(): len(o.value.pack()) for a, o in whole.items()}
     total = sum(by_statistic.values())
     table = Table(title=f"one partition of {asked.rows:,} rows")

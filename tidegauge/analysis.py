@@ -1,4 +1,4 @@
-"""Measure a table into a repository: `analyze` and its result, `Run`; or plan that without doing it: `explain`."""
+"""Measure a table into a repository with `analyze`, which returns a `Run`, or plan a run with `explain`."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from tidegauge.suite import Suite
 
 
-_CHANGE_TEXTS = {
+_CHANGE_DESCRIPTIONS = {
     Change.RESTATED: "changed and measured again",
     Change.ADDED: "measured by added analyzers",
 }
-"""Changes in words, where the name of a change says nothing to who has not read of versions."""
+"""Descriptions of changes whose names need an explanation."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Run:
     repository : Repository
         The repository that the run wrote to.
     checks : mapping of str to CheckResult
-        Verdicts of the policies of the suite's `DQM` by partition: on those that were scanned, and
-        failed ones on others that still hold what failed. If none was scanned, on all.
+        Verdicts of the policies of the suite's `DQM` by partition: on the scanned partitions, and failed
+        verdicts on other partitions with the same data. If no partition was scanned, on all partitions.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """The partitions whose files cannot be read, with the reason; the next run tries them again."""
+        """The partitions whose files cannot be read, with the reason. The next run reads them again."""
         return self.report.unreadable
 
     @property
@@ -138,7 +138,7 @@ class Run:
         for change in Change:
             count = sum(c is change for c in self.changes.values())
             if count:
-                words.append(f"{count} {_CHANGE_TEXTS.get(change, change)}")
+                words.append(f"{count} {_CHANGE_DESCRIPTIONS.get(change, change)}")
         words.append(f"{self.report.skipped} skipped{self._uncompared}")
         if self.report.gone:
             words.append(f"{len(self.report.gone)} gone")
@@ -154,14 +154,14 @@ class Run:
     @property
     def _uncompared(self) -> str:
         count = self.report.uncompared
-        which = "" if count == self.report.skipped else f"{count} "
-        return f" ({which}known by name, without files to compare)" if count else ""
+        prefix = "" if count == self.report.skipped else f"{count} "
+        return f" ({prefix}known by name, without files to compare)" if count else ""
 
     def _repr_html_(self) -> str:
-        """Return an HTML summary for notebooks; all text in it is escaped."""
+        """Return an HTML summary for notebooks, with all strings escaped."""
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup(f"Run {self.id} of"), self.dataset, Markup(marked(self.status)))
         became = [
             (str(change), sum(c is change for c in self.changes.values())) for change in Change
@@ -175,21 +175,21 @@ class Run:
         if changed:
             yield table(
                 ["partition", "change"],
-                Rows.first_of(reversed(changed), most // 4, len(changed)),
+                Rows.first_of(reversed(changed), max_rows // 4, len(changed)),
                 width,
             )
         if self.unreadable:
             unread = [(name, sentence(why, 4 * width)) for name, why in self.unreadable.items()]
-            yield table(["cannot be read", "error"], Rows.first_of(unread, most // 2), width)
+            yield table(["cannot be read", "error"], Rows.first_of(unread, max_rows // 2), width)
         failed = [
             (repr(analyzer), sentence(error, 4 * width)) for analyzer, error in self.failed.items()
         ]
         if failed:
-            yield table(["failed analyzer", "error"], Rows.first_of(failed, most // 2), width)
+            yield table(["failed analyzer", "error"], Rows.first_of(failed, max_rows // 2), width)
         refused = [(name, str(check)) for name, check in self.checks.items() if not check.passed]
         if refused:
             yield table(
-                ["partition", "check"], Rows.first_of(reversed(refused), most // 4), 2 * width
+                ["partition", "check"], Rows.first_of(reversed(refused), max_rows // 4), 2 * width
             )
         yield note("run.metrics(): stored metrics; run.repository.detect(run.dataset): anomalies")
 
@@ -224,16 +224,14 @@ def analyze(
     repository : Repository or str
         A repository, or its URL.
     partitions : str or sequence of str
-        ``new``: new and changed partitions, and a backfill of missing analyzers on the others.
-        A DataFrame with partition columns has no files to compare: partitions that the repository knows
-        are skipped, with a `SkippedWarning` if nothing is left to measure.
-        ``all``: all partitions. A partition filter, such as ``ds>=2013-02-01 and hr in (07, 08)``. Or
-        partition names.
+        ``new``: new and changed partitions, and missing analyzers of other partitions. For a DataFrame with
+        partition columns, changes cannot be detected: partitions in the repository are skipped, with a
+        `SkippedWarning` if no partition is left to measure. ``all``: all partitions. Otherwise a partition
+        filter, such as ``ds>=2013-02-01 and hr in (07, 08)``, or partition names.
     partition : mapping of str to str, or str, optional
-        The partition that a DataFrame is, as in ``{"ds": "2024-01-05"}`` or ``"ds=2024-01-05"``, if it
-        has no such columns.
-        It is measured again, as a new version, each time that it is given; so is a DataFrame or view
-        without partitions, which has no files that could tell whether it changed.
+        The partition of a DataFrame that has no partition columns, as in ``{"ds": "2024-01-05"}`` or
+        ``"ds=2024-01-05"``. Each call measures it again, as a new version. The same applies to a DataFrame
+        or view without partitions, because changes cannot be detected.
     tags : mapping, optional
         Tags of the run, in addition to the suite's.
     spark : SparkSession, optional
@@ -248,14 +246,14 @@ def analyze(
     progress : Progress, optional
         A progress bar for the terminal or notebook by default.
     wait : float
-        Seconds to wait while another run measures the dataset. After a killed run the wait is a minute
-        at most, and there is none if it ran on this machine.
+        Seconds to wait while another run measures the dataset. After a killed run the wait is at most a
+        minute. If it ran on this machine, there is no wait.
     samples : int
-        Number of sample records for each rule of the suite's `DQM`, which the verdicts on scanned
-        partitions tell; 0 for none, which avoids reading partitions with rejects a second time.
+        Number of sample records for each rule of the suite's `DQM`, in the verdicts on scanned partitions.
+        With 0, partitions with rejects are not read a second time.
     on_empty : str
-        ``pass``, ``warn`` or ``fail``: what a partition without records counts as for the suite's
-        `DQM`, and a table without partitions. Files use ``fail`` unless they say otherwise.
+        ``pass``, ``warn`` or ``fail``: the outcome of the suite's `DQM` for a partition without records, or
+        a table without partitions. The default of suite files is ``fail``.
 
     Returns
     -------
@@ -301,9 +299,9 @@ def analyze(
     )
     if report.uncompared and not report.changes:
         warnings.warn(
-            f"{suite.dataset}: nothing was measured: the {report.uncompared} partitions were measured"
-            " before, and a DataFrame or view has no files that tell whether they changed;"
-            " partitions='all' measures them again",
+            f"{suite.dataset}: nothing was measured: all {report.uncompared} partitions were measured before, and"
+            " changes cannot be detected, because a DataFrame or view has no files; pass partitions='all' to"
+            " measure them again",
             SkippedWarning,
             stacklevel=2,
         )
@@ -311,11 +309,11 @@ def analyze(
         store_holidays(repository.database, suite.dataset)
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
-    dqm, most = suite.dqm, 0 if private.covers_all else samples
+    dqm, max_samples = suite.dqm, 0 if private.covers_all else samples
 
     def take_samples(counted: Mapping[str, RecordCounts]) -> Iterator[Sample]:
         assert dqm is not None  # nothing is judged without rules
-        return sample_partitions(source, dqm.tasks, counted, most, private)
+        return sample_partitions(source, dqm.tasks, counted, max_samples, private)
 
     checks = judge_run(repository, suite.dataset, dqm, report, take_samples, effect)
     return Run(report, repository, checks)
@@ -379,13 +377,11 @@ def open_source(
 ) -> Source:
     """Open a table name, a folder or a DataFrame as a source; a `Source` is returned as it is."""
     if not hasattr(suite, "partition_by"):
-        msg = f"a Suite is needed, not {suite!r}; read a suite file by tg.load_suite(path)"
+        msg = f"expected a Suite, not {suite!r}; load a suite file with tg.load_suite(path)"
         raise SuiteError(msg)
     is_source = hasattr(type(table), "list_partitions")
     if partition is not None and (is_source or isinstance(table, str)):
-        msg = (
-            "partition= says which partition a DataFrame is; select those of a table by partitions="
-        )
+        msg = "partition= names the partition of a DataFrame; for a table, select partitions with partitions="
         raise SourceError(msg)
     if not isinstance(table, str):
         if is_source:
@@ -401,19 +397,21 @@ def open_source(
     return open_table(session, table, suite.partition_by)
 
 
-def _partition_of(given: Mapping[str, str] | str, keys: tuple[str, ...]) -> Partition:
-    """Return the partition that a DataFrame is, with the keys of its suite in their order."""
-    if isinstance(given, str):
-        if "=" not in given:
-            msg = f"partition= is a mapping or a name such as 'ds=2024-01-05', not {given!r}"
+def _partition_of(partition: Mapping[str, str] | str, keys: tuple[str, ...]) -> Partition:
+    """Return the partition of a DataFrame, with the keys in the order of its suite."""
+    if isinstance(partition, str):
+        if "=" not in partition:
+            msg = (
+                f"partition= must be a mapping or a name such as 'ds=2024-01-05', not {partition!r}"
+            )
             raise SourceError(msg)
-        named = Partition.from_name(given)
-        given = dict(zip(named.keys, named.values, strict=True))
-    if keys and set(keys) != set(given):
-        msg = f"the suite is partitioned by {', '.join(keys)}: partition= names {', '.join(given)}"
+        parsed = Partition.from_name(partition)
+        partition = dict(zip(parsed.keys, parsed.values, strict=True))
+    if keys and set(keys) != set(partition):
+        msg = f"the suite is partitioned by {', '.join(keys)}: partition= names {', '.join(partition)}"
         raise SourceError(msg)
-    names = keys or tuple(given)
-    return Partition(names, tuple(str(given[name]) for name in names))
+    names = keys or tuple(partition)
+    return Partition(names, tuple(str(partition[name]) for name in names))
 
 
 def _active_session() -> SparkSession:
@@ -424,7 +422,7 @@ def _active_session() -> SparkSession:
         raise SourceError(msg) from error
     session = SparkSession.getActiveSession()
     if session is None:
-        msg = "there is no active Spark session; pass spark=, or start one: tg.spark_session()"
+        msg = "no Spark session is active; pass spark=, or start one: tg.spark_session()"
         raise SourceError(msg)
     return session
 
@@ -495,14 +493,16 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return a readable summary of several lines."""
-        of = f"{plural(len(self.batches), 'batch', 'batches')} of {plural(len(self.jobs), 'job')}"
+        sizes = (
+            f"{plural(len(self.batches), 'batch', 'batches')} of {plural(len(self.jobs), 'job')}"
+        )
         lines = [
-            f"{self.dataset}: {plural(self.partitions, 'partition')} in {of}",
+            f"{self.dataset}: {plural(self.partitions, 'partition')} in {sizes}",
             f"columns read: {len(self.columns)}, each {self.passes:.1f} times on average",
             f"states: at most {bytes_text(self.state_bytes)} a partition"
             + (
                 f", and {bytes_text(self.state_bytes * (1 + self.segments))} if it has all of"
-                f" {self.segments} segments; those of few rows take less"
+                f" {self.segments} segments; segments with few rows take less"
                 if self.segments
                 else ""
             ),
@@ -528,12 +528,13 @@ def explain(
     Parameters
     ----------
     table, suite, spark, format, options
-        As for `analyze`; or the result of `load_suite` as the table, which includes the rest.
+        As for `analyze`. Alternatively, ``table`` is the result of `load_suite`, which includes the other
+        settings.
 
     Returns
     -------
     Explanation
-        Print it for a readable summary.
+        The plan. Print it for a readable summary.
 
     Raises
     ------
@@ -559,19 +560,22 @@ def explain(
             file.table, file.suite, spark=spark, format=file.format, options=file.options
         )
     if suite is None:
-        msg = "explain takes a table and a suite, or what load_suite returns"
+        msg = "explain takes a table and a suite, or the result of load_suite"
         raise SuiteError(msg)
     source = open_source(table, suite, spark, format, options)
     listed = source.list_partitions()
     data = source.read(None)
-    made = plan(data, suite.analyzers, privacy_of(suite, source.name))
+    scan_plan = plan(data, suite.analyzers, privacy_of(suite, source.name))
     names = [n for n in Schema.from_spark(data.schema).names if n not in source.keys]
-    by = {parts(column)[0] for columns in suite.segments for column in columns}
-    jobs = tuple(_planned(job, names, {str(name).casefold() for name in by}) for job in made.jobs)
+    segment_columns = {parts(column)[0] for columns in suite.segments for column in columns}
+    jobs = tuple(
+        _planned(job, names, {str(name).casefold() for name in segment_columns})
+        for job in scan_plan.jobs
+    )
     columns = tuple(n for n in names if any(n in job.columns for job in jobs))
     reads = sum(len(job.columns) for job in jobs)
     segments = len(suite.segments) * (suite.max_segments + 1)
-    by_statistic = {a.statistic(): a.state_bytes for a in made.requests}
+    by_statistic = {a.statistic(): a.state_bytes for a in scan_plan.requests}
     return Explanation(
         dataset=suite.dataset,
         partitions=len(listed),
@@ -581,12 +585,12 @@ def explain(
         passes=reads / len(columns) if columns else 0.0,
         state_bytes=sum(by_statistic.values()),
         segments=segments,
-        failures=made.failures,
+        failures=scan_plan.failures,
     )
 
 
-def _planned(job: ScanJob, names: Sequence[str], by: set[str]) -> PlannedJob:
+def _planned(job: ScanJob, names: Sequence[str], segment_columns: set[str]) -> PlannedJob:
     words = {word for request in job.requests for t in texts_of(request) for word in names_in(t)}
-    words |= by
+    words |= segment_columns
     columns = tuple(name for name in names if name.casefold() in words)
     return PlannedJob(job.kind, len(job.requests), columns)

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 class Metrics(list[Metric[Any]]):
     """Metrics of several analyzers, in the order of the request.
 
-    A list that is also looked up by analyzer, and shows itself in a notebook.
+    A list with lookup by analyzer. Notebooks show it as a table.
 
     Parameters
     ----------
     measured : mapping of Analyzer to Metric
         Each analyzer's metric.
-    asked : iterable of Analyzer, optional
-        The order; an analyzer that was asked for twice is there twice.
+    requested : iterable of Analyzer, optional
+        The analyzers in the order of the result. If an analyzer is requested twice, its metric is in the
+        list twice.
 
     Examples
     --------
@@ -54,23 +55,23 @@ class Metrics(list[Metric[Any]]):
     def __init__(
         self,
         measured: Mapping[AnyAnalyzer, Metric[Any]],
-        asked: Iterable[AnyAnalyzer] | None = None,
+        requested: Iterable[AnyAnalyzer] | None = None,
     ) -> None:
         self._measured = dict(measured)
-        self._asked = tuple(measured if asked is None else asked)
-        super().__init__(self._measured[analyzer] for analyzer in self._asked)
+        self._requested = tuple(measured if requested is None else requested)
+        super().__init__(self._measured[analyzer] for analyzer in self._requested)
 
     @overload
     def __getitem__(self, key: AnyAnalyzer) -> Metric[Any]: ...
     @overload
     def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        """Return the metric of an analyzer, or by its place in the list.
+        """Return the metric of an analyzer or at an index.
 
         Raises
         ------
         UnknownNameError
-            If the analyzer was not asked for.
+            If the analyzer was not requested.
         """
         if not isinstance(key, Analyzer):
             return super().__getitem__(key)
@@ -88,8 +89,8 @@ class Metrics(list[Metric[Any]]):
         Returns
         -------
         pandas.DataFrame
-            With the columns entity, instance, name (``Histogram.abs.x`` and the like for metrics of
-            several numbers), value (NaN without one), weight, error, analyzer.
+            With the columns entity, instance, name (such as ``Histogram.abs.x`` for metrics with several
+            numbers), value (NaN if it failed), weight, error, analyzer.
 
         Examples
         --------
@@ -119,7 +120,7 @@ class Metrics(list[Metric[Any]]):
         return json.dumps(rows, ensure_ascii=False, allow_nan=False)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        for analyzer, metric in zip(self._asked, self, strict=True):
+        for analyzer, metric in zip(self._requested, self, strict=True):
             for part in flatten(metric):
                 value, error = None, None
                 if isinstance(part.outcome, Failure):
@@ -162,21 +163,21 @@ def calculate(
     analyzers : sequence of Analyzer
         The analyzers to compute.
     aggregate_with : StateLoader, optional
-        Stored states that are added to those of the data: the metrics are of both.
+        Stored states to add to the states of the data. The metrics then describe both.
     save_states_with : StatePersister, optional
-        Where to store the states behind the metrics; the same provider may be given twice. An
-        analyzer that fails stores none.
+        Where to store the states behind the metrics. It can be the same provider. A failed analyzer stores
+        no state.
 
     Returns
     -------
     Metrics
-        A list with `frame`, `json` and look-up by analyzer. An analyzer that cannot be computed gives
-        a failed metric.
+        A list with `frame`, `json` and lookup by analyzer. An analyzer that cannot be computed has a failed
+        metric.
 
     Raises
     ------
     SourceError
-        If ``data`` is not a DataFrame of Spark, or is a stream.
+        If ``data`` is not a Spark DataFrame, or is a stream.
     SuiteError
         If ``analyzers`` are not analyzers, or an option is not a state provider.
     StateError, OSError
@@ -190,26 +191,28 @@ def calculate(
     >>> metrics[tg.Size()].value, metrics.frame()["value"].tolist()  # doctest: +SKIP
     (2.0, [2.0, 0.5])
     """
-    asked = _analyzers_of(analyzers, "tg.calculate(data, [tg.Size()])")
+    requested = _validate_analyzers(analyzers, "tg.calculate(data, [tg.Size()])")
     check_provider(aggregate_with, "load", "aggregate_with")
     check_provider(save_states_with, "persist", "save_states_with")
-    if not asked:
+    if not requested:
         return Metrics({})
     with explained_read_errors():
         if aggregate_with is None and save_states_with is None:
-            return Metrics(measure(data, asked), asked)
-        outcomes = dict(scan(data, asked).whole.states)
+            return Metrics(measure(data, requested), requested)
+        outcomes = dict(scan(data, requested).single_group.states)
     if aggregate_with is not None:
-        known = _by_statistic(asked, aggregate_with.load)
+        stored_by_statistic = _load_by_statistic(requested, aggregate_with.load)
         for analyzer, outcome in outcomes.items():
-            stored = known[analyzer.statistic()]
+            stored = stored_by_statistic[analyzer.statistic()]
             if isinstance(outcome, Success) and stored is not None:
                 outcomes[analyzer] = Success(outcome.value + stored)
     if save_states_with is not None:
-        found = {a.statistic(): (a, o.value) for a, o in outcomes.items() if isinstance(o, Success)}
-        for analyzer, state in found.values():
+        states = {
+            a.statistic(): (a, o.value) for a, o in outcomes.items() if isinstance(o, Success)
+        }
+        for analyzer, state in states.values():
             save_states_with.persist(analyzer, state)
-    return Metrics({a: metric_of(a, outcomes[a]) for a in asked}, asked)
+    return Metrics({a: metric_of(a, outcomes[a]) for a in requested}, requested)
 
 
 def merge_states(
@@ -218,9 +221,9 @@ def merge_states(
     *,
     save_states_with: StatePersister | None = None,
 ) -> Metrics:
-    """Compute metrics of all data whose states several providers hold, without reading data.
+    """Compute metrics from the merged states of several providers, without reading data.
 
-    Deequ's ``runOnAggregatedStates``. A provider without an analyzer's state counts as no data.
+    In Deequ, this is ``runOnAggregatedStates``. A provider without an analyzer's state counts as no data.
 
     Parameters
     ----------
@@ -252,42 +255,48 @@ def merge_states(
     >>> tg.merge_states(days, [tg.Size()])[tg.Size()].value
     6.0
     """
-    asked = _analyzers_of(analyzers, "tg.merge_states(providers, [tg.Size()])")
-    given: Any = providers
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        msg = f"give state providers as a list, as in tg.merge_states([a, b], analyzers), not {given!r}"
+    requested = _validate_analyzers(analyzers, "tg.merge_states(providers, [tg.Size()])")
+    untyped: Any = providers
+    if isinstance(untyped, str) or not isinstance(untyped, Iterable):
+        msg = f"give state providers as a list, as in tg.merge_states([a, b], analyzers), not {untyped!r}"
         raise SuiteError(msg)
-    several = list(given)
-    for one in several:
-        check_provider(one, "load", "merge_states")
+    provider_list = list(untyped)
+    for provider in provider_list:
+        check_provider(provider, "load", "merge_states")
     check_provider(save_states_with, "persist", "save_states_with")
 
     def merged(analyzer: AnyAnalyzer) -> State | None:
-        found = [state for one in several if (state := one.load(analyzer)) is not None]
-        if not found:
+        states = [
+            state for provider in provider_list if (state := provider.load(analyzer)) is not None
+        ]
+        if not states:
             return None
-        state = analyzer.state_type.merge(as_state(analyzer.state_type, one) for one in found)
+        state = analyzer.state_type.merge(
+            as_state(analyzer.state_type, stored) for stored in states
+        )
         if save_states_with is not None:
             save_states_with.persist(analyzer, state)
         return state
 
-    known = _by_statistic(asked, merged)
-    return Metrics({a: a.compute_metric_from(known[a.statistic()]) for a in asked}, asked)
+    merged_by_statistic = _load_by_statistic(requested, merged)
+    return Metrics(
+        {a: a.compute_metric_from(merged_by_statistic[a.statistic()]) for a in requested}, requested
+    )
 
 
-def _by_statistic(analyzers: Iterable[AnyAnalyzer], load: Any) -> dict[str, State | None]:
-    """Load each state once: analyzers of one statistic share it."""
-    first = {analyzer.statistic(): analyzer for analyzer in analyzers}
-    return {statistic: load(analyzer) for statistic, analyzer in first.items()}
+def _load_by_statistic(analyzers: Iterable[AnyAnalyzer], load: Any) -> dict[str, State | None]:
+    """Load each state once. Analyzers with the same statistic share a state."""
+    analyzer_by_statistic = {analyzer.statistic(): analyzer for analyzer in analyzers}
+    return {statistic: load(analyzer) for statistic, analyzer in analyzer_by_statistic.items()}
 
 
-def _analyzers_of(given: Any, example: str) -> tuple[AnyAnalyzer, ...]:
-    if isinstance(given, Analyzer | str | type) or not isinstance(given, Iterable):
-        msg = f"give analyzers as a list, as in {example}, not {given!r}"
+def _validate_analyzers(analyzers: Any, example: str) -> tuple[AnyAnalyzer, ...]:
+    if isinstance(analyzers, Analyzer | str | type) or not isinstance(analyzers, Iterable):
+        msg = f"give analyzers as a list, as in {example}, not {analyzers!r}"
         raise SuiteError(msg)
-    found = tuple(given)
-    for analyzer in found:
+    result = tuple(analyzers)
+    for analyzer in result:
         if not isinstance(analyzer, Analyzer):
             msg = f"{analyzer!r} is not an analyzer such as tg.Size()"
             raise SuiteError(msg)
-    return found
+    return result

@@ -1,8 +1,9 @@
-"""Run a job on many tables and report the results; suites, checks and rules share this module.
+"""Jobs on many tables and report the results; suites, checks and rules share this module.
 
-A job works on one table at a time and returns a report on it. `run_tables` calls it for each table,
-optionally in several threads. If one table fails, the others continue. A `JobResult` collects the reports.
-Its text, JSON, JUnit XML and exit status all derive from the same problems.
+A job works on one table and returns a report. `run_tables` calls it for each table, optionally in
+several threads. If one table fails, the others continue. A `JobResult` collects the reports.
+Its text,
+JSON, JUnit XML and exit status all derive from the same problems.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class TableReport(Protocol):
         """Yield the problems that keep the table from passing."""
 
     def lines(self, options: str = "") -> Iterator[str]:
-        """Yield lines of text; ``options`` are appended to commands in them."""
+        """Yield lines of text. ``options`` are appended to commands in them."""
 
     def sections(self) -> Mapping[str, Any]:
         """Return JSON values by section: lists, or objects by dataset. The job merges the sections of all tables."""
@@ -80,7 +81,7 @@ class JobResult(Generic[Report]):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the tables from passing.
 
-        Retired datasets are problems only if no other table was measured.
+        Retired datasets are problems only if retired, other table was measured.
         """
         for _ in self._not_measured():
             yield Problem(Cause.TABLE)
@@ -96,18 +97,18 @@ class JobResult(Generic[Report]):
         return self.outcome(gate).exit_status
 
     def lines(self, options: str = "") -> list[str]:
-        """Return the report as lines of text; ``options`` are appended to commands in them."""
+        """Return the report as lines of text. ``options`` are appended to commands in them."""
         lines = [line for table in self.tables for line in table.lines(options)]
         return [*lines, *self.closing_lines(options)]
 
     def closing_lines(self, options: str = "") -> list[str]:
-        """Return the lines that follow the lines of the tables."""
+        """Return the lines after the the lines of the tables."""
         lines = [summarize(self.notices)] if self.notices else []
         lines += [f"skipped: {problem}" for problem in self.retired]
         return lines + [f"failed: {problem}" for problem in [*self.failed, *self._errors()]]
 
     def text(self, options: str = "") -> str:
-        """Return the report as text; ``options`` are appended to commands in it."""
+        """Return the report as text. ``options`` are appended to commands in it."""
         return "\n".join(self.lines(options))
 
     def sections(self) -> dict[str, Any]:
@@ -122,7 +123,7 @@ class JobResult(Generic[Report]):
         return sections
 
     def json(self, gate: Gate = DEFAULT_GATE) -> str:
-        """Return JSON: exit status, outcome, tables, failures and notifications."""
+        """Return JSON with the exit status, outcome, tables, failures and notifications."""
         result = {
             "status": self.status(gate),
             "outcome": self.outcome(gate),
@@ -137,7 +138,7 @@ class JobResult(Generic[Report]):
         return [table.junit_suite(gate) for table in self.tables]
 
     def junit(self, gate: Gate = DEFAULT_GATE) -> str:
-        """Return JUnit XML: a suite for each table, and an error for each table that was not measured."""
+        """Return JUnit XML with a suite for each table, and an error for each table that was not measured."""
         return junit_xml(self.junit_suites(gate), [*self._not_measured(), *self._errors()])
 
     def add(self, name: str, result: Report | Exception) -> None:

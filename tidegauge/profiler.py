@@ -96,7 +96,7 @@ class TableSample:
 
     def measure(self, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyzer, Metric[Any]]:
         """Compute the metrics of the analyzers on the sample, in one scan."""
-        states = scan(self.data, analyzers, private=self.private).whole.states
+        states = scan(self.data, analyzers, private=self.private).single_group.states
         return {analyzer: metric_of(analyzer, state) for analyzer, state in states.items()}
 
 

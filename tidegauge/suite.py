@@ -39,8 +39,9 @@ class Suite:
         Format of the partition time: ``{"format": "%Y-%m-%d %H", "keys": ["ds", "hr"]}``;
         detected from the keys' names by default.
     segments : sequence of sequence of str
-        Sets of columns by whose values all metrics are segmented, too: ``[["origin"], ["carrier"]]``.
-        The first run chooses the most frequent values; any other value falls into ``__other__``.
+        Sets of columns. All metrics are also measured for each of their values: ``[["origin"],
+        ["carrier"]]``. The first run chooses the most frequent values. All other values are in the segment
+        ``__other__``.
     monitors : sequence of Monitor
         Anomaly detection; by default the seasonal detector on all metrics.
     windows : sequence of str
@@ -48,26 +49,26 @@ class Suite:
     tags : mapping of str to str
         Tags of every run.
     max_segments : int
-        Maximum number of values per set of columns that are segments of their own.
+        Maximum number of values per set of columns that have their own segment.
     notify : sequence of str
-        Notification sinks for incidents and failed checks, as for `notify`: ``log``, ``${SLACK}``, ``mailto://...``. Of an
-        address, only the scheme and the names of variables are stored.
+        Notification sinks for incidents and failed checks, as for `notify`: ``log``, ``${SLACK}``, ``mailto://...``. Only
+        the scheme and the names of variables of an address are stored.
 
     holidays : str or mapping of str to str, optional
-        Days that are not used as a baseline for others: a country (``US``, ``US-NY``; needs the package
+        Days that are not used as a baseline for other days: a country (``US``, ``US-NY``; needs the package
         ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or the day
         before or after are expected, unless values are missing.
 
     private : sequence of str
-        Patterns of columns of which no values are stored, such as ``*email*``, in addition to those of
-        the configuration file; see `Privacy`.
+        Patterns of columns whose values are never stored, such as ``*email*``, in addition to the patterns
+        in the configuration file; see `Privacy`.
 
     dqm : DQM, optional
-        Rules and fixes, counted in the same pass as the analyzers, and policies that judge each
-        partition by the counts; measuring neither rejects nor repairs records.
+        Rules and fixes, counted in the same pass as the analyzers, and policies that judge each partition
+        by the counts. Measuring neither rejects nor repairs records.
     sensitivity : str
-        ``low``, ``normal`` or ``high``: of the monitors that set neither one nor a rule, those that
-        a suite without monitors has among them.
+        ``low``, ``normal`` or ``high``: the sensitivity of monitors that set neither a sensitivity nor a
+        rule, including the default monitors.
 
     Raises
     ------
@@ -112,31 +113,31 @@ class Suite:
                 raise SuiteError(msg)
         segments = [_columns(columns) for columns in self.segments]
         if len(set(segments)) < len(segments):
-            msg = f"suite {self.dataset!r}: a set of segments stands there twice"
+            msg = f"suite {self.dataset!r}: a set of segment columns is listed twice"
             raise SuiteError(msg)
         if self.max_segments < 1:
-            msg = f"suite {self.dataset!r}: max_segments is at least 1"
+            msg = f"suite {self.dataset!r}: max_segments must be at least 1"
             raise SuiteError(msg)
         if isinstance(self.partition_by, str):
-            msg = f"partition_by is a list of columns: [{self.partition_by!r}]"
+            msg = f"partition_by must be a list of columns: [{self.partition_by!r}]"
             raise SuiteError(msg)
         keys = None if self.partition_by is None else tuple(self.partition_by)
         set_ = object.__setattr__
-        set_(self, "holidays", _calendar(self.holidays))
+        set_(self, "holidays", _read_calendar(self.holidays))
         set_(self, "analyzers", tuple(dict.fromkeys(read)))
         set_(self, "partition_by", keys)
-        set_(self, "time", _time(self.time, keys))
+        set_(self, "time", _read_time_format(self.time, keys))
         set_(self, "monitors", tuple(self.monitors))
-        set_(self, "sensitivity", _sensitivity(self.sensitivity))
+        set_(self, "sensitivity", _read_sensitivity(self.sensitivity))
         set_(self, "segments", tuple(segments))
-        set_(self, "windows", _windows(self.windows))
+        set_(self, "windows", _read_windows(self.windows))
         set_(self, "notify", _sinks(self.notify))
-        set_(self, "private", _patterns(self.private))
+        set_(self, "private", _read_patterns(self.private))
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
 
     @property
     def measured(self) -> list[AnyAnalyzer]:
-        """All analyzers of a run: those of the suite, and those that count rules and fixes."""
+        """All analyzers of a run: the analyzers of the suite, and the analyzers that count rules and fixes."""
         return [*self.analyzers, *(self.dqm.analyzers() if self.dqm else ())]
 
     @property
@@ -154,7 +155,7 @@ class Suite:
             {"sensitivity": str(self.sensitivity)} if self.sensitivity != Sensitivity.NORMAL else {}
         )
         rules = {"dqm": self.dqm.identity()} if self.dqm else {}
-        told = {"notify": [redact(sink) for sink in self.notify]} if self.notify else {}
+        notify = {"notify": [redact(sink) for sink in self.notify]} if self.notify else {}
         private = {"private": list(self.private)} if self.private else {}
         return canonical_json(
             {
@@ -170,7 +171,7 @@ class Suite:
                 **days,
                 **alert,
                 **rules,
-                **told,
+                **notify,
                 **private,
             }
         )
@@ -178,10 +179,10 @@ class Suite:
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Suite for"), self.dataset)
         keys, time = self.partition_by, self.time_format
-        told = [
+        settings = [
             ("partitioned by", "all of the table's" if keys is None else ", ".join(keys)),
             ("time", time and f"{' or '.join(time.formats)} of {', '.join(time.keys)}"),
             ("segments", "; ".join(", ".join(columns) for columns in self.segments)),
@@ -193,11 +194,15 @@ class Suite:
             ("private columns", ", ".join(self.private)),
             ("notifies", plural(len(self.notify), "sink") if self.notify else ""),
         ]
-        yield pairs(told, width)
-        yield table(["analyzer"], Rows.first_of([(repr(a),) for a in self.analyzers], most), width)
+        yield pairs(settings, width)
+        yield table(
+            ["analyzer"], Rows.first_of([(repr(a),) for a in self.analyzers], max_rows), width
+        )
         if self.monitors:
             yield table(
-                ["monitor"], Rows.first_of([(repr(m),) for m in self.monitors], most // 2), width
+                ["monitor"],
+                Rows.first_of([(repr(m),) for m in self.monitors], max_rows // 2),
+                width,
             )
 
     @classmethod
@@ -212,26 +217,26 @@ class Suite:
 
 
 def privacy_of(suite: Suite, table: str | None, tags: Mapping[str, str] | None = None) -> Privacy:
-    """Return the private columns of a table: those of its suite and of the configuration file."""
+    """Return the private columns of a table, from its suite and from the configuration file."""
     configured = privacy_settings()
-    named = replace(configured, columns=(*configured.columns, *suite.private))
-    return named.of(suite.dataset, table, tags=suite.tags if tags is None else tags)
+    privacy = replace(configured, columns=(*configured.columns, *suite.private))
+    return privacy.for_dataset(suite.dataset, table, tags=suite.tags if tags is None else tags)
 
 
-def _sensitivity(given: str) -> Sensitivity:
-    if given not in list(Sensitivity):
-        raise UnknownNameError("sensitivity", given, list(Sensitivity))
-    return Sensitivity(given)
+def _read_sensitivity(sensitivity: str) -> Sensitivity:
+    if sensitivity not in list(Sensitivity):
+        raise UnknownNameError("sensitivity", sensitivity, list(Sensitivity))
+    return Sensitivity(sensitivity)
 
 
 def _refuse_data_policies(dqm: DQM | None) -> None:
     for policy in dqm.policies if dqm else ():
         if isinstance(policy, FailParserCountPolicy):
-            msg = f"{policy.name} is about files that are parsed; a suite measures a table"
+            msg = f"{policy.name} applies only to parsed files, but a suite measures a table"
             raise SuiteError(msg)
         if policy.needs_data:
             msg = (
-                f"policy {policy.name!r} looks at the data; a suite judges by counts alone, so use it with"
+                f"policy {policy.name!r} needs the data, but a suite judges only counts; use it with"
                 " apply() or publish()"
             )
             raise SuiteError(msg)
@@ -239,56 +244,56 @@ def _refuse_data_policies(dqm: DQM | None) -> None:
 
 def _columns(columns: Sequence[str]) -> tuple[str, ...]:
     if isinstance(columns, str) or not columns:
-        msg = f"segments are lists of columns, [['origin'], ['carrier', 'dest']], not {columns!r}"
+        msg = f"segments must be lists of columns, such as [['origin'], ['carrier', 'dest']], not {columns!r}"
         raise SuiteError(msg)
     return tuple(columns)
 
 
-def _calendar(given: Calendar) -> Calendar:
-    check_calendar(given)
-    if isinstance(given, Mapping):
-        return {str(day): str(name) for day, name in given.items()}
-    return given
+def _read_calendar(calendar: Calendar) -> Calendar:
+    check_calendar(calendar)
+    if isinstance(calendar, Mapping):
+        return {str(day): str(name) for day, name in calendar.items()}
+    return calendar
 
 
 def _sinks(sinks: Sequence[Any]) -> tuple[str, ...]:
     if isinstance(sinks, str) or not all(isinstance(s, str) and s.strip() for s in sinks):
-        msg = "notify is a list of texts: ['log', '${SLACK}']"  # the value may be a secret
+        msg = "notify must be a list of strings: ['log', '${SLACK}']"  # the value may be a secret
         raise SuiteError(msg)
     return tuple(sinks)
 
 
-def _windows(given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(window, str) for window in given):
-        msg = f"windows is a list of names: ['7d', 'month'], not {given!r}"
+def _read_windows(windows: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(windows, str) or not all(isinstance(window, str) for window in windows):
+        msg = f"windows must be a list of names: ['7d', 'month'], not {windows!r}"
         raise SuiteError(msg)
     try:
-        return tuple(dict.fromkeys(WindowScheme.from_name(window).name for window in given))
+        return tuple(dict.fromkeys(WindowScheme.from_name(window).name for window in windows))
     except HistoryError as error:
         msg = f"windows: {error}"
         raise SuiteError(msg) from error
 
 
-def _patterns(given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(pattern.strip() for pattern in given):
-        msg = f"private is a list of patterns of columns: ['*email*'], not {given!r}"
+def _read_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(patterns, str) or not all(pattern.strip() for pattern in patterns):
+        msg = f"private must be a list of column patterns: ['*email*'], not {patterns!r}"
         raise SuiteError(msg)
-    return tuple(given)
+    return tuple(patterns)
 
 
-def _time(
-    given: TimeFormat | Mapping[str, Any] | None, keys: tuple[str, ...] | None
+def _read_time_format(
+    time: TimeFormat | Mapping[str, Any] | None, keys: tuple[str, ...] | None
 ) -> TimeFormat | None:
-    if given is None or isinstance(given, TimeFormat):
-        return given
-    unknown = set(given) - {"format", "key", "keys"}
-    named = given.get("keys") or ([given["key"]] if "key" in given else None)
-    if unknown or "format" not in given or not named:
-        msg = 'time is a format and its keys: {"format": "%Y-%m-%d", "key": "ds"}'
+    if time is None or isinstance(time, TimeFormat):
+        return time
+    unknown = set(time) - {"format", "key", "keys"}
+    time_keys = time.get("keys") or ([time["key"]] if "key" in time else None)
+    if unknown or "format" not in time or not time_keys:
+        msg = 'time must be a format and its keys: {"format": "%Y-%m-%d", "key": "ds"}'
         raise SuiteError(msg)
-    missing = [key for key in named if keys is not None and key not in keys]
+    missing = [key for key in time_keys if keys is not None and key not in keys]
     if missing:
         msg = f"time names {missing[0]!r}, which is not among partition_by {list(keys or ())}"
         raise SuiteError(msg)
-    formats = given["format"]
-    return TimeFormat(tuple(named), (formats,) if isinstance(formats, str) else tuple(formats))
+    formats = time["format"]
+    return TimeFormat(tuple(time_keys), (formats,) if isinstance(formats, str) else tuple(formats))

@@ -259,7 +259,7 @@ class WorkerRequest(CustomRequest):
 
     Class attributes
     ----------------
-    most : int
+    max_per_job : int
         Maximum number of requests in one job.
 
     Attributes
@@ -268,7 +268,7 @@ class WorkerRequest(CustomRequest):
         A request with the same answer, for sessions whose workers lack a package.
     """
 
-    most: ClassVar[int]
+    max_per_job: ClassVar[int]
     instead: Aggregate | Sketch
 
     @property

@@ -334,13 +334,13 @@ class Selection:
     """
 
     text: str
-    named: Partition
+    partition: Partition
     conditions: PartitionPredicate | PartitionSelectionError
 
     def __call__(self, partition: Partition) -> bool:
         """Return whether the partition is selected."""
-        keys = self.named.keys
-        if keys and partition.only(keys) == self.named:
+        keys = self.partition.keys
+        if keys and partition.only(keys) == self.partition:
             return True
         return callable(self.conditions) and self.conditions(partition)
 

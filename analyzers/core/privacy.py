@@ -43,7 +43,7 @@ class Privacy:
     >>> private = Privacy(columns=("*email*",), tables=("hr.*",))
     >>> private.covers("User_Email"), private.covers("city")
     (True, False)
-    >>> private.of("staff", "hr.people").covers("city")
+    >>> private.for_dataset("staff", "hr.people").covers("city")
     True
     """
 
@@ -55,7 +55,7 @@ class Privacy:
         """Return whether any column can be private."""
         return bool(self.columns or self.tables or self.tags)
 
-    def of(self, *names: str | None, tags: Mapping[str, str] | None = None) -> Privacy:
+    def for_dataset(self, *names: str | None, tags: Mapping[str, str] | None = None) -> Privacy:
         """Return the privacy of one dataset, by its names and tags."""
         is_private = any(_matches(name, self.tables) for name in names if name)
         is_private = is_private or _is_tagged(tags or {}, self.tags)
@@ -161,7 +161,9 @@ class Privacy:
             allowed = {key.casefold() for key in time.keys} if time else allowed
         for column in columns:
             if column.casefold() not in allowed and self.covers(column, schema):
-                msg = f"{column!r} is a private column: {kind} by it would be named by its values"
+                msg = (
+                    f"{column!r} is a private column: the names of {kind} would contain its values"
+                )
                 if kind == PARTITIONS:
                     msg += "; partition by other columns (partition_by=[...]), or do not partition (partition_by=[])"
                 raise SuiteError(msg)

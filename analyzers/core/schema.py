@@ -357,7 +357,7 @@ def check_distinct_columns(data: Any) -> None:
         ]
         msg = (
             f"the data has {count} columns named {names[numbers[0] - 1]!r}: {', '.join(map(str, numbers))} of"
-            f" {len(names)}. Give each a name of its own, such as data.toDF(*names), or select one of them"
+            f" {len(names)}. Give each column a distinct name, such as data.toDF(*names), or select one of them"
         )
         raise SourceError(msg)
 
@@ -371,8 +371,8 @@ def check_frame(value: Any, *, streaming: bool = False) -> None:
         If it is anything else.
     """
     if not is_frame(value):
-        msg = f"a DataFrame of Spark is needed, not {kind_of(value)}"
+        msg = f"expected a Spark DataFrame, not {kind_of(value)}"
         raise SourceError(msg)
     if value.isStreaming and not streaming:
-        msg = "a streaming DataFrame has no end: measure the batches of foreachBatch, or what it wrote"
+        msg = "a streaming DataFrame cannot be measured: measure the batches of foreachBatch, or what it wrote"
         raise SourceError(msg)

@@ -145,13 +145,11 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
             raise IllegalAnalyzerParameterError(msg)
         rising = all(a < b for a, b in pairwise(edges))
         if edges and (len(edges) < FEWEST_EDGES or not rising or not all(map(isfinite, edges))):
-            msg = (
-                f"{self!r}: custom_edges are two or more finite numbers, each above the one before"
-            )
+            msg = f"{self!r}: custom_edges must be at least two finite numbers in increasing order"
             raise IllegalAnalyzerParameterError(msg)
         fewest = FEWEST_WITH_OVERFLOW if self.include_overflow_bins else 1
         if not edges and self.bin_count < fewest:
-            msg = f"{self!r}: bin_count is at least {fewest}"
+            msg = f"{self!r}: bin_count must be at least {fewest}"
             raise IllegalAnalyzerParameterError(msg)
 
     def check_schema(self, schema: Schema) -> None:
@@ -247,7 +245,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
 def check_width(analyzer: AnyAnalyzer, low: float, high: float) -> None:
     """Raise `MetricRuntimeError` if a range has no width that is a number."""
     if not isfinite(high - low):
-        msg = f"{analyzer!r}: there are no equal widths from {low} to {high}"
+        msg = f"{analyzer!r}: cannot make bins of equal width from {low} to {high}"
         raise MetricRuntimeError(msg)
 
 

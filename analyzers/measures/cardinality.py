@@ -45,7 +45,7 @@ class Hashing(IntEnum):
     BY_VALUE = 2
 
     @classmethod
-    def merged(cls, found: Iterable[Hashing]) -> Hashing:
+    def merged(cls, hashings: Iterable[Hashing]) -> Hashing:
         """Return the hashing of a union.
 
         A state of old stays one, as it may hold numbers that were hashed by type.
@@ -55,11 +55,11 @@ class Hashing(IntEnum):
         StateMismatchError
             If some were hashed by type and others by value.
         """
-        kinds = set(found)
+        kinds = set(hashings)
         if kinds >= {cls.BY_TYPE, cls.BY_VALUE}:
             msg = (
-                "cannot add sketches of numbers that were hashed by their type to sketches hashed by"
-                " value, as now: measure the older partitions again, by partitions='all'"
+                "cannot add sketches of numbers hashed by type to sketches of numbers hashed by value; measure"
+                " the older partitions again with partitions='all'"
             )
             raise StateMismatchError(msg)
         return min(kinds) if cls.BY_TYPE in kinds else max(kinds, default=cls.EITHER)

@@ -759,8 +759,11 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
             for names in (self.keys, self.columns)
         )
         other_keys, other_columns = (
-            tuple(map(quote, names)) or own
-            for names, own in ((self.reference_keys, keys), (self.reference_columns, columns))
+            tuple(map(quote, names)) or default_names
+            for names, default_names in (
+                (self.reference_keys, keys),
+                (self.reference_columns, columns),
+            )
         )
         return (KeyedComparison(keys, columns, self.table, other_keys, other_columns, self.where),)
 

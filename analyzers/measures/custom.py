@@ -35,7 +35,7 @@ from tidegauge.analyzers.core.state import (
     unpack_number,
 )
 
-MERGE_WAYS = ("none", "sum", "min", "max")
+MERGE_RULES = ("none", "sum", "min", "max")
 _HEADER_LAYOUT = struct.Struct("<qqB")
 
 
@@ -49,49 +49,51 @@ class CustomSqlState(State):
     Examples
     --------
     >>> CustomSqlState(3, 10, 1, "sum") + CustomSqlState(4, 20, 1, "sum")
-    CustomSqlState(number=7, count=30, pieces=2, way='sum')
+    CustomSqlState(number=7, count=30, pieces=2, rule='sum')
     >>> (CustomSqlState(0.3, 10, 1, "none") + CustomSqlState(0.4, 20, 1, "none")).number
     """
 
     number: Number | None = None
     count: Count = 0
     pieces: Count = 0
-    way: str = "none"
+    rule: str = "none"
 
     def combine(self, other: Self) -> Self:
         """Merge two numbers by the merge rule."""
         if not self.pieces or not other.pieces:
             return self if self.pieces else other
-        if self.way != other.way:
-            raise mismatch("merge", self.way, other.way)
+        if self.rule != other.rule:
+            raise mismatch("merge", self.rule, other.rule)
         values = [s.number for s in (self, other) if s.number is not None]
         number = values[0] if values else None
         if len(values) == 2:
-            ways = {"sum": add(*values), "min": least(values), "max": greatest(values)}
-            number = ways.get(self.way)
-        elif self.way == "none":
+            number_by_rule = {"sum": add(*values), "min": least(values), "max": greatest(values)}
+            number = number_by_rule.get(self.rule)
+        elif self.rule == "none":
             number = None
-        return type(self)(number, self.count + other.count, self.pieces + other.pieces, self.way)
+        return type(self)(number, self.count + other.count, self.pieces + other.pieces, self.rule)
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether number, rows and merge rule agree; the number of pieces is ignored."""
-        same = (self.count, self.way) == (other.count, other.way)
+        same = (self.count, self.rule) == (other.count, other.rule)
         if self.number is None or other.number is None:
             return same and self.number is other.number
         return same and agree(self.number, other.number)
 
     def pack(self) -> bytes:
         """Serialize the counts and the merge rule, then the number."""
-        head = _HEADER_LAYOUT.pack(self.count, self.pieces, MERGE_WAYS.index(self.way))
+        head = _HEADER_LAYOUT.pack(self.count, self.pieces, MERGE_RULES.index(self.rule))
         return head + pack_number(self.number)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        count, pieces, way = _HEADER_LAYOUT.unpack_from(payload)
-        if way >= len(MERGE_WAYS):
-            raise ValueError(way)
-        return cls(unpack_number(payload, _HEADER_LAYOUT.size)[0], count, pieces, MERGE_WAYS[way])
+        count, pieces, rule_index = _HEADER_LAYOUT.unpack_from(payload)
+        if rule_index >= len(MERGE_RULES):
+            raise ValueError(rule_index)
+        return cls(
+            unpack_number(payload, _HEADER_LAYOUT.size)[0], count, pieces, MERGE_RULES[rule_index]
+        )
 
 
 _QUERY_START = re.compile(r"\s*(SELECT|WITH|FROM)\b", re.IGNORECASE)
@@ -198,9 +200,9 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
 
     def check_parameters(self) -> None:
         """Require a known merge rule and a query of the data, or an aggregate without windows."""
-        check_choice(self, "merge", MERGE_WAYS)
+        check_choice(self, "merge", MERGE_RULES)
         if not _VIEW_IDENTIFIER.fullmatch(self.view):
-            msg = f"{self!r}: view is one word, such as 'data', not {self.view!r}"
+            msg = f"{self!r}: view must be one word, such as 'data', not {self.view!r}"
             raise IllegalAnalyzerParameterError(msg)
         if self.is_query:
             if self.view.casefold() not in words_in(self.expression):
@@ -210,7 +212,7 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
                 )
                 raise IllegalAnalyzerParameterError(msg)
         elif _NO_AGGREGATE.search(self.expression):
-            msg = f"{self!r}: windows and generators look beyond a partition; aggregate its rows"
+            msg = f"{self!r}: windows and generators can read rows of other partitions; use an aggregate of the rows"
             raise IllegalAnalyzerParameterError(msg)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -224,7 +226,7 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
         """Return the state of the number and the row count."""
         number, count = (cells[0] or (None, 0)) if self.is_query else cells
         if number is not None and not isinstance(number, Number):
-            msg = f"{self!r} gives a {type(number).__name__}, not a number"
+            msg = f"{self!r} returned a {type(number).__name__}, not a number"
             raise MetricRuntimeError(msg)
         return CustomSqlState(number, count or 0, 1, self.merge) if count else CustomSqlState()
 
@@ -233,6 +235,8 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
         if state.number is not None:
             return float(state.number)
         if state.pieces > 1 and self.merge == "none":
-            msg = f"{self!r} cannot be made of {state.pieces} parts: it has merge='none'"
+            msg = (
+                f"{self!r} cannot be merged from {state.pieces} parts, because it has merge='none'"
+            )
             raise MetricRuntimeError(msg)
         raise self.no_data()

@@ -273,14 +273,14 @@ class FreshnessState(State):
     depends_on_types: ClassVar[bool] = True
     layout: ClassVar[Struct] = Struct("<qqq")
     latest: int = _NO_TIME
-    until: int = _NO_TIME
+    reference: int = _NO_TIME
     count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the later times and add the counts."""
         return type(self)(
             max(self.latest, other.latest),
-            max(self.until, other.until),
+            max(self.reference, other.reference),
             self.count + other.count,
         )
 
@@ -453,14 +453,18 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the latest value, the reference time and the number of values."""
         field = self.field(schema)
-        until = "current_timestamp()" if self.until is None else f"(\n{self.until}\n)"
+        reference = "current_timestamp()" if self.until is None else f"(\n{self.until}\n)"
         if field.kind == "timestamp":
-            until = f"CAST({until} AS TIMESTAMP_LTZ)"
-            latest_until = f"unix_micros(max({where_holds(self.where, until)}))"
+            reference = f"CAST({reference} AS TIMESTAMP_LTZ)"
+            latest_reference = f"unix_micros(max({where_holds(self.where, reference)}))"
         else:
-            until = f"CAST({as_wall_clock(until, schema)} AS TIMESTAMP_NTZ)"
-            latest_until = wall_clock_micros(f"max({where_holds(self.where, until)})")
-        return (_micros(field, "max", self.where), latest_until, f"count({self.values(schema)})")
+            reference = f"CAST({as_wall_clock(reference, schema)} AS TIMESTAMP_NTZ)"
+            latest_reference = wall_clock_micros(f"max({where_holds(self.where, reference)})")
+        return (
+            _micros(field, "max", self.where),
+            latest_reference,
+            f"count({self.values(schema)})",
+        )
 
     def fold(self, cells: Sequence[Any]) -> FreshnessState:
         """Return the state of both times and the count."""
@@ -470,4 +474,4 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
         """Return the seconds from the latest value to the reference time."""
         if not state.count:
             raise self.no_data()
-        return (state.until - state.latest) / _SECOND_MICROS
+        return (state.reference - state.latest) / _SECOND_MICROS

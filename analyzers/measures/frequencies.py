@@ -128,11 +128,11 @@ def unpacked(payload: bytes) -> pa.Table:
 
     columns = column_pages(payload)
     stored = sum(page_column.packed for page_column in columns)
-    _require_size(sum(page_column.least for page_column in columns), stored)
+    _require_size(sum(page_column.min_bytes for page_column in columns), stored)
     # Most files are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
     _require_flat(file.schema)
-    if sum(page_column.most for page_column in columns) <= _LARGEST_SMALL:
+    if sum(page_column.max_bytes for page_column in columns) <= _LARGEST_SMALL:
         return _validated(file.read(use_threads=False))
     # A few long strings can represent many rows, so they are counted before they are expanded.
     every = [file.schema.column(index) for index in range(len(file.schema))]

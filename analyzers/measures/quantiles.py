@@ -165,7 +165,7 @@ class KllState(State):
             for rank in ranks
         ]
 
-    def kept(self) -> Iterator[tuple[float, int]]:
+    def retained_values(self) -> Iterator[tuple[float, int]]:
         """Return each retained value and the number of values it represents, unordered."""
         return kll_values(self.sketch) if self.sketch else iter(())
 
@@ -257,10 +257,10 @@ class KllUnion:
         """The number of values."""
         return sum(part.count for part in self.parts) + self.zeros
 
-    def kept(self) -> Iterator[tuple[float, int]]:
+    def retained_values(self) -> Iterator[tuple[float, int]]:
         """Yield each retained value and the number of values it represents, unordered."""
         for part in self.parts:
-            yield from part.kept()
+            yield from part.retained_values()
         if self.zeros:
             yield 0.0, self.zeros
 
@@ -271,7 +271,7 @@ class KllUnion:
         """
         import numpy as np
 
-        values, weights = np.array(list(self.kept())).T
+        values, weights = np.array(list(self.retained_values())).T
         order = np.argsort(values)
         upto = np.cumsum(weights[order])
         positions = np.ceil(np.asarray(ranks) * upto[-1] * (1 - RANK_TOLERANCE))
@@ -490,7 +490,7 @@ class ReqState(State):
         """The number of values."""
         return int(_read_req(self.sketch).n) if self.sketch else 0
 
-    def kept(self) -> Iterator[tuple[float, int]]:
+    def retained_values(self) -> Iterator[tuple[float, int]]:
         """Yield each retained value and the number of values it represents, unordered."""
         if self.count:  # iterating over an empty sketch fails
             yield from _read_req(self.sketch)
@@ -614,7 +614,7 @@ class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
             msg = f"{self!r}: a quantile must be between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
         if not SMALLEST_REQ_K <= self.k <= LARGEST_REQ_K or self.k % 2:
-            msg = f"{self!r}: k is an even number between {SMALLEST_REQ_K} and {LARGEST_REQ_K}"
+            msg = f"{self!r}: k must be an even number between {SMALLEST_REQ_K} and {LARGEST_REQ_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -661,7 +661,7 @@ class SketchPairs(State):
 
     Examples
     --------
-    >>> SketchPairs().of("delta").count
+    >>> SketchPairs().distribution("delta").count
     0
     """
 
@@ -713,7 +713,7 @@ class SketchPairs(State):
             raise mismatch("k", *sizes[:2])
         return cls(*(KllState.merge_sizes(getattr(s, f.name) for s in pairs) for f in fields(cls)))
 
-    def of(self, metric: str) -> KllUnion:
+    def distribution(self, metric: str) -> KllUnion:
         """Return the distribution of ``logged`` or ``backfilled`` values, or of ``delta``."""
         if metric == "delta":
             return KllUnion((self.delta,), self.k, zeros=self.equal.count)

@@ -48,7 +48,7 @@ class ColumnPages:
     ----------
     values : int
         Values in its pages: one a row, nulls among them.
-    least : int
+    min_bytes : int
         Bytes that they take in memory at least.
     dictionary : int
         Bytes of the strings that each value can repeat; 0 without a dictionary, and for numbers.
@@ -57,14 +57,14 @@ class ColumnPages:
     """
 
     values: int
-    least: int
+    min_bytes: int
     dictionary: int
     packed: int
 
     @property
-    def most(self) -> int:
+    def max_bytes(self) -> int:
         """Bytes that the column takes in memory if each value is as large as its whole dictionary."""
-        return self.least + self.values * self.dictionary
+        return self.min_bytes + self.values * self.dictionary
 
 
 def column_pages(file: bytes) -> list[ColumnPages]:

@@ -38,13 +38,13 @@ class Groups:
         Segment sets to group by within each partition.
     """
 
-    by: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     segments: tuple[SegmentSet, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Names of the grouping columns, which `with_keys` adds and `aggregated` puts first."""
-        keys = [f"{KEY_PREFIX}{i}" for i in range(len(self.by))]
+        keys = [f"{KEY_PREFIX}{i}" for i in range(len(self.columns))]
         return keys + [f"{SEGMENT_PREFIX}{i}" for i in range(len(self.segments))]
 
     def with_keys(self, data: DataFrame, *expressions: str, as_text: bool = False) -> DataFrame:
@@ -64,7 +64,7 @@ class Groups:
         """
         schema = Schema.from_frame(data)
         keys = []
-        for i, column in enumerate(self.by):
+        for i, column in enumerate(self.columns):
             sql, kind = quote(column), _kind(data, column)
             plain = f"nullif({sql}, '')" if kind == "string" else sql
             is_text = as_text or kind not in DISTINCT_AS_TEXT
@@ -95,7 +95,7 @@ class Groups:
         columns : sequence of str
             Further columns to group by.
         """
-        keys = [f"{KEY_PREFIX}{i}" for i in range(len(self.by))]
+        keys = [f"{KEY_PREFIX}{i}" for i in range(len(self.columns))]
         partition_columns = [*keys, *columns]
         segments = [f"{SEGMENT_PREFIX}{i}" for i in range(len(self.segments))]
         sets = [partition_columns, *([*partition_columns, segment] for segment in segments)]
@@ -111,7 +111,7 @@ class Groups:
 
     def key_of(self, row: Row | Sequence[str | None]) -> Key:
         """Return the key from the first values of a row. At most one segment value is not null."""
-        width = len(self.by)
+        width = len(self.columns)
         values = tuple(str(value) for value in row[:width])
         for segments, segment_value in zip(self.segments, row[width:], strict=False):
             if segment_value is not None:

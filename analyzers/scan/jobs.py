@@ -308,7 +308,7 @@ class WorkerSketching(ScanJob):
         keyed = groups.with_keys(data, *values, as_text=True)
         keyed = keyed.select(*names, *(f"{COLUMN_PREFIX}v{i}" for i in range(len(values))))
         parameters = [(request.kind, request.size) for request in self.requests]
-        build = sketch_builder(len(groups.by), len(groups.segments), parameters)
+        build = sketch_builder(len(groups.columns), len(groups.segments), parameters)
         partial = keyed.mapInArrow(build, PARTIAL_SCHEMA).repartition("key", "request")
         merged = partial.mapInArrow(sketch_merger(parameters), PARTIAL_SCHEMA)
         answers: Answers = {request: {} for request in self.requests}
@@ -482,7 +482,7 @@ def jobs_for(
     packed += [SizeCounting(members, sampled) for members in nested(sizes)]
     packed += map(WorkerSketching, _chunks(python, MAX_JOB_SKETCHES))
     for worker_type, worker_requests in workers.items():
-        packed += map(resolve(worker_type.job), _chunks(worker_requests, worker_type.most))
+        packed += map(resolve(worker_type.job), _chunks(worker_requests, worker_type.max_per_job))
     return packed + jobs
 
 
@@ -707,7 +707,9 @@ class Querying(ScanJob):
             if key[1]:
                 answers[key] = _SEGMENTED_QUERY_FAILURE
             elif rows:
-                partition_data = filter_partitions(data, groups.by, [key[0]]) if groups.by else data
+                partition_data = (
+                    filter_partitions(data, groups.columns, [key[0]]) if groups.columns else data
+                )
                 number = self._number(partition_data)
                 answers[key] = number if isinstance(number, Failure) else (number, rows)
         return {request: answers}

@@ -85,15 +85,15 @@ class Scan:
     nothing: Group
 
     @property
-    def whole(self) -> Group:
-        """The single group of a scan without partition columns."""
+    def single_group(self) -> Group:
+        """The only group of a scan without partition columns."""
         return self.groups.get((), self.nothing)
 
 
 def scan(
     data: DataFrame,
     analyzers: Iterable[AnyAnalyzer],
-    by: Sequence[str] = (),
+    group_by: Sequence[str] = (),
     keep: Callable[[Values], bool] = lambda _: True,
     segments: Sequence[SegmentSet] = (),
     private: Privacy = PUBLIC,
@@ -110,7 +110,7 @@ def scan(
         The data.
     analyzers : iterable of Analyzer
         The analyzers; equal ones are measured once.
-    by : sequence of str
+    group_by : sequence of str
         The partition columns; empty for the whole data as one group.
     keep : callable
         Predicate on a group's values as text; other groups are dropped.
@@ -141,11 +141,11 @@ def scan(
     scan_plan = plan(data, analyzers, private, small=small, expected=expected)
     if not scan_plan.requests and not needs_rows:
         return Scan({}, Group(0, dict(scan_plan.failures)))
-    groups = Groups(tuple(by), tuple(segments))
+    groups = Groups(tuple(group_by), tuple(segments))
     results = _run(data, scan_plan, groups)
     rows = _rows(results)
     keys = sorted(key for key in rows if keep(key[0]))
-    if by:
+    if group_by:
         _isolate(data, scan_plan, results, groups, sorted({values for values, _ in keys}))
     if private and private.columns_of(Schema.from_frame(data)):
         results = _without_values(results, private)
@@ -314,7 +314,9 @@ def _find_failing_groups(
     failures: dict[Values, Failure] = dict.fromkeys(values, failure)
 
     def run(subset: Sequence[Values]) -> None:
-        for request, answer in job.run(filter_partitions(data, groups.by, subset), groups).items():
+        for request, answer in job.run(
+            filter_partitions(data, groups.columns, subset), groups
+        ).items():
             answers[request].update(answer)
         for value in subset:
             failures.pop(value, None)
@@ -328,7 +330,7 @@ def _find_failing_groups(
 def state_outcome(data: DataFrame, analyzer: AnyAnalyzer) -> Outcome:
     """Compute one analyzer's state from a DataFrame, or its failure."""
     with explained_read_errors():
-        return scan(data, [analyzer]).whole.states[analyzer]
+        return scan(data, [analyzer]).single_group.states[analyzer]
 
 
 def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:

@@ -166,7 +166,7 @@ def unparsed(data: DataFrame, expressions: Iterable[str]) -> Exception | None:
         return None
     # An expression that parses alone but not in parentheses has an alias.
     aliased = next(t for t in sources if _parse_error(data, [f"(\n{t}\n)"]) is not None)
-    return UnresolvedExpressionError(f"{aliased!r} is not an expression only; remove its alias")
+    return UnresolvedExpressionError(f"{aliased!r} has an alias; remove it")
 
 
 def _parse_error(data: DataFrame, expressions: list[str]) -> Exception | None:

@@ -345,8 +345,8 @@ def parent_location(spark: SparkSession, table: str) -> str | None:
 
     None if the database does not exist or has no location, or if Arrow cannot access the location.
     """
-    if named := folder_of(table):
-        folder = absolute(named).rstrip("/").rpartition("/")[0] or "/"
+    if named_folder := folder_of(table):
+        folder = absolute(named_folder).rstrip("/").rpartition("/")[0] or "/"
     else:
         *path, _ = map(str, parts(table))
         name = ".".join(map(quote, path)) if path else quote(spark.catalog.currentDatabase())

@@ -79,7 +79,7 @@ class WriteTarget(Protocol):
         self,
         data: DataFrame,
         mode: str,
-        by: Sequence[str],
+        partition_by: Sequence[str],
         holds: Collection[Values],
         before_delete: Callable[[], None] = lambda: None,
     ) -> None:
@@ -91,7 +91,7 @@ class WriteTarget(Protocol):
             The rows.
         mode : str
             One of `WRITE_MODES`.
-        by : sequence of str
+        partition_by : sequence of str
             The partition columns.
         holds : collection of tuple of str
             The partitions of the rows.
@@ -167,14 +167,14 @@ class TableTarget:
         self,
         data: DataFrame,
         mode: str,
-        by: Sequence[str],
+        partition_by: Sequence[str],
         holds: Collection[Values],
         before_delete: Callable[[], None] = lambda: None,
     ) -> None:
         """Write rows. A missing table is created first, and is empty until the write completes."""
         is_new = not self.exists()
         if is_new:
-            self._create(data, by)
+            self._create(data, partition_by)
         ordered = data.selectExpr(*map(quote, self.read().columns))
         source = open_table(self.spark, self._quoted)
         settings = {
@@ -198,13 +198,13 @@ class TableTarget:
             existing = {entry.partition for entry in source.list_partitions()}
             self._drop(source, existing - {source.partition_of(values) for values in holds})
 
-    def _create(self, data: DataFrame, by: Sequence[str]) -> None:
+    def _create(self, data: DataFrame, partition_by: Sequence[str]) -> None:
         """Create the table in one step.
 
         If ``saveAsTable`` is killed, it can leave the table's folder without its entry in the catalog.
         """
         fields = data.schema.jsonValue()["fields"]
-        keys = f" PARTITIONED BY ({', '.join(map(quote, by))})" if by else ""
+        keys = f" PARTITIONED BY ({', '.join(map(quote, partition_by))})" if partition_by else ""
         columns = ", ".join(map(definition_sql, fields))
         self.spark.sql(f"CREATE TABLE {self._quoted} ({columns}) USING parquet{keys}").collect()
 
@@ -275,7 +275,7 @@ class FolderTarget:
         self,
         data: DataFrame,
         mode: str,
-        by: Sequence[str],
+        partition_by: Sequence[str],
         holds: Collection[Values],
         before_delete: Callable[[], None] = lambda: None,
     ) -> None:
@@ -285,26 +285,26 @@ class FolderTarget:
         deletes all files before it writes.
         """
         if mode == "overwrite" and can_rename_folder(self.name):
-            following = self._sibling(NEXT_PREFIX)
+            next_folder = self._sibling(NEXT_PREFIX)
             try:
-                self._write_parquet(data, "overwrite", by, "static", following)
-                replaced = self._replace_by(following)
+                self._write_parquet(data, "overwrite", partition_by, "static", next_folder)
+                replaced = self._replace_by(next_folder)
             finally:
-                self._delete(following)
+                self._delete(next_folder)
             if replaced:
                 return
         if mode == "overwrite" and self.exists():
             before_delete()
         kind = "static" if mode == "overwrite" else "dynamic"
         self._write_parquet(
-            data, "append" if mode == "append" else "overwrite", by, kind, self.name
+            data, "append" if mode == "append" else "overwrite", partition_by, kind, self.name
         )
 
     def _write_parquet(
-        self, data: DataFrame, mode: str, by: Sequence[str], kind: str, folder: str
+        self, data: DataFrame, mode: str, partition_by: Sequence[str], kind: str, folder: str
     ) -> None:
         writer = data.write.mode(mode).option("partitionOverwriteMode", kind)
-        writer.partitionBy(*by).parquet(folder)
+        writer.partitionBy(*partition_by).parquet(folder)
 
     def _replace_by(self, following: str) -> bool:
         """Replace the folder by another folder. Return False, without changes, if that is impossible.
@@ -506,12 +506,12 @@ def _check_types(
         raise SourceError(msg)
 
 
-def check_mode(mode: str, by: Sequence[str]) -> None:
+def check_mode(mode: str, partition_by: Sequence[str]) -> None:
     """Raise `RuleError` for an unknown mode, or mode ``partitions`` without partition columns."""
     if mode not in WRITE_MODES:
         msg = f"invalid mode {mode!r}: use one of {', '.join(map(repr, WRITE_MODES))}"
         raise RuleError(msg)
-    if mode == "partitions" and not by:
+    if mode == "partitions" and not partition_by:
         msg = "mode='partitions' needs partition columns: give partition_by="
         raise RuleError(msg)
 
@@ -520,7 +520,7 @@ def replace(
     target: WriteTarget,
     data: DataFrame,
     mode: str,
-    by: Sequence[str],
+    partition_by: Sequence[str],
     holds: Collection[Values],
     judged: Collection[Values],
     before_delete: Callable[[], None] = lambda: None,
@@ -535,7 +535,7 @@ def replace(
         The records.
     mode : str
         One of `WRITE_MODES`. ``partitions`` replaces all partitions in ``judged``, also by no records.
-    by : sequence of str
+    partition_by : sequence of str
         The partition columns.
     holds : collection of tuple of str
         The partitions of the records.
@@ -544,6 +544,6 @@ def replace(
     before_delete : callable
         Called before Spark deletes existing rows, if Spark deletes them before it writes.
     """
-    target.write(data, mode, by, holds, before_delete)
+    target.write(data, mode, partition_by, holds, before_delete)
     if mode == "partitions" and set(judged) - set(holds):
         target.drop(set(judged) - set(holds))

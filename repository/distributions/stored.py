@@ -169,7 +169,7 @@ def quantiles_of(state: State | KllUnion) -> Quantiles:
     [3.0, 4.0]
     """
     if isinstance(state, KllState | KllUnion | ReqState):
-        kept = np.array(list(state.kept()), dtype=float).reshape(-1, 2)
+        kept = np.array(list(state.retained_values()), dtype=float).reshape(-1, 2)
         whole = bool(np.all(kept[:, 1] == 1))
         return Quantiles.from_values(kept[:, 0], kept[:, 1], 0.0 if whole else state.rank_error())
     if isinstance(state, FrequenciesAndNumRows):
@@ -292,7 +292,7 @@ class StoredColumn:
         assert found.payload is not None
         try:
             state = self.artifacts.unpack(found.payload)
-            return function(state.of(self.of) if isinstance(state, SketchPairs) else state)
+            return function(state.distribution(self.of) if isinstance(state, SketchPairs) else state)
         except StateError as error:
             raise type(error)(f"{self.dataset!r}, {found.partition!r}: {error}") from error
 

@@ -48,9 +48,9 @@ def refused(analyzer, private, schema=SCHEMA):
 )
 def test_states_that_would_hold_values_are_refused(analyzer):
     assert refused(analyzer, Privacy(columns=("E*L",)))
-    assert refused(analyzer, Privacy(tables=("hr.*",)).of("people", "hr.people"))
-    assert refused(analyzer, Privacy(tags=("pii",)).of("people", tags={"pii": "yes"}))
-    assert not refused(analyzer, Privacy(columns=("phone",), tables=("hr.*",)).of("d", "shop.t"))
+    assert refused(analyzer, Privacy(tables=("hr.*",)).for_dataset("people", "hr.people"))
+    assert refused(analyzer, Privacy(tags=("pii",)).for_dataset("people", tags={"pii": "yes"}))
+    assert not refused(analyzer, Privacy(columns=("phone",), tables=("hr.*",)).for_dataset("d", "shop.t"))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_names_of_partitions_and_segments_are_no_private_values():
 
 
 def test_private_tables_are_partitioned_by_time_alone():
-    whole = Privacy(tables=("hr.*",)).of("people", "hr.people")
+    whole = Privacy(tables=("hr.*",)).for_dataset("people", "hr.people")
     whole.refuse_names(["ds", "hr"], PARTITIONS)
     whole.refuse_names(["jahr"], PARTITIONS, time=TimeFormat(("jahr",), ("%Y",)))
     for columns, what in ((["ds", "city"], PARTITIONS), (["ds"], SEGMENTS)):
@@ -177,7 +177,7 @@ def test_private_columns_of_a_suite():
     suite = tg.Suite("d", [tg.Size()], private=["*email*"])
     assert tg.Suite.from_json(suite.canonical()) == suite
     assert "private" not in tg.Suite("d", [tg.Size()]).canonical()
-    with pytest.raises(tg.SuiteError, match=r"private is a list of patterns of columns"):
+    with pytest.raises(tg.SuiteError, match=r"private must be a list of column patterns"):
         tg.Suite("d", [tg.Size()], private="email")
 
 

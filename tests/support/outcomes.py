@@ -117,7 +117,7 @@ class Making:
             unread = replace(run, report=replace(report, changes={}))  # no examples from its rows
             checked = check_table(file, unread, SimpleNamespace(name="db.t"), partitions)
             known = KnownFailures.of_run(run, partitions)
-            checked = replace(checked, run=run, known=known)
+            checked = replace(checked, run=run, known_failures=known)
         self.summary = SuiteResult([SuiteReport(file, run, known, checked)])
 
     def _stored(self, days: Any, unreadable: Any) -> int:

@@ -81,7 +81,7 @@ def test_states_of_several_providers_are_added():
             pd.DataFrame({"a": [1]}),
             r"not a DataFrame of pandas; convert it with spark.createDataF",
         ),
-        (None, "a DataFrame of Spark is needed, not None"),
+        (None, "expected a Spark DataFrame, not None"),
         ("flights", r"not a str; read a table with spark.table\(name\)"),
     ],
 )
@@ -181,7 +181,7 @@ def test_misspelt_names_get_a_suggestion(package, name, message):
 def test_the_path_of_a_suite_file_is_not_a_suite():
     with (
         tg.Repository("sqlite://") as repo,
-        pytest.raises(tg.SuiteError, match="not 'orders.yml'; read a suite file by tg.load_su"),
+        pytest.raises(tg.SuiteError, match="not 'orders.yml'; load a suite file with tg.load_su"),
     ):
         tg.analyze("orders", "orders.yml", repository=repo)
 
@@ -205,5 +205,5 @@ def test_one_scan_adds_to_stored_states_and_stores_the_sum(spark):
     assert metrics[3].failed
     assert states.load(SUM) == SumAndCount(36, 5)
     stream = spark.readStream.format("rate").load()
-    with pytest.raises(tg.SourceError, match="streaming DataFrame has no end"):
+    with pytest.raises(tg.SourceError, match="streaming DataFrame cannot be measured"):
         tg.calculate(stream, [SIZE])

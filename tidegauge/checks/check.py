@@ -1,8 +1,8 @@
 """Checks: a name, a severity level, and constraints added one by one by its methods.
 
-`MetricMethods` are on metrics of a table or column, `RowMethods` on rows: all rows, or a minimum share of
-them. Comparisons with other tables and with the history have methods beside their constraints, in
-`tidegauge.checks.comparisons` and `tidegauge.checks.history_constraints`.
+`MetricMethods` assert on metrics of a table or column, `RowMethods` on all rows or a minimum share of rows.
+Methods for comparisons with other tables and with the history are in `tidegauge.checks.comparisons` and
+`tidegauge.checks.history_constraints`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _DURATION_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?")
 
 
 def seconds(duration: float | str, name: str = "duration") -> float:
-    """Return a duration in seconds; a number is in seconds already.
+    """Return a duration in seconds. A number is already in seconds.
 
     Parameters
     ----------
@@ -160,16 +160,16 @@ class MetricMethods(ConstraintBuilder):
     ) -> Self:
         """Assert that the newest time of a column is recent, and not in the future.
 
-        A DATE or TIMESTAMP_NTZ is compared with what the clocks of the session's time zone show now.
+        A DATE or TIMESTAMP_NTZ is compared with the current time in the session's time zone.
 
         Parameters
         ----------
         column : str
             The column.
         within : float or str
-            The greatest age of the newest value: seconds, or a duration such as ``90m`` or ``1d``.
+            Maximum age of the newest value: seconds, or a duration such as ``90m`` or ``1d``.
         ahead : float or str
-            How far it may lie in the future, for clocks that differ.
+            How far the newest value may be in the future, because clocks differ.
         hint : str
             Text that is added to the failure message.
 
@@ -196,12 +196,12 @@ class MetricMethods(ConstraintBuilder):
     def has_schema(
         self, columns: Columns, *, extra: bool = True, ordered: bool = False, hint: str = ""
     ) -> Self:
-        """Assert that columns exist, and are of their types.
+        """Assert that columns exist and have the declared types.
 
         Parameters
         ----------
         columns : str or sequence of str
-            DDL, ``id BIGINT, name STRING``, or a list of columns; a name alone may be of any type.
+            DDL, ``id BIGINT, name STRING``, or a list of columns. A name without a type allows any type.
             Partition columns are included.
         extra : bool
             Whether undeclared columns are allowed.
@@ -378,7 +378,7 @@ class MetricMethods(ConstraintBuilder):
         Raises
         ------
         SuiteError
-            If there are no values or too many, or one has no SQL literal.
+            If the number of values is 0 or too large, or a value has no SQL literal.
 
         Examples
         --------
@@ -765,8 +765,8 @@ class RowMethods(ConstraintBuilder):
     ) -> Self:
         r"""Assert that strings contain a match of a Java regular expression or built-in pattern.
 
-        Null does not match. For the built-in patterns see `PatternMatch`. With ``whole`` the
-        pattern must match the whole text, as it must for a `FormatRule`.
+        Null does not match. For the built-in patterns see `PatternMatch`. With ``whole`` the pattern must
+        match the whole string, as for a `FormatRule`.
 
         Examples
         --------
@@ -1155,9 +1155,9 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         return replace(self, constraints=(*earlier, filtered))
 
     def on_empty(self, action: str) -> Check:
-        """Set what the last constraint counts as in a partition that has no data for it.
+        """Set the outcome of the last constraint in a partition without data for it.
 
-        By default it fails; it only warns if its filter matches rows of another partition.
+        By default it fails. It only warns if its filter matches rows of another partition.
 
         Parameters
         ----------
@@ -1185,8 +1185,8 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
     def warn(self, assertion: AssertionLike) -> Check:
         """Give the last constraint a stricter assertion, which only warns.
 
-        If it does not hold while the constraint itself does, the status of the constraint is
-        ``warning``, and so is that of the check, whatever its level.
+        If only the constraint itself holds, the constraint and the check have the status ``warning``,
+        regardless of the check's level.
 
         Parameters
         ----------

@@ -204,7 +204,7 @@ class Comparer:
         )
         current = None
         if target.id == UNSTORED_ID and self.read is not None:
-            state = scan(self.read(target.partition), [constraint.analyzer]).whole.states
+            state = scan(self.read(target.partition), [constraint.analyzer]).single_group.states
             outcome = state[constraint.analyzer]
             if isinstance(outcome, Failure):
                 return str(outcome.error)
@@ -238,7 +238,9 @@ class Comparer:
                 return f"the results have {counts} columns"
             left_rows, right_rows = (_rows(frame) for frame in frames)
             private = [self.private.columns_of(Schema.from_frame(f)) for f in (data, *frames)]
-            return QueryResults(left_rows, right_rows, shown=self.examples and not any(private))
+            return QueryResults(
+                left_rows, right_rows, can_show_rows=self.examples and not any(private)
+            )
         except Exception as error:  # noqa: BLE001 - a query that fails, fails the constraint
             return message_of(error)
         finally:

@@ -52,13 +52,13 @@ class QueryResults:
     ----------
     left, right : sequence of tuple
         The rows of each query.
-    shown : bool
+    can_show_rows : bool
         Whether messages can show rows, because no column is private.
     """
 
     left: Sequence[Row]
     right: Sequence[Row]
-    shown: bool = True
+    can_show_rows: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class ComparedEvidence:
     ----------
     evidence : Evidence
         The metrics and the history.
-    found : mapping of Constraint to Found
+    inputs : mapping of Constraint to Found
         The inputs by constraint.
     """
 
     evidence: Evidence
-    found: Mapping[Constraint, Found]
+    inputs: Mapping[Constraint, Found]
 
     @property
     def instances(self) -> Collection[str]:
@@ -108,8 +108,8 @@ class ComparisonConstraint(Constraint):
     """An assertion on a comparison with other data than the checked data and its history."""
 
     @property
-    def about(self) -> str:
-        """The subject of messages."""
+    def label(self) -> str:
+        """The beginning of messages."""
         return subject(self.analyzer)
 
     @abstractmethod
@@ -118,10 +118,10 @@ class ComparisonConstraint(Constraint):
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
         """Evaluate the comparison; missing inputs are a failure with a reason."""
-        inputs = evidence.found if isinstance(evidence, ComparedEvidence) else {}
+        inputs = evidence.inputs if isinstance(evidence, ComparedEvidence) else {}
         comparison = inputs.get(self, "no data was read for the comparison")
         return (
-            self.failed(f"{self.about}: {comparison}", metric)
+            self.failed(f"{self.label}: {comparison}", metric)
             if isinstance(comparison, str)
             else self.judge_found(metric, comparison)
         )
@@ -150,7 +150,7 @@ class OtherTableConstraint(ComparisonConstraint):
             return self.failed(f"{self.other} has no value: {other_metric.outcome.error}", metric)
         own_value, other = metric.value, other_metric.value
         if not isinstance(own_value, Real) or not isinstance(other, Real):
-            text = f"{subject(self.analyzer)} is several numbers, which cannot be compared as one"
+            text = f"{subject(self.analyzer)} has several values, so it cannot be compared as one number"
             return self.failed(text, metric)
         change = relative_difference(float(own_value), float(other))
         scale = written_scale(self.analyzer.name, self.analyzer.scale)
@@ -184,20 +184,20 @@ class QueryConstraint(ComparisonConstraint):
         return f"{query}: {_tolerance(Between(-self.within, self.within))} {other}"
 
     @property
-    def about(self) -> str:
+    def label(self) -> str:
         """The first query."""
         return one_line(self.query)
 
     def judge_found(self, metric: Metric[Any], results: QueryResults) -> ConstraintResult:
         """Compare the two results as collections of rows, in any order."""
         if not results.left and not results.right:
-            return self.no_data(metric, "both queries give no row")
+            return self.no_data(metric, "both queries return no rows")
         only_left, only_right = different_rows(results.left, results.right, self.within)
         number = max(len(only_left), len(only_right))
         rows = max(len(results.left), len(results.right))
-        text = f"{self.about}: {number:,} of {rows:,} rows differ"
+        text = f"{self.label}: {number:,} of {rows:,} rows differ"
         result = self.judge(float(number), metric, str, message=text)
-        if result.passed or not results.shown:
+        if result.passed or not results.can_show_rows:
             return result
         # Sorted, because a query without ORDER BY returns its rows in any order.
         examples = [

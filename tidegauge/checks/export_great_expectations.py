@@ -127,16 +127,16 @@ def expectations_of(constraint: Constraint) -> list[Body]:
         raise NoExpectationError("no expectation allows row counts of two tables to differ")
     if isinstance(constraint, ComparisonConstraint):
         raise NoExpectationError(
-            "it compares with another table, a query or the past, which an expectation does not know"
+            "it compares with another table, a query or the past, which expectations do not support"
         )
     if not isinstance(constraint, MetricConstraint):
-        raise NoExpectationError("it compares with the past, which an expectation does not know")
+        raise NoExpectationError("it compares with the past, which expectations do not support")
     if isinstance(constraint.part, AbsentValueCount):
         return [_containing(constraint.analyzer, constraint.part.values)]
     if constraint.part is not None:
-        raise NoExpectationError(f"no expectation is about the {constraint.part}")
+        raise NoExpectationError(f"no expectation checks the {constraint.part}")
     if not isinstance(constraint.assertion, Between):
-        raise NoExpectationError(f"its assertion is a function of Python: {constraint.assertion}")
+        raise NoExpectationError(f"its assertion is a Python function: {constraint.assertion}")
     if constraint.assertion.lower is None and constraint.assertion.upper is None:
         raise NoExpectationError("its assertion has no bounds")
     return list(_analyzer_expectations(constraint.analyzer, constraint.assertion))
@@ -157,13 +157,11 @@ def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
     [('expect_column_values_to_be_in_set', {'column': 'gender', 'value_set': ['M']})]
     """
     if not isinstance(policy, FailNone | FailAny):
-        raise NoExpectationError(
-            f"its policy {policy!r} counts the records that are charged with it"
-        )
+        raise NoExpectationError(f"its policy {policy!r} counts the records that are charged to it")
     if rule.stage == "after":
         raise NoExpectationError("it applies to repaired values")
     if not all(isinstance(piece, str) for piece in rule.expression.pieces):
-        raise NoExpectationError("it is made of Columns or functions of Python, not of SQL")
+        raise NoExpectationError("it uses Columns or Python functions, not SQL")
     condition = rule.expression.text
     return list(_conditional(condition, Share(1.0), nulls=rule.on_null != "fail"))
 
@@ -244,7 +242,7 @@ def _(analyzer: MaxLength, bounds: Between) -> Iterator[Body]:
 @_analyzer_expectations.register(ExactQuantile)
 def _(analyzer: ApproxQuantile | ExactQuantile, bounds: Between) -> Iterator[Body]:
     if bounds.closed != "both":
-        raise NoExpectationError("the bounds of a quantile's expectation always belong to it")
+        raise NoExpectationError("an expectation of a quantile has only inclusive bounds")
     ranges = {"quantiles": [analyzer.quantile], "value_ranges": [[bounds.lower, bounds.upper]]}
     yield (
         "expect_column_quantile_values_to_be_between",
@@ -315,7 +313,7 @@ def _length(analyzer: MinLength | MaxLength, bounds: Between, side: str) -> Iter
 
 def _containing(analyzer: AnyAnalyzer, values: Sequence[Any]) -> Body:
     if not all(isinstance(value, str | int | float) for value in values):
-        raise NoExpectationError("its values are dates or decimals, which JSON does not have")
+        raise NoExpectationError("its values are dates or decimals, which JSON does not support")
     body = {**_column(analyzer), "value_set": list(values), **_filter(analyzer.where)}
     return "expect_column_distinct_values_to_contain_set", body
 
@@ -412,7 +410,7 @@ def to_great_expectations(
     >>> found["expectations"][0]["type"], found["expectations"][0]["kwargs"]
     ('expect_column_values_to_not_be_null', {'column': 'dep_time', 'mostly': 0.95})
     >>> found["meta"]["left_out"][0]["reason"]
-    'it compares with the past, which an expectation does not know'
+    'it compares with the past, which expectations do not support'
     """
     items = (checks,) if isinstance(checks, Exported) else tuple(checks)
     if not items or not all(isinstance(item, Exported) for item in items):
@@ -444,7 +442,7 @@ def _bodies(item: Exported) -> Iterator[tuple[Said, Body | str]]:
         if item.dqm is not None:
             yield from _rule_expectations(item.dqm)
         for monitor in item.monitors:
-            reason = "it compares with the past, which an expectation does not know"
+            reason = "it compares with the past, which expectations do not support"
             yield {"from": item.dataset, "constraint": repr(monitor)}, reason
 
 

@@ -203,7 +203,7 @@ class AnomalyConstraint(Constraint):
         now = float(metric.value)
         judgement = evidence.judged(self.analyzer, self.usual)
         if judgement is None:
-            message = f"too little is known from before for {self.usual.detector} to tell"
+            message = f"the history is too short for {self.usual.detector}"
             if self.missing == "fail":
                 return self.failed(f"{subject(self.analyzer)}: {message}", metric, now)
             return ConstraintResult(self, ConstraintStatus.NO_HISTORY, message, now, metric)
@@ -244,7 +244,9 @@ def difference_or_ratio(now: float, then: float, how: str) -> float:
 
 
 def _composite_value_message(constraint: Constraint) -> str:
-    return f"{subject(constraint.analyzer)} is several numbers, which cannot be compared as one"
+    return (
+        f"{subject(constraint.analyzer)} has several values, so it cannot be compared as one number"
+    )
 
 
 def _bound_text(assertion: Between, baseline: str) -> str:
@@ -379,9 +381,9 @@ class HistoryMethods(ConstraintBuilder):
         analyzer : Analyzer or str
             The analyzer, or the name of a recorded series.
         detector : Detector or str
-            Such as ``OnlineNormal(2, 2)``.
+            A detector, such as ``OnlineNormal(2, 2)``.
         rule, direction, least_effect
-            As for `Monitor`; the rule is the detector's own if not given.
+            As for `Monitor`. By default, the rule is the detector's own rule.
         missing : str
             ``pass`` or ``fail``: the result if the history is too short for the detector.
         hint : str
@@ -395,13 +397,15 @@ class HistoryMethods(ConstraintBuilder):
         """
         options = None if rule is None else str(rule)
         usual = AnomalySettings(str(detector), options, direction, least_effect)
-        of = self.read(analyzer)
-        return self.with_constraint(AnomalyConstraint(of, usual=usual, missing=missing, hint=hint))
+        resolved_analyzer = self.read(analyzer)
+        return self.with_constraint(
+            AnomalyConstraint(resolved_analyzer, usual=usual, missing=missing, hint=hint)
+        )
 
 
 def _amount(by: float) -> float:
     amount = Between(by).lower
     if amount is None or amount < 0:
-        msg = f"by is how much a value may change, at least 0, not {by!r}"
+        msg = f"by must be an allowed change of at least 0, not {by!r}"
         raise SuiteError(msg)
     return amount or 0.0  # never -0.0

@@ -92,7 +92,7 @@ class ColumnProfile:
         Name and type of the column.
     rows : int
         Number of rows read.
-    whole : bool
+    is_complete : bool
         Whether all rows of the table were read.
     metrics : mapping of Analyzer to Metric
         The metrics of the column.
@@ -101,7 +101,7 @@ class ColumnProfile:
     column: str
     kind: str
     rows: int
-    whole: bool
+    is_complete: bool
     metrics: Metrics
 
     def value(self, analyzer: AnyAnalyzer) -> Any:
@@ -158,7 +158,9 @@ class ColumnProfile:
             yield from self._texts(categories=bool(members))
 
     def _suggestion(self, method: str, *values: Any, reason: str, **options: Any) -> Suggestion:
-        full_reason = reason if self.whole else f"{reason} Seen in a sample of {self.rows} rows."
+        full_reason = (
+            reason if self.is_complete else f"{reason} Seen in a sample of {self.rows} rows."
+        )
         column_argument = () if method == "has" else (self.column,)
         return make_suggestion(
             method,
@@ -194,7 +196,7 @@ class ColumnProfile:
         )
         values = names if self.kind in TEXT else sorted(map(int, names))
         # Values missing from a sample can still occur in other rows.
-        options = {} if self.whole else {"at_least": floor2(wilson(1.0, self.values)[0])}
+        options = {} if self.is_complete else {"at_least": floor2(wilson(1.0, self.values)[0])}
         reason = f"All {self.values} values are in a set of {len(values)}."
         yield self._suggestion("is_contained_in", values, reason=reason, **options)
 
@@ -211,7 +213,7 @@ class ColumnProfile:
         margin = RANGE_MARGIN * (high - low)
         lower, upper = widen(low, high, margin)
         between = (
-            f"{self.values} numbers lie between {format_number(low, 6)} and {format_number(high, 6)}; the margin is half their"
+            f"{self.values} numbers are between {format_number(low, 6)} and {format_number(high, 6)}; the margin is half their"
             f" distance, {format_number(margin, 6)}."
         )
         if low < 0:
@@ -235,18 +237,18 @@ class ColumnProfile:
             share = self.value(pattern) or 0.0
             if share >= MIN_MATCHING_SHARE:
                 min_share = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
-                reason = f"{round(share * self.values)} of {self.values} texts match {name}."
+                reason = f"{round(share * self.values)} of {self.values} strings match {name}."
                 yield self._suggestion("has", pattern, Between(min_share), reason=reason)
         yield from self._kind()
         short, long = self.value(MinLength(c)), self.value(MaxLength(c))
         if categories or short is None:
             return
         if short == long:
-            reason = f"All {self.values} texts have {short:.0f} characters."
+            reason = f"All {self.values} strings have {short:.0f} characters."
             yield self._suggestion("has_min_length", (short, None), reason=reason)
             yield self._suggestion("has_max_length", (None, long), reason=reason)
         else:
-            reason = f"The longest of {self.values} texts has {long:.0f} characters; half as many more are allowed."
+            reason = f"The longest of {self.values} strings has {long:.0f} characters; half as many more are allowed."
             max_length = float(round(1.5 * long))
             yield self._suggestion("has_max_length", (None, max_length), reason=reason).of_range()
 
@@ -259,7 +261,7 @@ class ColumnProfile:
             share = sum(counts[group] for group in DATA_TYPE_GROUPS[kind]) / self.values
             if share >= MIN_MATCHING_SHARE:
                 options = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
-                reason = f"{round(share * self.values)} of {self.values} texts read as {kind}."
+                reason = f"{round(share * self.values)} of {self.values} strings read as {kind}."
                 yield self._suggestion("has_data_type", kind, reason=reason, **options)
                 return
 
@@ -464,7 +466,7 @@ class MetricHistory:
         if 0 < allowed_drop <= LARGEST_DROP:
             reason = (
                 f"From one week to the next it fell by more than {rare:.4g} in 1 % of {len(drops)} pairs;"
-                f" rounded up that is {format_number(allowed_drop)}."
+                f" rounded up, this is {format_number(allowed_drop)}."
             )
             yield self._suggestion("not_below", self.analyzer, "7d", by=allowed_drop, reason=reason)
 
@@ -513,13 +515,11 @@ def suggest_from_history(
 
 def _rejection_reason(past: MetricHistory) -> str:
     if len(past.values) < MIN_PARTITIONS:
-        return f"{len(past.values)} partitions are too few; {MIN_PARTITIONS} would do"
+        return f"{len(past.values)} partitions are too few; at least {MIN_PARTITIONS} are needed"
     if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
         return "times increase, so no limit would last"
     if len(set(past.values)) == 1:
-        return (
-            f"it was {format_number(past.values[0])} in all partitions, which limits nothing else"
-        )
+        return f"it was {format_number(past.values[0])} in all partitions, so no other limit follows from it"
     return "it varies too much for a useful limit"
 
 
@@ -542,7 +542,7 @@ def _histories(
         finite_rows = rows[(rows["name"] == analyzer.name) & (rows["status"] == "finite")]
         if finite_rows.empty:
             has_values = (rows["status"] == "finite").any()
-            yield str(name), "it is several numbers" if has_values else "it never had a value"
+            yield str(name), "it has several values" if has_values else "it never had a value"
             continue
         times = [
             time.to_pydatetime() if has_time else None
@@ -595,7 +595,7 @@ def _verify_history(
             holding_count = len(results) - len(failed)
             holding = f"{holding_count} of {len(results)}" if failed else f"all {holding_count}"
             valid.append(
-                drafts[index].because(f"It holds in {holding} partitions that can be asked.")
+                drafts[index].because(f"It holds in {holding} partitions that can be checked.")
             )
     return valid, rejected
 

@@ -410,7 +410,7 @@ class Verification:
     def _data(self, data: DataFrame | None) -> DataFrame:
         frame = self.data if data is None else data
         if frame is None:
-            msg = "no data was scanned, so there are no rows; pass the rows as data="
+            msg = "no data was scanned, so no rows can be listed; pass the rows as data="
             raise SuiteError(msg)
         return frame
 
@@ -615,7 +615,7 @@ def verify(
         stored = verify_stored(source, check_list, dataset, partitions, segment, as_of)
         return Verification(check_list, resolve_no_data(stored, default))
     if not is_frame(source):
-        msg = f"verify takes a DataFrame of Spark, a run or a repository, not {kind_of(source)}"
+        msg = f"verify takes a Spark DataFrame, a run or a repository, not {kind_of(source)}"
         raise SuiteError(msg)
     if partitions is not None:
         msg = "partitions= applies only to a run or a repository; for a DataFrame, use partition="
@@ -662,7 +662,7 @@ def _without_values(metric: Metric[Any], private: Privacy) -> Metric[Any]:
 def _privacy(columns: Collection[str], names: Iterable[str | None]) -> Privacy:
     """Return the private columns of a DataFrame: given columns and configured columns."""
     configured = privacy_settings()
-    return replace(configured, columns=(*configured.columns, *columns)).of(*names)
+    return replace(configured, columns=(*configured.columns, *columns)).for_dataset(*names)
 
 
 def with_examples(

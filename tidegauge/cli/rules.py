@@ -167,8 +167,8 @@ def _plan_lines(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, boo
     partitioned_by = f" by {', '.join(source.keys)}" if source.keys else ""
     yield f"{file.path}: {file.suite.dataset}, {source.name}{partitioned_by}", True
     yield from ((line, True) for line in _step_lines(file))
-    for name, problem in mask(data, file.dqm.tasks, by=source.keys).failures.items():
-        yield f"{file.place(name)}: {problem}", False
+    for name, problem in mask(data, file.dqm.tasks, partition_by=source.keys).failures.items():
+        yield f"{file.location(name)}: {problem}", False
 
 
 def _step_lines(file: RulesFile) -> Iterator[str]:

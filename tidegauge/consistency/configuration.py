@@ -427,7 +427,7 @@ class Configuration:
         for name, group_by in self.group_bys.items():
             self._check(name, group_by)
         if not self.group_bys:
-            self.backfill_of(self.whole)
+            self.backfill_of(self.all_features_name)
 
     def _check_numbers(self) -> None:
         """Raise `SuiteError` for invalid numbers before a run starts."""
@@ -528,7 +528,7 @@ class Configuration:
         return (*self.monitors, *required)
 
     @property
-    def whole(self) -> str:
+    def all_features_name(self) -> str:
         """Name of the group-by of all features, if no group-by is configured."""
         return self.name if self.type == GROUP_BY else "*"
 

@@ -309,9 +309,9 @@ class LagEstimate:
         """Return a one-line summary."""
         now = f"{_percent(self.share_now)} with {format_duration(self.now_ms)}, which is set now"
         if self.lag_ms is None or self.share_best is None:
-            return f"{plain(self.group_by)}: no estimate, {self.note}; unequal are {now}"
+            return f"{plain(self.group_by)}: no estimate, {self.note}; unequal values: {now}"
         summary = f"{plain(self.group_by)}: {format_duration(self.lag_ms)} ({self.interval})"
-        summary = f"{summary}; unequal are {_percent(self.share_best)}, and {now}"
+        summary = f"{summary}; unequal values: {_percent(self.share_best)}, and {now}"
         return f"{summary}; {self.note}" if self.note else summary
 
     @property
@@ -362,7 +362,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
     >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
     >>> print(found)
     shop.search: 80 of 80 queries of 1 day, lags from 0 to 180 ms
-    clicks: 120 ms (60 ms to 180 ms); unequal are 0 %, and 45 % with 0, which is set now
+    clicks: 120 ms (60 ms to 180 ms); unequal values: 0 %, and 45 % with 0, which is set now
     >>> found.settings()
     {'clicks': {'lag_ms': 120}}
     """
@@ -603,7 +603,7 @@ def lag_grid(longest_ms: int, step_ms: int) -> tuple[int, ...]:
     (0, 25000, 50000)
     """
     if step_ms < 1 or longest_ms < step_ms:
-        msg = f"there are no lags up to {longest_ms} ms in steps of {step_ms} ms; a step must be 1 ms or more"
+        msg = f"no lags are possible up to {longest_ms} ms in steps of {step_ms} ms; a step must be 1 ms or more"
         raise SuiteError(f"{msg} and not exceed the longest lag")
     lags = range(0, longest_ms + 1, step_ms)
     if len(lags) > MAX_LAGS:
@@ -630,7 +630,7 @@ def shiftable(
     >>> shiftable(Configuration("shop", "search", ("user",), query, both))
     (('a',), ('b',))
     """
-    all_names = tuple(configuration.group_bys) or (configuration.whole,)
+    all_names = tuple(configuration.group_bys) or (configuration.all_features_name,)
     for name in group_bys or ():
         if name not in all_names:
             raise UnknownNameError("group-by", name, all_names)

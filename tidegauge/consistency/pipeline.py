@@ -92,7 +92,7 @@ class ComparisonInputs:
     days: tuple[str, ...]
 
     @property
-    def by(self) -> tuple[str, ...]:
+    def group_by(self) -> tuple[str, ...]:
         """The partition columns of the results, except the bucket."""
         return (DATE_COLUMN, *self.configuration.segment_by)
 
@@ -136,7 +136,7 @@ class ComparisonInputs:
     @cached_property
     def parts(self) -> tuple[AlignedPart, ...]:
         """The backfills, each computed once for all group-bys with the same backfill and lag."""
-        all_features = self.configuration.whole
+        all_features = self.configuration.all_features_name
         if not self.configuration.group_bys:
             backfill = self._backfilled(self.configuration.backfill_of(all_features), 0, ())
             return (AlignedPart(backfill, {all_features: self._common(backfill)}),)
@@ -170,7 +170,7 @@ class ComparisonInputs:
         """
         conf = self.configuration
         partition_columns = dict.fromkeys(
-            [*self.by, *([QUERY_SOURCE] if conf.query_sources else [])]
+            [*self.group_by, *([QUERY_SOURCE] if conf.query_sources else [])]
         )
         features = tuple(
             name for group_features in self.group_bys.values() for name in group_features
@@ -259,7 +259,7 @@ class ComparisonInputs:
     def _common(self, backfill: DataFrame) -> tuple[str, ...]:
         """Return the features that both sides have, in the backfill's order."""
         conf = self.configuration
-        other_columns = (*conf.keys, TIME_COLUMN, *self.by, QUERY_SOURCE, *conf.payload)
+        other_columns = (*conf.keys, TIME_COLUMN, *self.group_by, QUERY_SOURCE, *conf.payload)
         excluded = {name.casefold() for name in other_columns}
         served = {name.casefold() for name in self.logged.columns}
         return tuple(
@@ -298,7 +298,7 @@ class ConsistencyRun:
         Number of new partitions of the log's metrics.
     notices : tuple of str
         Notices about the log and the table.
-    found : mapping of str to tuple of str
+    anomalies : mapping of str to tuple of str
         Partitions with anomalies that no earlier run reported, by dataset.
     """
 
@@ -310,7 +310,7 @@ class ConsistencyRun:
     log_dataset: str = ""
     logged: int = 0
     notices: tuple[str, ...] = ()
-    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    anomalies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def changes(self) -> Mapping[str, Any]:
@@ -322,7 +322,9 @@ class ConsistencyRun:
         """Partitions with new metrics or anomalies, by dataset. For the log they are the flattened days."""
         days = tuple(f"{DATE_COLUMN}={day.ds}" for day in self.flattened.days)
         new = {self.dataset: tuple(self.changes), self.log_dataset: days if self.logged else ()}
-        both = {dataset: (*names, *self.found.get(dataset, ())) for dataset, names in new.items()}
+        both = {
+            dataset: (*names, *self.anomalies.get(dataset, ())) for dataset, names in new.items()
+        }
         return {dataset: partitions for dataset, partitions in both.items() if partitions}
 
     def __str__(self) -> str:
@@ -417,7 +419,7 @@ def _unlogged_notices(configuration: Configuration, flattened: Flattened) -> lis
     Backfill queries get only the logged keys, so they need no notice.
     """
     conf, logged = configuration, flattened.logged_percent
-    backfills = [conf.backfill_of(name) for name in conf.group_bys or (conf.whole,)]
+    backfills = [conf.backfill_of(name) for name in conf.group_bys or (conf.all_features_name,)]
     tables = {backfill.table for backfill in backfills if isinstance(backfill, TableBackfill)}
     if not tables or logged >= conf.sample_percent:
         return []
@@ -486,7 +488,7 @@ def _day_marks(
     group_bys = [
         [name, group_by.features, group_by.lag_ms] for name, group_by in conf.group_bys.items()
     ]
-    backfills = [conf.backfill_of(name) for name in conf.group_bys or (conf.whole,)]
+    backfills = [conf.backfill_of(name) for name in conf.group_bys or (conf.all_features_name,)]
     sources = [identity(group_by) for group_by in backfills]
     settings = [
         conf.keys,
@@ -556,7 +558,9 @@ def _measure_days(
     )
     buckets = DAY_MINUTES // conf.bucket_minutes if conf.bucket_minutes else 1
     features = sum(map(len, group_bys.values()))
-    private = privacy_settings().of(conf.dataset, f"{conf.namespace}.{conf.name}", tags=tags)
+    private = privacy_settings().for_dataset(
+        conf.dataset, f"{conf.namespace}.{conf.name}", tags=tags
+    )
     width = max(1, MAX_METRICS_PER_BATCH // (buckets * (1 + features) * METRICS_PER_FEATURE))
     run_tags = {"sample_percent": f"{conf.sample_percent:g}", **tags}
     if conf.query_sources:
@@ -608,6 +612,6 @@ def _compared_features(
         for group_name, features in sides.group_bys.items()
     }
     for name in (*conf.tolerance, *conf.logged_as):
-        if name not in common[conf.whole]:
-            raise UnknownNameError("feature", name, common[conf.whole])
+        if name not in common[conf.all_features_name]:
+            raise UnknownNameError("feature", name, common[conf.all_features_name])
     return common

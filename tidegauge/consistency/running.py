@@ -116,7 +116,7 @@ def run(
             previous_ids = repository.anomalies(name)["id"]
             anomalies = repository.detect(name, monitors)
             anomalous[name] = tuple(anomalies.loc[~anomalies["id"].isin(previous_ids), "partition"])
-    return replace(done, found=anomalous)
+    return replace(done, anomalies=anomalous)
 
 
 def compact(

@@ -56,14 +56,14 @@ class CheckedTable:
     verification : Verification
         Results for the judged partitions, which are new or changed or failed before; for a table without
         partitions, results for the table.
-    known : KnownFailures
+    known_failures : KnownFailures
         The failures that do not fail the run.
     """
 
     file: SuiteFile
     run: Run
     verification: Verification
-    known: KnownFailures
+    known_failures: KnownFailures
 
     def location(self, result: PartitionResult) -> str:
         """Return the file and line of a result's constraint."""
@@ -109,7 +109,9 @@ class CheckedTable:
 
     def is_known(self, result: PartitionResult) -> bool:
         """Return whether a result is a failure that does not fail the run."""
-        return not result.result.passed and self.known.has_verdict(self.file.name, result.partition)
+        return not result.result.passed and self.known_failures.has_verdict(
+            self.file.name, result.partition
+        )
 
     def problem(self, result: PartitionResult) -> Problem | None:
         """Return a failed result as a problem; None if it passed."""
@@ -242,7 +244,7 @@ def check_table(
             run=run.id,
         )
     close_verdicts(repository, run.dataset, CHECKS_NAME, specification, file.name)
-    return replace(checked, known=KnownFailures.of_run(run, partitions))
+    return replace(checked, known_failures=KnownFailures.of_run(run, partitions))
 
 
 def _without_partitions(file: SuiteFile, run: Run, specification: str) -> CheckedTable:
@@ -251,12 +253,12 @@ def _without_partitions(file: SuiteFile, run: Run, specification: str) -> Checke
         PartitionResult(
             check_index, position, run.dataset, "", None, "", _no_partition_result(constraint)
         )
-        for check_index, one in enumerate(file.checks)
-        for position, constraint in enumerate(one.constraints)
+        for check_index, check in enumerate(file.checks)
+        for position, constraint in enumerate(check.constraints)
     ]
     resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
-    known = KnownFailures(run.dataset)
-    checked = CheckedTable(file, run, Verification(file.checks, resolved), known)
+    known_failures = KnownFailures(run.dataset)
+    checked = CheckedTable(file, run, Verification(file.checks, resolved), known_failures)
     verdict = _verdict(checked, resolved)
     keep_without_partitions(
         run.repository, run.dataset, file.name, specification, verdict, run.report

@@ -252,7 +252,7 @@ def load_configuration(
             longest=fields.longest,
         )
     except TidegaugeError as error:
-        raise file.about(error) from error
+        raise file.locate(error) from error
 
 
 def _names(names: list[str] | str) -> tuple[str, ...]:

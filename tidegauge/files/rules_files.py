@@ -369,7 +369,7 @@ class RulesFile:
         assert self.suite.dqm is not None
         return self.suite.dqm
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """Return the location of a rule, fix or policy: the file, and the line if it is known."""
         line = self.lines.get(name)
         return f"{self.path}{f':{line}' if line else ''}"
@@ -460,7 +460,7 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
             dqm=dqm,
         )
     except SuiteError as error:
-        raise file.about(error) from error
+        raise file.locate(error) from error
     loaded = RulesFile(
         path=file.path,
         suite=suite,

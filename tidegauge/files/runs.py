@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED_ANOMALIES = 10
-"""Maximum number of anomalies of a dataset that a report lists."""
+"""Maximum number of anomalies of a dataset in a report."""
 _UNQUOTED_NAME = re.compile(r"\w+", re.ASCII)
 """Table names that need no quotes."""
 
@@ -66,36 +66,36 @@ class SuiteReport:
         The suite file.
     run : Run
         Result of the run.
-    known : KnownFailures
+    known_failures : KnownFailures
         Failures that do not fail the run.
     checked : CheckedTable or None
         Results of the file's checks; None if it has none.
     only_checks : bool
-        Whether the report is that of `run_checks`, on the checks alone.
+        Whether the report is by `run_checks`, and so covers only checks.
     """
 
     file: SuiteFile
     run: Run
-    known: KnownFailures
+    known_failures: KnownFailures
     checked: CheckedTable | None = None
     only_checks: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the table from passing."""
-        yield from problems_of_run(self.run, self.known, self._policies_name)
+        yield from problems_of_run(self.run, self.known_failures, self._policies_name)
         if self.checked is not None:
             yield from self.checked.problems()
 
     def lines(self, options: str = "") -> Iterator[str]:
-        """Yield what was measured and what failed; the commands named end with these options."""
+        """Yield lines on results and failures. The options are appended to commands in the lines."""
         return self.table_lines(options, counts_checks=self.only_checks)
 
     def table_lines(self, options: str = "", *, counts_checks: bool) -> Iterator[str]:
-        """Yield the lines, with or without one on how many checks passed."""
+        """Yield the lines, optionally with the number of passed checks."""
         yield str(self.run)
         for analyzer, error in self.run.failed.items():
-            is_known = self.known.has_error(analyzer)
-            if is_known or not self.only_checks:  # else the closing lines have it
+            is_known = self.known_failures.has_error(analyzer)
+            if is_known or not self.only_checks:  # otherwise the closing lines have it
                 yield f"  {'known: ' * is_known}{self.file.explain(analyzer, error)}"
         if not self.only_checks:
             for name, why in self.run.unreadable.items():
@@ -108,19 +108,19 @@ class SuiteReport:
                 )
                 yield f"  {heading}"
             yield from self.checked.failures()
-        yield from self.known.advice(self._failed_verdicts(), options)
+        yield from self.known_failures.advice(self._failed_verdicts(), options)
 
     def _policy_lines(self) -> Iterator[str]:
-        """Yield lines on policies: those that fail, and of what was measured those without data."""
+        """Yield lines on failed policies, and on policies without data in measured partitions."""
         for partition, check in self.run.checks.items():
             if not check.passed or (check.no_data and partition in {"", *self.run.changes}):
-                is_known = not check.passed and self.known.has_verdict(
+                is_known = not check.passed and self.known_failures.has_verdict(
                     self._policies_name, partition
                 )
                 yield f"  {'known: ' * is_known}{partition or self.run.dataset}: {check}"
 
     def _failed_verdicts(self) -> Iterator[tuple[str, str]]:
-        """Yield the names and partitions of the verdicts that fail."""
+        """Yield the name and partition of each failed verdict."""
         for partition, check in self.run.checks.items():
             if not check.passed:
                 yield self._policies_name, partition
@@ -136,18 +136,18 @@ class SuiteReport:
     def errors(self) -> Iterator[str]:
         """Yield a sentence for each partition that cannot be read, and each analyzer that failed.
 
-        Only for `run_checks`: the lines and cases of `run_suites` have them.
+        Only `run_checks` needs them: `run_suites` reports them in its lines and cases.
         """
         if not self.only_checks:
             return
         for name, why in self.run.unreadable.items():
             yield f"{self.file.path}: {name} cannot be read: {why}"
         for analyzer, error in self.run.failed.items():
-            if not self.known.has_error(analyzer):
+            if not self.known_failures.has_error(analyzer):
                 yield self.file.explain(analyzer, error)
 
     def sections(self) -> dict[str, Any]:
-        """Return the table, its results of checks, and the verdicts of its policies as JSON values."""
+        """Return the table, the results of its checks, and the verdicts of its policies as JSON values."""
         run = self.run
         policies = {partition: json.loads(c.to_json()) for partition, c in run.checks.items()}
         table = {
@@ -173,7 +173,7 @@ class SuiteReport:
     def junit_suite(self, gate: Gate) -> tuple[str, list[JUnitCase]]:
         """Return a JUnit suite with cases for the run, each partition's policies, and the checks.
 
-        For `run_checks` there is no case for the run: the closing suites have its errors.
+        `run_checks` has no case for the run, because the closing suites have its errors.
         """
         run, checks = self.run, [] if self.checked is None else [*self.checked.cases(gate)]
         if self.only_checks:
@@ -181,7 +181,7 @@ class SuiteReport:
         problems = [
             self.file.explain(analyzer, error)
             for analyzer, error in run.failed.items()
-            if not self.known.has_error(analyzer)
+            if not self.known_failures.has_error(analyzer)
         ]
         problems += [f"{name} cannot be read: {why}" for name, why in run.unreadable.items()]
         kind: Kind = "error" if problems else "passed"
@@ -194,7 +194,7 @@ class SuiteReport:
         for partition, check in self.run.checks.items():
             verdict = {partition: check}
             problems = list(
-                problems_of_policies(self.run, verdict, self.known, self._policies_name)
+                problems_of_policies(self.run, verdict, self.known_failures, self._policies_name)
             )
             kind: Kind = "passed"
             if outcome_of(problems, gate) is Outcome.FAILED:
@@ -212,10 +212,10 @@ class SuiteResult(JobResult[SuiteReport]):
     Attributes
     ----------
     anomalies : list of DataFrame
-        Anomalies in the scanned partitions; of a dataset without new ones those still open in the
+        Anomalies in the scanned partitions. For a dataset without new partitions, the open anomalies in the
         partitions that were measured last.
     url : str or None
-        The dashboard's address, where incidents are linked to.
+        The dashboard's address, for links to incidents.
     undated : list of str
         Datasets whose partitions have no time.
     only_checks : bool
@@ -240,15 +240,15 @@ class SuiteResult(JobResult[SuiteReport]):
 
     @property
     def checked(self) -> list[CheckedTable]:
-        """The results of the checks of all tables that have some."""
+        """The results of the checks of all tables with checks."""
         return [table.checked for table in self.tables if table.checked is not None]
 
     def closing_lines(self, options: str = "") -> list[str]:
-        """Return the lines after those of the tables: anomalies, notices, failures and totals."""
+        """Return the lines after the lines of the tables: anomalies, notices, failures and totals."""
         lines = [line for frame in self.anomalies for line in self._anomaly_lines(frame, options)]
         lines += [
-            f"  warning: no time is known of the partitions of {dataset}: weekdays, missing days and windows"
-            ' need one; add to its file, for example, time: {format: "%Y-%m-%d", key: KEY}'
+            f"  warning: the partitions of {dataset} have no time, which weekdays, missing days and windows need;"
+            ' add the time to the suite file, for example, time: {format: "%Y-%m-%d", key: KEY}'
             for dataset in self.undated
         ]
         return [*lines, *super().closing_lines(options), *self._totals()]
@@ -320,7 +320,7 @@ class SuiteResult(JobResult[SuiteReport]):
 
 
 def _json_value(value: Any) -> Any:
-    """Return a cell of a frame as JSON has it: times as text, and no number that is not finite."""
+    """Return a cell of a frame as a JSON value: times as strings, non-finite numbers as None."""
     if isinstance(value, datetime):
         return value.isoformat()
     return None if isinstance(value, float) and not isfinite(value) else value
@@ -359,7 +359,7 @@ def run_suites(
     progress: Callable[[], Progress] | None = None,
     options: str = "",
 ) -> SuiteResult:
-    """Measure the tables of suites by paths, folders and globs, judge checks, detect anomalies, notify.
+    """Measure the tables of suite files, judge checks, detect anomalies and notify.
 
     All files are read before Spark is started. A file that cannot be read and a table that fails are
     reported, and the others continue.
@@ -367,7 +367,7 @@ def run_suites(
     Parameters
     ----------
     patterns : sequence of str
-        Paths or patterns of suite files.
+        Paths, folders and globs of suite files.
     repository : Repository
         The repository to read and write.
     partitions : str or sequence of str
@@ -379,24 +379,23 @@ def run_suites(
     variables : mapping of str to str, optional
         As for `load_suite`; every file declares them.
     allow_empty : bool
-        Whether checks and rules pass without data, whatever the files say.
-    rename, resegment : bool
+        Whether checks and rules pass without data, regardless of the files. rename, resegment : bool
         As for `analyze`.
     jobs : int
-        Number of tables to measure at the same time, in threads of one session. Small tables leave a
-        cluster waiting for the driver; several of them share it.
+        Number of tables to measure at the same time, in threads of one session. With one small table at a
+        time, a cluster is mostly idle.
     report : callable, optional
-        Takes the lines on each table when it is finished, in that order; from one thread at a time.
+        Called with the lines on each table when it is finished, by one thread at a time.
     progress : callable, optional
         Returns the progress of one table. Default: a bar on a terminal and in a notebook, if one table is
         measured at a time.
     options : str
-        The end of commands that the reported lines name.
+        Options to append to commands in the reported lines.
 
     Raises
     ------
     SuiteError
-        If no file can be read as a suite, or two keep verdicts of a dataset under one name.
+        If no file can be read as a suite, or two files store verdicts of a dataset under one name.
     """
     files, errors = load_suites(patterns, variables, allow_empty=allow_empty)
     spark, started = session(), datetime.now(UTC)
@@ -409,7 +408,7 @@ def run_suites(
 
 @dataclass(frozen=True)
 class _Measurement:
-    """Settings by which the tables of suite files are measured and checked; see `run_suites`."""
+    """Settings for measuring and checking the tables of suite files; see `run_suites`."""
 
     repository: Repository
     spark: SparkSession
@@ -431,14 +430,16 @@ class _Measurement:
     ) -> list[Suite]:
         """Measure the tables of the files, add them to the result, and return the suites that failed."""
         tables = tables_of_files(self.spark, files, result.failed)
-        counts_checks = self.only_checks or len(tables) > 1  # of a single table, the totals do
+        counts_checks = (
+            self.only_checks or len(tables) > 1
+        )  # for a single table, the totals have it
 
         def finished(table: SuiteFile, outcome: SuiteReport | Exception) -> None:
             if report is None:
                 return
-            if isinstance(outcome, Exception):  # the closing lines say why
+            if isinstance(outcome, Exception):  # the closing lines have the reason
                 is_retired = isinstance(outcome, RetiredDatasetError)
-                report([f"{table.suite.dataset}: {'left out' if is_retired else 'failed'}"])
+                report([f"{table.suite.dataset}: {'skipped' if is_retired else 'failed'}"])
             else:
                 report(list(outcome.table_lines(options, counts_checks=counts_checks)))
 
@@ -468,16 +469,16 @@ class _Measurement:
         checked = None
         if table.checks:
             checked = check_table(table, run, source, self.partitions, self.tags)
-        known = _known_failures(run, checked, self.partitions)
-        return SuiteReport(table, run, known, checked, self.only_checks)
+        known_failures = _known_failures(run, checked, self.partitions)
+        return SuiteReport(table, run, known_failures, checked, self.only_checks)
 
 
 def _known_failures(
     run: Run, checked: CheckedTable | None, partitions: str | Sequence[str]
 ) -> KnownFailures:
-    """Return the known failures of a run, which are looked up only if something failed."""
+    """Return the known failures of a run. They are looked up only if the run has failures."""
     if checked is not None:
-        return checked.known
+        return checked.known_failures
     if run.failed or not run.passed:
         return KnownFailures.of_run(run, partitions)
     return KnownFailures(run.dataset)
@@ -488,8 +489,8 @@ def _detect_and_notify(
 ) -> None:
     """Detect anomalies in the datasets that were measured, and add them and notices to the result.
 
-    A table that failed may have committed partitions before: the next run does not measure them again, so
-    they are judged now.
+    A failed table may have committed partitions. The next run does not measure them again, so they are
+    judged now.
     """
     scanned: dict[str, set[str]] = {}
     for table in result.tables:
@@ -539,22 +540,22 @@ def _earlier_anomalies(
 
 
 def _title(table: SuiteFile) -> str:
-    """Return the name of a suite file; of one whose table is a pattern, with the table's name."""
+    """Return the name of a suite file; with the table's name if the file has a table pattern."""
     return f"{table.path}, {table.table}" if table.is_from_pattern else str(table.path)
 
 
 def _dashboard() -> str | None:
-    """Return the dashboard's address; no fault of the configuration stops a measurement."""
+    """Return the dashboard's address. An invalid configuration does not stop a measurement."""
     try:
         return dashboard_url()
     except TidegaugeError:
-        return None  # notices tell of it
+        return None  # reported in the notices
 
 
 def tables_of_files(
     spark: SparkSession, files: Iterable[SuiteFile], failed: list[str]
 ) -> list[SuiteFile]:
-    """Return a suite file for each table of the files; add a line to ``failed`` for each file without."""
+    """Return a suite file for each table of the files; add a line to ``failed`` for other files."""
     tables: list[SuiteFile] = []
     for file in files:
         try:
@@ -580,19 +581,19 @@ def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
 
 
 def is_pattern(table: str) -> bool:
-    """Return whether a name stands for several tables of a database, as ``shop.*`` does."""
+    """Return whether a name is a pattern for several tables of a database, such as ``shop.*``."""
     return "/" not in table and bool(set("*?[") & set(table))
 
 
 def matching_tables(spark: SparkSession, pattern: str) -> list[tuple[str, str]]:
-    """Return the tables of a database whose names match: each one's name, and with its database as SQL.
+    """Return the matching tables of a database: the name, and the name with the database as SQL.
 
     Raises
     ------
     NoSuchTableError
-        If there is no such database, or no table matches.
+        If the database does not exist, or no table matches.
     """
-    whole = pattern
+    full_pattern = pattern
     database, _, pattern = pattern.rpartition(".")
     database = database or spark.catalog.currentDatabase()
     if not spark.catalog.databaseExists(database):
@@ -602,7 +603,7 @@ def matching_tables(spark: SparkSession, pattern: str) -> list[tuple[str, str]]:
         t.name for t in spark.catalog.listTables(database) if fnmatchcase(t.name, pattern)
     )
     if not names:
-        msg = f"no table matches {whole!r}"
+        msg = f"no table matches {full_pattern!r}"
         raise NoSuchTableError(msg)
     return [
         (name, f"{database}.{name if _UNQUOTED_NAME.fullmatch(name) else quote(name)}")
@@ -645,14 +646,14 @@ def run_checks(
     tags : mapping of str to str, optional
         Tags of the runs.
     allow_empty : bool
-        Whether checks and rules pass without data, whatever the files say.
-    jobs, report, progress, options
+        Whether checks and rules pass without data, regardless of the files. jobs, report, progress, options
         As for `run_suites`.
 
     Raises
     ------
     SuiteError
-        If no file can be read, one has no checks, or two keep verdicts of a dataset under one name.
+        If no file can be read, a file has no checks, or two files store verdicts of a dataset under one
+        name.
     """
     files, errors = load_suites(patterns, variables, allow_empty=allow_empty)
     for file in files:

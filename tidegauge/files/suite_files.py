@@ -404,7 +404,7 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
             private=fields.private,
         )
     except SuiteError as error:
-        raise file.about(error) from error
+        raise file.locate(error) from error
     return SuiteFile(
         file.path,
         suite,

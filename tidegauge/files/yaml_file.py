@@ -280,7 +280,7 @@ class YamlFile:
         except (SuiteError, PreconditionError) as error:
             raise self.error(node, error) from error
 
-    def about(self, problem: object) -> SuiteError:
+    def locate(self, problem: object) -> SuiteError:
         """Return an error with the line of the value that a problem quotes.
 
         Only values of the first field that the problem names are searched. If none is quoted, the error has

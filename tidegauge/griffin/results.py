@@ -401,7 +401,7 @@ def _keep_sample(record: RoundRecord, rule: RuleResult, run: int, recorder: Reco
     """Store sample records of a rule, as a verdict for the measured partitions."""
     if not record.samples or rule.records is None or rule.error is not None:
         return
-    private = privacy_settings().of(record.dataset, tags=record.tags)
+    private = privacy_settings().for_dataset(record.dataset, tags=record.tags)
     sample = sampled(rule.records, record.samples, private)
     partitions = sorted(p.name for p in rule.reports or record.partitions)
     content = {"records": sample, "sampled": len(sample)}

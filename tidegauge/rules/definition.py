@@ -68,13 +68,13 @@ class DQMDefinition(ValidationTask):
         self._action = False
 
     def add(
-        self, what: DQMRule | DQMFix | DQMPolicy | Any, policy: DQMTaskPolicy | Any = None
+        self, item: DQMRule | DQMFix | DQMPolicy | Any, policy: DQMTaskPolicy | Any = None
     ) -> Self:
         """Return a copy with an additional rule, fix or policy.
 
         Parameters
         ----------
-        what : DQMRule, DQMFix, DQMPolicy or callable
+        item : DQMRule, DQMFix, DQMPolicy or callable
             A function is a policy with the name of the function.
         policy : DQMTaskPolicy, optional
             Threshold on the count of the rule or fix (default: no limit).
@@ -82,14 +82,14 @@ class DQMDefinition(ValidationTask):
         Raises
         ------
         RuleError
-            If ``what`` has another type, a name is taken, or a policy is given a task policy.
+            If ``item`` has another type, a name is taken, or a policy is given a task policy.
         """
-        if isinstance(what, DQMRule | DQMFix):
-            return self._with_task(what, as_task_policy(FailNone if policy is None else policy))
-        data_policy = what if isinstance(what, DQMPolicy) or not callable(what) else DQMPolicy(what)
+        if isinstance(item, DQMRule | DQMFix):
+            return self._with_task(item, as_task_policy(FailNone if policy is None else policy))
+        data_policy = item if isinstance(item, DQMPolicy) or not callable(item) else DQMPolicy(item)
         if not isinstance(data_policy, DQMPolicy):
-            msg = f"add() takes a rule, a fix or a policy, not {what!r}"
-            if isinstance(what, DQMTaskPolicy):
+            msg = f"add() takes a rule, a fix or a policy, not {item!r}"
+            if isinstance(item, DQMTaskPolicy):
                 msg += "; pass a task policy with its rule: add(rule, policy)"
             raise RuleError(msg)
         if policy is not None:
@@ -341,7 +341,7 @@ class Applied:
         The final counts of the whole frame.
     check : CheckResult
         The verdict.
-    by : tuple of str
+    partition_by : tuple of str
         The partition columns.
     tallies : mapping of tuple of str to Tally
         The counts by the values of the partition columns.
@@ -364,7 +364,7 @@ class Applied:
     masked: Masked
     state: DQMState
     check: CheckResult
-    by: tuple[str, ...]
+    partition_by: tuple[str, ...]
     tallies: Mapping[Values, Tally]
     parsed: ParserCounts | None = None
     run: int | None = None
@@ -533,7 +533,7 @@ class Applied:
         ['ds=mon', 'ds=tue']
         """
         return {
-            Partition(self.by, values).name: group.counts
+            Partition(self.partition_by, values).name: group.counts
             for values, group in sorted(self.tallies.items())
         }
 
@@ -610,7 +610,7 @@ def split(
     dqm: DQMDefinition,
     masked: Masked,
     tallies: Tallies,
-    by: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
     keys: Sequence[str] = (),
     samples: int = DEFAULT_SAMPLES,
     parser: ParserValidation | None = None,
@@ -630,7 +630,7 @@ def split(
     groups = {key: group for (key, segment), group in tallies.items() if not segment}
     counted = total(groups.values())
     state = dqm.tasks.state(counted.counts, {**failures, **counted.failures})
-    for sample in sample_charged(masked, counted.counts, samples, keys, by, privacy):
+    for sample in sample_charged(masked, counted.counts, samples, keys, partition_by, privacy):
         state.add_sample(sample)
     parsed = None if parser is None else parser.hiding(privacy).count()
     if parsed is not None:
@@ -639,7 +639,7 @@ def split(
     check = dqm.judge(state, masked.kept_records)
     if parser is not None:
         check = parser.judge(state, masked.kept_records) + check
-    return Applied(dqm, masked, state, check, tuple(by), groups, parsed)
+    return Applied(dqm, masked, state, check, tuple(partition_by), groups, parsed)
 
 
 def metrics_of(group: Tally, tasks: Tasks) -> Iterator[Metric[float]]:
@@ -660,7 +660,7 @@ def _metrics_frame(applied: Applied) -> pd.DataFrame:
     columns = "partition", "entity", "name", "instance", "value", "weight", "status", "error"
     rows = []
     groups: list[tuple[str, Iterable[Metric[float]]]] = [
-        (Partition(applied.by, values).name, metrics_of(group, applied.dqm.tasks))
+        (Partition(applied.partition_by, values).name, metrics_of(group, applied.dqm.tasks))
         for values, group in sorted(applied.tallies.items())
     ]
     if applied.parsed is not None:
@@ -698,11 +698,13 @@ def quarantine(
     If Spark deletes existing data before it writes, ``before_delete`` is called first.
     """
     rejects = applied.rejects_as(column, reasons)
-    keys_for(target, rejects.schema, applied.by)
-    check_mode(mode, applied.by)
+    keys_for(target, rejects.schema, applied.partition_by)
+    check_mode(mode, applied.partition_by)
     rejected_partitions = partitions_with(applied, "rejected")
     judged = {*applied.tallies, *partitions}
-    replace_records(target, rejects, mode, applied.by, rejected_partitions, judged, before_delete)
+    replace_records(
+        target, rejects, mode, applied.partition_by, rejected_partitions, judged, before_delete
+    )
 
 
 def with_broken_rules(schema: StructType) -> StructType:

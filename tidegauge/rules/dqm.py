@@ -351,7 +351,7 @@ class DQM(DQMDefinition):
         _check_repository_and_dataset(repository, dataset)
         partition_columns = resolve_columns(data, partition_by)
         key_columns = resolve_columns(data, keys)
-        private = privacy_settings().of(dataset, tags=tags)
+        private = privacy_settings().for_dataset(dataset, tags=tags)
         if repository is not None:
             private.refuse_names(partition_columns, PARTITIONS, Schema.from_frame(data))
         with explained_read_errors():
@@ -685,7 +685,7 @@ class Dataset:
         return None if folder is None else VerdictFiles(folder)
 
     def _ephemeral(self, data: DataFrame, tests: ValidationSet) -> DataFrame:
-        stored = tests.kept()
+        stored = tests.stored_result()
         if stored is not None:
             stored.terminate_at_error()
         elif self._repository is None:
@@ -693,7 +693,7 @@ class Dataset:
         else:
             dqm = cast("DQM", tests.tasks[0])  # without policies on parsing, which the parser has
             applied = dqm.apply(data, repository=self._repository, dataset=self.name)
-            private = privacy_settings().of(self.name)
+            private = privacy_settings().for_dataset(self.name)
             other_tasks = [task.hiding(private) for task in tests.tasks[1:]]
             check = applied.check + ValidationSet(other_tasks).judge(data)
             tests.keep(check)
@@ -701,7 +701,7 @@ class Dataset:
         return mask(data, self.dqm.tasks).kept_records
 
     def _persisted(self, data: DataFrame, tests: ValidationSet, target: WriteTarget) -> DataFrame:
-        stored = tests.kept()
+        stored = tests.stored_result()
         if stored is not None:
             stored.terminate_at_error()
         if stored is not None and target.exists() and self._is_published(tests, target):

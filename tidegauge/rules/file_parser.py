@@ -277,7 +277,9 @@ class ParserValidation(ValidationTask):
         records, columns = self._records(self._session(spark))
         kinds = [k for k in ERROR_KINDS if k in {ENCODING, STRUCTURE, *(c.kind for c in columns)}]
         counts = [f"count_if(kind = '{kind}')" for kind in kinds]
-        privacy = privacy_settings().of(self.path) if self._private is None else self._private
+        privacy = (
+            privacy_settings().for_dataset(self.path) if self._private is None else self._private
+        )
         tagged = not isinstance(self.schema, str) and privacy.columns_of(
             Schema.from_spark(self.schema)
         )

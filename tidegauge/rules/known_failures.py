@@ -126,33 +126,33 @@ class KnownFailures:
         return [f"  to settle {partition or self.dataset}: {'; or '.join(remedies)}"]
 
 
-def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[Problem]:
+def problems_of_run(run: Run, known_failures: KnownFailures, name: str = "") -> Iterator[Problem]:
     """Yield the problems of one run: failed analyzers, partitions that cannot be read, failed policies.
 
     Parameters
     ----------
     run : Run
         The run.
-    known : KnownFailures
+    known_failures : KnownFailures
         The failures that do not fail the run.
     name : str
         Name of the stored verdicts of its policies.
     """
     for analyzer in run.failed:
-        is_known = known.has_error(analyzer)
+        is_known = known_failures.has_error(analyzer)
         yield Problem(Cause.ANALYZER, run.dataset, is_known=is_known)
     for _ in run.unreadable:
         yield Problem(Cause.PARTITION, run.dataset)
-    yield from problems_of_policies(run, run.checks, known, name)
+    yield from problems_of_policies(run, run.checks, known_failures, name)
 
 
 def problems_of_policies(
-    run: Run, checks: Mapping[str, CheckResult], known: KnownFailures, name: str
+    run: Run, checks: Mapping[str, CheckResult], known_failures: KnownFailures, name: str
 ) -> Iterator[Problem]:
     """Yield failed verdicts of policies as problems, and warnings on partitions that the run measured."""
     for partition, check in checks.items():
         if not check.passed:
-            is_known = known.has_verdict(name, partition)
+            is_known = known_failures.has_verdict(name, partition)
             yield Problem(Cause.POLICY, run.dataset, is_known=is_known)
         elif check.warnings and partition in {"", *run.changes}:
             yield Problem(Cause.POLICY, run.dataset, is_warning=True)

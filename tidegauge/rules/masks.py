@@ -179,7 +179,7 @@ def mask(
     tasks: Tasks,
     skip: Iterable[str] = (),
     *,
-    by: Sequence[str] | None = None,
+    partition_by: Sequence[str] | None = None,
 ) -> Masked:
     """Apply rules and fixes to a frame lazily, without a Spark action.
 
@@ -194,7 +194,7 @@ def mask(
         The rules and fixes.
     skip : iterable of str
         Names of rules and fixes to skip.
-    by : sequence of str, optional
+    partition_by : sequence of str, optional
         The partition columns, if only some partitions are read at a time. Tasks that read other
         partitions are then refused.
     """
@@ -207,7 +207,7 @@ def mask(
     if reserved:
         msg = f"the data has a column {reserved[0]!r}, a name reserved for counting; rename the column"
         raise RuleError(msg)
-    builder = _Builder(data, tasks, dict.fromkeys(skip), by)
+    builder = _Builder(data, tasks, dict.fromkeys(skip), partition_by)
     builder.add_rules(tasks.before, guarded=False)
     if tasks.after and tasks.fixes:
         builder.keep_originals()
@@ -244,7 +244,7 @@ class _Builder:
     frame: DataFrame
     tasks: Tasks
     skipped: dict[str, MetricError | None]
-    by: Sequence[str] | None = None
+    partition_by: Sequence[str] | None = None
     originals: dict[str, str] = field(default_factory=dict)
     repaired: dict[str, None] = field(default_factory=dict)
     hidden: int = 0
@@ -411,7 +411,7 @@ class _Builder:
                     sql += f"CASE WHEN {has_key} THEN {alias} IS NOT NULL END"
                     continue
                 if isinstance(piece, UniqueKey):
-                    sql += piece.within(list(map(quote, self.by or ())))
+                    sql += piece.within(list(map(quote, self.partition_by or ())))
                     continue
                 if callable(piece) and not isinstance(piece, str) and not is_column(piece):
                     value = piece(self.frame)
@@ -425,8 +425,8 @@ class _Builder:
                     user_sql.append(str(value).removeprefix("(\n").removesuffix("\n)"))
                 sql += str(value)
             check_deterministic(visible_sql)
-            if self.by is not None:
-                check_record_by_record(visible_sql, self.by)
+            if self.partition_by is not None:
+                check_record_by_record(visible_sql, self.partition_by)
             statements.append(sql if kind is None else f"CAST({sql} AS {kind})")
             conditions.append(kind is None)
         return TaskSql(statements, hidden, lookups, conditions, user_sql)

@@ -102,7 +102,7 @@ def record(
     run_tags = {str(key): str(value) for key, value in (tags or {}).items()}
     fingerprint = None if case is None else case.fingerprint
     suite = canonical_json({"dataset": dataset, "dqm": applied.dqm.identity()})
-    spec = RunSpec(dataset, None, applied.by, suite, "all", run_tags)
+    spec = RunSpec(dataset, None, applied.partition_by, suite, "all", run_tags)
     with recording(repository.store, spec) as run:
         run.commit(list(_measured_partitions(applied, fingerprint, run.ledger())))
         _keep_verdicts(applied, RepositoryVerdicts(repository, dataset), case, run.run)
@@ -113,7 +113,7 @@ def _measured_partitions(
     applied: Applied, fingerprint: str | None, ledger: Mapping[str, LedgerEntry]
 ) -> Iterator[MeasuredPartition]:
     """Yield the counts of each partition in the form a scan produces."""
-    tasks, partition_columns = applied.dqm.tasks, applied.by
+    tasks, partition_columns = applied.dqm.tasks, applied.partition_by
     analyzers = analyzers_of(tasks)
     time = recognise_time(partition_columns)
     schema = (
@@ -147,7 +147,7 @@ def _measured_partitions(
 
 def _groups(applied: Applied) -> list[tuple[Values, Tally]]:
     """Return the counts by partition; unpartitioned empty data is one group of zeros."""
-    if not applied.by and not applied.tallies:
+    if not applied.partition_by and not applied.tallies:
         return [((), Tally(RecordCounts()))]
     return sorted(applied.tallies.items())
 
@@ -167,12 +167,12 @@ def _keep_verdicts(
 def _verdicts(applied: Applied) -> Iterator[tuple[str, CheckResult]]:
     """Yield the verdict on each partition, or nothing if a policy needs the data."""
     dqm = applied.dqm
-    if not applied.by or any(policy.needs_data for policy in dqm.policies):
+    if not applied.partition_by or any(policy.needs_data for policy in dqm.policies):
         return
     for values, group in sorted(applied.tallies.items()):
         state = dqm.tasks.state(group.counts, {**applied.masked.failures, **group.failures})
         state.snapshot()
-        yield Partition(applied.by, values).name, dqm.judge(state)
+        yield Partition(applied.partition_by, values).name, dqm.judge(state)
 
 
 @dataclass(frozen=True, repr=False)
@@ -287,7 +287,7 @@ class Publication:
                 {"table": self.table, "quarantine": self.quarantine}, data.sparkSession
             )
             keys_for(quarantine_target, with_broken_rules(data.schema), partition_columns)
-        stored = self.tests.kept()
+        stored = self.tests.stored_result()
         if stored is not None:
             stored.terminate_at_error()
         check_not_staged(target, data)
@@ -327,7 +327,7 @@ class Publication:
         return Published(check, applied.state, run, target, applied, data.schema)
 
     def _stage_and_judge(
-        self, data: DataFrame, target: WriteTarget, by: Sequence[str], keys: Sequence[str]
+        self, data: DataFrame, target: WriteTarget, partition_by: Sequence[str], keys: Sequence[str]
     ) -> Applied:
         """Stage all records with their bit words next to the target, then count and judge them."""
         failures: Mapping[str, MetricError] = {}
@@ -340,17 +340,19 @@ class Publication:
                 raise
             masked = mask(data, self.dqm.tasks, failures)
             staged = _stage(masked, target)
-        groups = Groups(tuple(by))
+        groups = Groups(tuple(partition_by))
         counted = count_masked(replace(staged, frame=groups.with_keys(staged.frame)), groups)
         tallies: Tallies = {
             key: Tally(group.counts, {**group.failures, **failures})
             for key, group in counted.items()
         }
-        return split(self.dqm, staged, tallies, by, keys, self.samples, private=self._private)
+        return split(
+            self.dqm, staged, tallies, partition_by, keys, self.samples, private=self._private
+        )
 
     @property
     def _private(self) -> Privacy:
-        return privacy_settings().of(self.dataset, self.table, tags=self.tags)
+        return privacy_settings().for_dataset(self.dataset, self.table, tags=self.tags)
 
     @property
     def _stores_verdict_with_run(self) -> bool:

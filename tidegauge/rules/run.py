@@ -151,7 +151,7 @@ class RulesRun:
         One line for each table or folder that was written or skipped.
     problem : str
         The error that ended writing, or an empty string.
-    known : KnownFailures or None
+    known_failures : KnownFailures or None
         The failed verdicts that do not fail the run, if any.
     """
 
@@ -163,12 +163,12 @@ class RulesRun:
     samples: Sequence[Sample] = ()
     written: Sequence[str] = ()
     problem: str = ""
-    known: KnownFailures | None = None
+    known_failures: KnownFailures | None = None
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the table from passing."""
         dataset, name = self.run.dataset, self.file.dqm.name
-        known_failures = self.known or KnownFailures(dataset)
+        known_failures = self.known_failures or KnownFailures(dataset)
         if self.problem:
             yield Problem(Cause.WRITING, dataset)
         yield from problems_of_run(replace(self.run, checks={}), known_failures)
@@ -182,7 +182,9 @@ class RulesRun:
 
     def is_known(self, partition: str) -> bool:
         """Return whether the failed verdict on a partition does not fail the run."""
-        return self.known is not None and self.known.has_verdict(self.file.dqm.name, partition)
+        return self.known_failures is not None and self.known_failures.has_verdict(
+            self.file.dqm.name, partition
+        )
 
     @property
     def failed_verdicts(self) -> dict[str, CheckResult]:
@@ -208,7 +210,7 @@ class RulesRun:
         if self.parser is not None:
             yield from (f"  {line}" for line in self.parser.check_log)
         for name, error in self.state.errors.items():
-            yield f"  {self.file.place(name)}: {error}"
+            yield f"  {self.file.location(name)}: {error}"
         yield from self._failure_lines(options)
         reported_partitions = self.run.changes or self.checks
         unjudged = [(name, c) for name, c in self.checks.items() if c.passed and c.no_data]
@@ -234,9 +236,9 @@ class RulesRun:
                 yield from ["    ..."] * (len(samples) > _MAX_SHOWN_SAMPLES)
         if len(refused) > _MAX_SHOWN_PARTITIONS:
             yield f"  and {len(refused) - _MAX_SHOWN_PARTITIONS} more partitions; see: tidegauge rules history"
-        if self.known is not None:
+        if self.known_failures is not None:
             name = self.file.dqm.name
-            yield from self.known.advice(
+            yield from self.known_failures.advice(
                 [(name, p) for p in self.failed_verdicts if p != "parser"], options
             )
 
@@ -311,7 +313,7 @@ class RulesRun:
                     name,
                     kind,
                     messages.get(name, with_status(reason) if reason and unjudged else ""),
-                    self.file.place(name),
+                    self.file.location(name),
                     samples,
                     NO_DATA if unjudged else "",
                 )
@@ -325,7 +327,7 @@ class RulesRun:
     def _case(self, title: str, task: str, summary: str, kind: Kind = "passed") -> JUnitCase:
         """Return the case of a rule or fix, which is an error if it could not be evaluated."""
         error = _error(self.state, task)
-        dataset, location = self.run.dataset, self.file.place(task)
+        dataset, location = self.run.dataset, self.file.location(task)
         if kind == "passed" and not self.state.records:
             kind, summary = "skipped", with_status("there are no records to judge")
         return JUnitCase(dataset, title, "error" if error else kind, error or summary, location)
@@ -335,7 +337,7 @@ class RulesRun:
         counted = name not in state.errors
         return {
             "name": name,
-            "place": self.file.place(name),
+            "place": self.file.location(name),
             "severity": str(rule.severity),
             "rejected" if rule.rejects else "warned": state.rule_count(name) if counted else None,
             "violations": state.violations(name) if counted else None,

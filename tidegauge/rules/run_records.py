@@ -74,7 +74,9 @@ class RunCounts:
         """The rules and fixes that Spark cannot resolve on the table."""
         if not self.listed:
             return {}
-        return mask(self.source.read(None), self.file.dqm.tasks, by=self.source.keys).failures
+        return mask(
+            self.source.read(None), self.file.dqm.tasks, partition_by=self.source.keys
+        ).failures
 
     @cached_property
     def listed(self) -> dict[str, Partition]:
@@ -96,7 +98,7 @@ class RunCounts:
             applied = self.applied(uncounted)
             self.counted |= applied.partitions()
             self.failures = {
-                Partition(applied.by, values).name: {**self.unresolved, **group.failures}
+                Partition(applied.partition_by, values).name: {**self.unresolved, **group.failures}
                 for values, group in applied.tallies.items()
             }
 
@@ -170,7 +172,9 @@ class RunCounts:
         """Count, judge and split partitions, and take samples of records that break rules."""
         dqm, data, partition_columns = self.file.dqm, self.read(names), self.source.keys
         tallies = tally(data, dqm.tasks, Groups(partition_columns), incremental=True)
-        masked = mask(data, dqm.tasks, total(tallies.values()).failures, by=partition_columns)
+        masked = mask(
+            data, dqm.tasks, total(tallies.values()).failures, partition_by=partition_columns
+        )
         keys = resolve_columns(data, self.file.keys)
         private = privacy_of(self.file.suite, self.file.table)
         applied = split(

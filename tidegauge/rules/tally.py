@@ -121,7 +121,9 @@ def tally(
         fail.
     """
     groups = groups or grouping.Groups()
-    masked = mask(groups.with_keys(data), tasks, by=groups.by if incremental else None)
+    masked = mask(
+        groups.with_keys(data), tasks, partition_by=groups.columns if incremental else None
+    )
     try:
         return count_masked(masked, groups)
     except Exception as error:
@@ -175,7 +177,7 @@ def _count_sound_groups(
     tallies: Tallies = {}
 
     def run(selected: Sequence[Values]) -> None:
-        selected_data = grouping.filter_partitions(data, groups.by, selected)
+        selected_data = grouping.filter_partitions(data, groups.columns, selected)
         for key, group in count(selected_data, tasks, groups, unresolved).items():
             tallies[key] = Tally(group.counts, {**group.failures, **unresolved})
 
@@ -210,7 +212,7 @@ def sample_charged(
     counts: RecordCounts,
     max_samples: int = DEFAULT_SAMPLES,
     keys: Sequence[str] = (),
-    by: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
     private: Privacy | None = None,
 ) -> Iterator[Sample]:
     """Yield samples of counted records, without an action if no rule has any or ``max_samples`` is 0.
@@ -224,7 +226,7 @@ def sample_charged(
         if kind == "charged" and count
     }
     if charged and max_samples > 0:
-        yield from sample_rejects(masked, charged, max_samples, keys, by, private)
+        yield from sample_rejects(masked, charged, max_samples, keys, partition_by, private)
 
 
 def sample_partitions(
@@ -260,7 +262,10 @@ def sample_partitions(
         return
     partitions = [Partition.from_name(name, source.keys) for name in to_read]
     data = source.read(partitions if source.keys else None)
-    masked, merged = mask(data, tasks, by=source.keys), RecordCounts.merge(to_read.values())
+    masked, merged = (
+        mask(data, tasks, partition_by=source.keys),
+        RecordCounts.merge(to_read.values()),
+    )
     yield from sample_charged(masked, merged, max_samples, (), source.keys, private)
 
 
@@ -269,7 +274,7 @@ def sample_rejects(
     charged: Mapping[str, int],
     max_samples: int,
     keys: Sequence[str] = (),
-    by: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
     private: Privacy | None = None,
 ) -> Iterator[Sample]:
     """Yield up to ``max_samples`` records for each rule that has records charged to it, in one action.
@@ -287,7 +292,7 @@ def sample_rejects(
         Maximum number of records for each rule.
     keys : sequence of str
         Columns that identify a record; they come first in each sample.
-    by : sequence of str
+    partition_by : sequence of str
         The partition columns.
     private : Privacy, optional
         The private columns (default: the private columns of the configuration file).
@@ -297,7 +302,7 @@ def sample_rejects(
     columns_by_rule = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
     columns = list(dict.fromkeys(name for names in columns_by_rule.values() for name in names))
     hidden = privacy.holders_of(Schema.from_frame(masked.frame))
-    texts = [hive_text(_original(masked, key)) for key in by]
+    texts = [hive_text(_original(masked, key)) for key in partition_by]
     texts += [
         f"if({_original(masked, name)} IS NULL, NULL, '{HIDDEN}')"
         if name.casefold() in hidden
@@ -316,8 +321,12 @@ def sample_rejects(
         )  # many equal records have equal hashes above the limit
     for rule in rules:
         for row_cells in rows_by_rule.get(rule.name, ()):
-            partition = Partition(tuple(by), tuple(row_cells[: len(by)])).name if by else ""
-            values = dict(zip(columns, row_cells[len(by) :], strict=False))
+            partition = (
+                Partition(tuple(partition_by), tuple(row_cells[: len(partition_by)])).name
+                if partition_by
+                else ""
+            )
+            values = dict(zip(columns, row_cells[len(partition_by) :], strict=False))
             record = {name: values[name] for name in columns_by_rule[rule.name]}
             yield Sample(rule.name, record, partition)
 

@@ -373,7 +373,7 @@ def check_deterministic(sql: str) -> None:
         raise UnresolvedExpressionError(f"{random_call[1]}() {NONDETERMINISTIC_PROBLEM}")
 
 
-def check_record_by_record(sql: str, by: Sequence[str]) -> None:
+def check_record_by_record(sql: str, partition_by: Sequence[str]) -> None:
     """Raise an `UnresolvedExpressionError` if a condition reads beyond a record's own partition.
 
     Only new partitions are counted, several in one scan. The result of a window over several partitions would
@@ -383,18 +383,18 @@ def check_record_by_record(sql: str, by: Sequence[str]) -> None:
     ----------
     sql : str
         Spark SQL, or a Column as it prints.
-    by : sequence of str
+    partition_by : sequence of str
         The partition columns. A window is allowed if it is partitioned by all of them. Without partition
         columns the data is always read as a whole, and every window is allowed.
     """
     sql = without_literals(sql)
-    partition_columns = {name.casefold() for name in by}
+    partition_columns = {name.casefold() for name in partition_by}
     for window in _WINDOW_CALL.finditer(sql):
         names = {name.strip().strip("`").casefold() for name in (window["by"] or "").split(",")}
         if not partition_columns <= names:
             msg = (
                 "it reads other records by a window, whose result would depend on the partitions that are"
-                f" read together; add PARTITION BY {', '.join(by)} to the window, measure"
+                f" read together; add PARTITION BY {', '.join(partition_by)} to the window, measure"
                 " Uniqueness instead, or apply the DQM to the whole frame"
             )
             raise UnresolvedExpressionError(msg)

@@ -509,7 +509,7 @@ class RepositoryVerdicts:
     ...     verdicts = tg.RepositoryVerdicts(repo, "flights")
     ...     tests = tg.ValidationSet([tg.DQM()], verdicts=verdicts, fingerprint="a93c")
     ...     tests.keep(tg.CheckResult(True))
-    ...     print(tests.kept())
+    ...     print(tests.stored_result())
     passed: 0 policies hold
     """
 
@@ -706,7 +706,7 @@ class ValidationSet:
             return None
         return Case(self.name, self.specification, self.fingerprint)
 
-    def kept(self) -> CheckResult | None:
+    def stored_result(self) -> CheckResult | None:
         """Return the stored verdict on this data and these tasks, or None; no data is read."""
         case = self.case
         return None if case is None or self.verdicts is None else self.verdicts.find(case)
@@ -729,7 +729,7 @@ class ValidationSet:
             records, read back from where they were written: the counts observed meanwhile are used
             if the number of kept records matches, which takes one count.
         """
-        stored = self.kept()
+        stored = self.stored_result()
         if stored is not None:
             return stored
         results = [validated(task, data, written=has_action_yet) for task in self.tasks]

@@ -53,16 +53,16 @@ def found(spark):
 
     whole = [tg.ColumnCount(), tg.DuplicateRowCount()]
     grouped = [a for a in EXPECTED if a not in whole]
-    add("empty", scan(tables["empty"].repartition(2), list(EXPECTED)).whole.states)
+    add("empty", scan(tables["empty"].repartition(2), list(EXPECTED)).single_group.states)
     frames = []
     for name in ("odd", "infinite", "one", "nulls"):
-        add(name, scan(tables[name].repartition(2), whole).whole.states)
+        add(name, scan(tables[name].repartition(2), whole).single_group.states)
         frames.append(tables[name].selectExpr("*", f"'{name}' AS edge"))
     both = reduce(lambda a, b: a.unionAll(b), frames).repartition(2)
     for (name,), group in scan(both, grouped, ["edge"]).groups.items():
         add(name, group.states)
     filtered = {dataclasses.replace(a, where="n > 0 AND n < 0"): a for a in EXPECTED}
-    states = scan(tables["odd"], list(filtered)).whole.states
+    states = scan(tables["odd"], list(filtered)).single_group.states
     metrics.update({(filtered[a], "none"): (metric_of(a, o), o) for a, o in states.items()})
     return metrics
 

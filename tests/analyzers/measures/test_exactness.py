@@ -75,7 +75,7 @@ def test_a_query_reads_the_data_by_a_name():
     tg.CustomSql("FROM orders SELECT max(id)", view="orders")
     with pytest.raises(tg.IllegalAnalyzerParameterError, match="the query does not read 'data'"):
         tg.CustomSql("SELECT 1 -- data")
-    with pytest.raises(tg.IllegalAnalyzerParameterError, match="view is one word"):
+    with pytest.raises(tg.IllegalAnalyzerParameterError, match="view must be one word"):
         tg.CustomSql("SELECT 1 FROM a.b", view="a.b")
 
 
@@ -108,7 +108,7 @@ def test_queries_that_cannot_be_answered_say_why(spark):
         "SELECT n FROM data": "returned more than one row",
         "SELECT n FROM data WHERE n > 5": "returned no rows",
         "SELECT min(n), max(n) FROM data": "2 columns",
-        "SELECT max(ds) FROM data": "gives a str, not a number",
+        "SELECT max(ds) FROM data": "returned a str, not a number",
         "SELECT max(nope) FROM data": "UNRESOLVED_COLUMN",
         "SELECT max(n) FROM data, nosuch": "TABLE_OR_VIEW_NOT_FOUND",
         "SELECT FROM data; DROP TABLE data": "PARSE_SYNTAX_ERROR",
@@ -123,7 +123,7 @@ def test_queries_that_cannot_be_answered_say_why(spark):
     assert groups["a",].states[dirty].value.number == 1.0
     assert isinstance(groups["b",].states[dirty], tg.Failure)
     kinds = SegmentSet(("n",), (("1",),))
-    parts = scan(data, [tg.CustomSql("SELECT count(*) FROM data")], segments=[kinds]).whole
+    parts = scan(data, [tg.CustomSql("SELECT count(*) FROM data")], segments=[kinds]).single_group
     (outcome,) = next(iter(parts.segments.values())).states.values()
     assert "cannot be measured by segment" in str(outcome.error)
 

@@ -136,7 +136,7 @@ def reference(spark):
 def test_merged_equals_whole(spark, reference, table):
     data = spark.createDataFrame(table, SCHEMA).repartition(2).cache()
     groups = scan(data, EVERY, ["cut"]).groups
-    whole = scan(data, EVERY).whole
+    whole = scan(data, EVERY).single_group
     assert len(groups) == len({row[0] for row in table})
     for analyzer in EVERY:
         outcomes = [*(g.states[analyzer] for g in groups.values()), whole.states[analyzer]]

@@ -60,7 +60,7 @@ def data(spark, flights):
 @pytest.fixture(scope="module")
 def exact(data):
     """The whole computed at once, and, by plain SQL, what tolerances and sketches are measured by."""
-    states = scan(data, EVERY).whole.states
+    states = scan(data, EVERY).single_group.states
     sql = {}
     for where in ("true", FILTER):
         row = (

@@ -55,9 +55,9 @@ def test_claims_are_those_of_the_footer(compression, version, dictionary):
             own = footer.row_group(group).column(column)
             pages = found[3 * group + column]
             assert pages.values == own.num_values == (2000, 2000, 1000)[group]
-            headers = own.total_uncompressed_size - max(pages.least, 8 * own.num_values)
+            headers = own.total_uncompressed_size - max(pages.min_bytes, 8 * own.num_values)
             assert headers < 100 * (2 + own.num_values / 100)
-            assert pages.least >= 8 * own.num_values
+            assert pages.min_bytes >= 8 * own.num_values
             # Seven texts of seven letters, each after its length in four bytes
             assert pages.dictionary == (7 * 11 if dictionary and column == 0 else 0)
 
@@ -164,13 +164,13 @@ def test_long_texts_of_few_rows_are_read_as_they_are(kind):
     table = pa.table({"0": texts, "1": texts, "count": [1] * len(texts)})
     table = table.sort_by([("0", "ascending"), ("1", "ascending")])
     for file in (packed(table, 2), written(table, row_group_size=60_000)):
-        assert sum(one.most for one in column_pages(file)) > 2**28
+        assert sum(one.max_bytes for one in column_pages(file)) > 2**28
         assert unpacked(file).equals(table)
 
 
 def test_an_empty_table_has_no_pages():
     table = pa.table({"0": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
-    assert [one.least for one in column_pages(packed(table, 1))] == [0, 0]
+    assert [one.min_bytes for one in column_pages(packed(table, 1))] == [0, 0]
     assert unpacked(packed(table, 1)).equals(table)
 
 

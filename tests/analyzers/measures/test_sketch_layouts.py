@@ -315,7 +315,7 @@ def test_the_weights_of_a_kll_sketch_are_its_ranks(size, merged):
     for _ in range(merged):
         sketch.merge(one)
     sketch = sketch if merged else one
-    values, weights = np.array(list(KllState(sketch.serialize()).kept())).T
+    values, weights = np.array(list(KllState(sketch.serialize()).retained_values())).T
     assert weights.sum() == sketch.n
     ranks = [weights[values <= value].sum() / sketch.n for value in values]
     assert ranks == pytest.approx([sketch.get_rank(value, inclusive=True) for value in values])
@@ -335,4 +335,4 @@ def test_an_empty_kll_sketch_has_no_values():
     from datasketches import kll_doubles_sketch
 
     for content in (b"", kll_doubles_sketch(200).serialize()):
-        assert list(KllState(content).kept()) == []
+        assert list(KllState(content).retained_values()) == []

@@ -80,10 +80,10 @@ def test_one_bad_expression_among_200_costs_few_actions(spark):
         tg.PatternMatch("s", "("),
     ):
         with counted(spark) as found:
-            plain = scan(table, good).whole
+            plain = scan(table, good).single_group
         usual = len(found)
         with counted(spark) as found:
-            states = scan(table, [*good[:120], bad, *good[120:]]).whole.states
+            states = scan(table, [*good[:120], bad, *good[120:]]).single_group.states
         assert isinstance(states[bad], Failure), states[bad]
         assert {a: s for a, s in states.items() if a != bad} == dict(plain.states)
         assert len(found) - usual <= math.ceil(math.log2(201)) + 1

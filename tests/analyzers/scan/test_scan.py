@@ -66,7 +66,7 @@ def test_small_data_takes_one_job_for_aggregates_and_sketches(table):
     assert {k: g.states for k, g in apart.groups.items()} == {
         k: g.states for k, g in one.groups.items()
     }
-    nothing = scan(table.where("false"), analyzers, small=True).whole
+    nothing = scan(table.where("false"), analyzers, small=True).single_group
     assert nothing.states[tg.ApproxCountDistinct("s")].value.count == 0
 
 
@@ -161,7 +161,7 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     # A column has 7 buffer fields: a count, two parts of a sum with 2 each, and 2 extremes. So 8 of them
     # fit into 60 fields, 12 jobs hold 96, and the last takes the 4 that are left, for 84 fields.
     assert len(jobs) == 12
-    states = scan(wide, analyzers).whole.states
+    states = scan(wide, analyzers).single_group.states
     assert states[tg.Maximum("c99")].value.maximum == 108.0
 
 

@@ -54,7 +54,7 @@ def test_a_suite_lists_its_expectations_and_omitted_constraints():
                 {
                     "from": "flights",
                     "constraint": "Mean('dep_delay'): m < 60",
-                    "reason": "its assertion is a function of Python: m < 60",
+                    "reason": "its assertion is a Python function: m < 60",
                 }
             ],
         },
@@ -300,12 +300,12 @@ def test_rules_become_expectations():
         "warning",
     ]
     assert [(one["constraint"], one["reason"]) for one in found["meta"]["left_out"]] == [
-        ("some", "its policy FailPercent(0.5) counts the records that are charged with it"),
+        ("some", "its policy FailPercent(0.5) counts the records that are charged to it"),
         ("BoundRule(age, 1, 99)", "it applies to repaired values"),
-        ("made", "it is made of Columns or functions of Python, not of SQL"),
+        ("made", "it uses Columns or Python functions, not SQL"),
         ("no negative age", "a fix repairs values and has no expectation"),
         ("FailTotalRuleCountPolicy(30)", "it applies to all rules and fixes together"),
-        (repr(tg.Monitor()), "it compares with the past, which an expectation does not know"),
+        (repr(tg.Monitor()), "it compares with the past, which expectations do not support"),
     ]
 
 
@@ -356,7 +356,7 @@ def test_a_facet_lists_the_assertions_of_a_partition(repo):
                     "severity": "warn",
                     "expected": "usual for Seasonal()",
                     "actual": "10",
-                    "description": "too little is known from before for Seasonal() to tell",
+                    "description": "the history is too short for Seasonal()",
                 },
             ],
         }

@@ -120,7 +120,7 @@ def test_each_segment_is_compared_with_its_own_last_week():
 def test_a_constant_metric_suggests_no_other_limit(repo):
     commit(repo, *(day(n, total=50.0) for n in range(1, 31)))
     found = tg.suggest(repository=repo)
-    assert found.left_out["Mean('x')"] == "it was 5 in all partitions, which limits nothing else"
+    assert found.left_out["Mean('x')"] == "it was 5 in all partitions, so no other limit follows from it"
     assert "Size(): exactly 10" in described(found)
 
 
@@ -168,7 +168,7 @@ def test_suggestions_from_a_repository_pass_there_and_read_back(days):
     # 101, ..., 140: quantiles 101 and 140, half their distance 19.5; outward to three digits 81.5, 160.
     assert "Size(): at least 81.5 and at most 160" in described(found)
     assert "MaxLength('s'): exactly 3" in described(found)
-    assert found.left_out["Histogram('s')"] == "it is several numbers"
+    assert found.left_out["Histogram('s')"] == "it has several values"
     assert found.left_out["Mean('nope')"] == "it never had a value"
 
 
@@ -186,7 +186,7 @@ def test_a_short_history_suggests_nothing(repo):
     commit(repo, *(day(n) for n in range(1, 11)))
     found = tg.suggest(repository=repo, dataset="d")
     assert len(found) == 0
-    assert found.left_out["Size()"] == "10 partitions are too few; 20 would do"
+    assert found.left_out["Size()"] == "10 partitions are too few; at least 20 are needed"
     with pytest.raises(tg.SuiteError, match="no suggestions for 'd'"):
         found.check()
     assert str(found) == "d: 0 suggestions"

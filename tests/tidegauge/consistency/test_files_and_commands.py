@@ -91,7 +91,7 @@ def test_a_file_with_all_fields_is_read(write):
 def test_a_file_with_few_fields_has_defaults(write):
     text = "namespace: shop\ngroup_by: clicks\nkeys: [user]\nbackfill: {table: shop.offline}\nbucket_minutes:\n"
     found = load_configuration(write(text))
-    assert (found.name, found.type, found.whole) == ("clicks", "groupBy", "clicks")
+    assert (found.name, found.type, found.all_features_name) == ("clicks", "groupBy", "clicks")
     assert (found.dataset, found.time, found.schemas) == ("shop.clicks", "ts", ())
     assert found.backfill == TableBackfill("shop.offline")
     assert (found.bucket_minutes, found.group_bys, found.query_sources) == (None, {}, ())
@@ -114,7 +114,7 @@ def test_a_file_with_few_fields_has_defaults(write):
         ("group_bys: {a: {feature: [x]}}", "unknown field 'feature'; did you mean 'features'"),
         ("tolerance: {x: {rell: 1}}", "unknown field 'rell'; did you mean 'rel'"),
         ("tolerance: {float: {rel: a}}", "tolerance.float.rel: Input should be a valid number"),
-        ("tolerance: {x: -1}", "a tolerance is a number"),
+        ("tolerance: {x: -1}", "a tolerance must be a finite number"),
         ("tolerance: {x: much}", "tolerance.x: Input should be a valid number"),
     ],
 )
@@ -152,7 +152,7 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
         (("payload: [session]", "payload: price"), "'price' is both payload and a feature"),
         (
             ("join: team/search", "join: s\ntype: table"),
-            "type is one of 'join', 'groupBy', not 'table'",
+            "type must be one of 'join', 'groupBy', not 'table'",
         ),
         (
             ("join: team/search", "group_by: s\ntype: join"),
@@ -163,7 +163,7 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
             ("name: Consistency.mismatch", "instance: prises.*"),
             r"yml:\d+: unknown instance of a monitor 'prises\.\*'; did you mean 'prices",
         ),
-        (("rel: 1e-6", "rel: -1"), "a tolerance is a number that is finite and not negative"),
+        (("rel: 1e-6", "rel: -1"), "a tolerance must be a finite number of at least 0"),
     ],
 )
 def test_invalid_files_are_refused(write, change, problem):

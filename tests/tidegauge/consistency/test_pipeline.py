@@ -594,7 +594,7 @@ def test_a_function_must_return_a_data_frame(spark, namespace, service, reposito
         ({"group_bys": {"g": GroupBy(("f",)), "h": GroupBy(("f",))}}, "'f' is in two group-bys"),
         ({"backfill": None}, "'clicks' needs a backfill"),
         ({"tolerance": {"clikcs": Tolerance(1)}}, "did you mean 'clicks'"),
-        ({"type": "table"}, "type is one of 'join', 'groupBy'"),
+        ({"type": "table"}, "type must be one of 'join', 'groupBy'"),
         ({"keys": ()}, "keys are empty"),
         ({"segment_by": ("DS",)}, "segment_by cannot name 'DS'"),
         ({"segment_by": ("number",)}, "segment_by cannot name 'number'"),

@@ -73,7 +73,7 @@ def test_a_rules_file_equals_rules_in_python(write):
     assert loaded.publish == "warehouse.flights_clean"
     assert loaded.parsed is None
     assert loaded.lines["arrived"] == 8
-    assert loaded.place("ageCap").endswith("rules.yml:16")
+    assert loaded.location("ageCap").endswith("rules.yml:16")
 
 
 def test_quoted_values_are_strings_and_plain_values_have_types(write):
@@ -265,7 +265,7 @@ def test_one_rule_covers_many_columns_and_selected_records(write):
     same = same.add(tg.Rule("a > 0", where="b > 0"))
     assert file.dqm == same
     assert file.dqm.tasks.rules[-1].name == "a > 0 where b > 0"
-    assert file.place("positive (d)").endswith(":5")
+    assert file.location("positive (d)").endswith(":5")
     for wrong, says in (
         ("NotNullRule: {columns: a}", "columns is a list"),
         ("NotNullRule: {columns: [a], column: b}", "give column or columns, not both"),

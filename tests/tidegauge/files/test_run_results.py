@@ -52,7 +52,7 @@ def run_of(repo, scanned):
 def summary(suite, history):
     run = run_of(history, 27)
     checked = check_table(suite, run, SimpleNamespace(name="db.t"))
-    return runs.SuiteResult([runs.SuiteReport(suite, run, checked.known, checked)])
+    return runs.SuiteResult([runs.SuiteReport(suite, run, checked.known_failures, checked)])
 
 
 def test_a_run_without_findings_reports_the_number_of_passed_checks(summary):
@@ -75,7 +75,7 @@ def test_failed_checks_are_counted_separately(suite, history):
     commit(history, day(28, rows=10))
     run = run_of(history, 1)
     checked = check_table(suite, run, SimpleNamespace(name="db.t"))
-    summary = runs.SuiteResult([runs.SuiteReport(suite, run, checked.known, checked)])
+    summary = runs.SuiteResult([runs.SuiteReport(suite, run, checked.known_failures, checked)])
     assert summary.lines()[-1] == "1 of 2 checks passed in 28 partitions, 0 anomalies"
     assert runs.checks_text([checked]) == "1 of 2 checks passed in 28 partitions"
     assert summary.status() == 2

@@ -483,7 +483,7 @@ def test_suites_can_name_sinks(tmp_path):
     assert suite.notify == ("log", "${SLACK}")
     assert tg.Suite.from_json(suite.canonical()) == suite
     for wrong in ("log", [7], [" "]):
-        with pytest.raises(SuiteError, match="notify is a list of texts"):
+        with pytest.raises(SuiteError, match="notify must be a list of strings"):
             tg.Suite("d", [tg.Size()], notify=wrong)
 
 

@@ -365,7 +365,7 @@ def test_too_many_combinations_are_dropped_in_any_order(some, rng):
         ("x = = 1", "line 1, pos 4"),
         ("x > 0) OR (true", "line 1, pos 5"),
         ("x > 0;", "line 1, pos 5"),
-        ("x > 0 AS big", "'x > 0 AS big' is not an expression only; remove its alias"),
+        ("x > 0 AS big", "'x > 0 AS big' has an alias; remove it"),
     ],
 )
 def test_syntax_errors_have_the_position_in_the_written_rule(spark, text, message):

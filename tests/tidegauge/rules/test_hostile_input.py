@@ -388,7 +388,7 @@ def test_column_names_ignore_case(data):
     done = dqm.apply(data, keys=["S"], partition_by=["A"])
     assert not done.state.errors
     assert sorted(r.b for r in done.data.collect()) == [6.0, 10.0]
-    assert done.by == ("a",)
+    assert done.partition_by == ("a",)
     assert all("s" in s.record for s in done.state.samples)
 
 

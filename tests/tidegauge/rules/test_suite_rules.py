@@ -166,5 +166,5 @@ def test_a_rule_that_raises_fails_by_name_in_its_partition(spark, table, repo):
 def test_a_suite_with_rules_reads_back(repo):
     with_rules = suite()
     assert tg.Suite.from_json(with_rules.canonical()) == with_rules
-    with pytest.raises(tg.SuiteError, match="looks at the data"):
+    with pytest.raises(tg.SuiteError, match="needs the data"):
         suite(dqm=dqm().add(tg.DQMPolicy(lambda df, state: df.count() > state.records, "more")))

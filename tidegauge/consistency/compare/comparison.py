@@ -94,7 +94,7 @@ class Comparison:
     ----------
     table : DataFrame
         The comparison table, as returned by `tidegauge.consistency.compare.join.pair`.
-    by : tuple of str
+    group_by : tuple of str
         Columns of the table that partition the results.
     measures : tuple of Analyzer
         All measures.
@@ -118,7 +118,7 @@ class Comparison:
     """
 
     table: DataFrame
-    by: tuple[str, ...]
+    group_by: tuple[str, ...]
     measures: tuple[AnyMeasure, ...]
     groups: Mapping[Values, Group]
     uncompared: tuple[str, ...] = ()
@@ -135,12 +135,12 @@ class Comparison:
         summary = f"{plural(features, 'feature')} in {plural(rows, 'row')} and {plural(len(self.groups), 'group')}"
         return "\n".join([f"<Comparison of {summary}>", *self.notices])
 
-    def merged(self, by: Sequence[str] = ()) -> Comparison:
+    def merged(self, group_by: Sequence[str] = ()) -> Comparison:
         """Roll up the results to fewer columns: hours into days, or everything into one group.
 
         Parameters
         ----------
-        by : sequence of str
+        group_by : sequence of str
             The columns of `by` to keep.
 
         Raises
@@ -148,15 +148,15 @@ class Comparison:
         UnknownNameError
             If a column is not in `by`.
         """
-        for name in by:
-            if name not in self.by:
-                raise UnknownNameError("column", name, self.by)
-        indexes = [self.by.index(name) for name in by]
+        for name in group_by:
+            if name not in self.group_by:
+                raise UnknownNameError("column", name, self.group_by)
+        indexes = [self.group_by.index(name) for name in group_by]
         parts: dict[Values, list[Group]] = {}
         for values, group in self.groups.items():
             parts.setdefault(tuple(values[i] for i in indexes), []).append(group)
         groups = {values: self._added(group_list) for values, group_list in parts.items()}
-        return Comparison(self.table, tuple(by), self.measures, groups, self.uncompared)
+        return Comparison(self.table, tuple(group_by), self.measures, groups, self.uncompared)
 
     def _added(self, groups: Sequence[Group]) -> Group:
         states: dict[AnyAnalyzer, Outcome] = {}
@@ -197,7 +197,7 @@ class Comparison:
             for number in flatten(metric)
         ]
         names = ("group_by_name", "feature_name", "metric_name", "number", "weight", "error")
-        return pd.DataFrame(rows, columns=[*self.by, *names])
+        return pd.DataFrame(rows, columns=[*self.group_by, *names])
 
     def long(self) -> pd.DataFrame:
         """Return the metrics in long form: one row each, with a histogram or a number.
@@ -232,7 +232,7 @@ class Comparison:
             if measure.metric in LONG_FORM and not metric.failed
         ]
         names = ("group_by_name", "feature_name", "metric_name", "histogram", "number")
-        return pd.DataFrame(rows, columns=[*self.by, *names], dtype=object)
+        return pd.DataFrame(rows, columns=[*self.group_by, *names], dtype=object)
 
 
 def _subject_of(measure: AnyMeasure) -> tuple[str, str]:
@@ -311,7 +311,7 @@ def record(
     ...     repo.metrics("shop.search", "Consistency.mismatch")["value"].tolist()
     [1.0]
     """
-    partition_columns = comparison.by
+    partition_columns = comparison.group_by
     measures = sorted(measure.canonical() for measure in comparison.measures)
     identity = {"dataset": dataset, "consistency": key_of(canonical_json(measures))}
     suite = canonical_json({**identity, **({"monitors": list(monitors)} if monitors else {})})
@@ -384,7 +384,7 @@ def _measured(
     comparison: Comparison, fingerprints: Mapping[str, str], ledger: Mapping[str, LedgerEntry]
 ) -> Iterator[MeasuredPartition]:
     """Yield the measurements of each bucket, in the form of a scan."""
-    partition_columns = comparison.by
+    partition_columns = comparison.group_by
     time = time_format(partition_columns)
     schema = Schema.from_spark(comparison.table.schema).without(set(partition_columns)).canonical()
     groups = sorted(comparison.groups.items())
@@ -672,7 +672,9 @@ def write_metrics(
         If the table exists with other columns.
     """
     name = join_table(namespace, join, "consistency_metrics")
-    segments = [column for column in comparison.by if column not in {DATE_COLUMN, BUCKET_COLUMN}]
+    segments = [
+        column for column in comparison.group_by if column not in {DATE_COLUMN, BUCKET_COLUMN}
+    ]
     columns = [
         "feature_name STRING",
         "metric_name STRING",

@@ -78,7 +78,7 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
         """Raise for invalid parameters, including the sketch size."""
         super().check_parameters()
         if not MIN_K <= self.k <= MAX_K or self.k % 2:
-            msg = f"{self!r}: k is an even number between {MIN_K} and {MAX_K}"
+            msg = f"{self!r}: k must be an even number between {MIN_K} and {MAX_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def determined_by(self) -> dict[str, Any]:
@@ -93,8 +93,8 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
         Rows for which ``condition`` is not true are left out.
         """
         kind = "ARRAY<DOUBLE>" if elements else "DOUBLE"
-        wanted = f"CASE WHEN {IS_MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
-        return (Sketch("kll", wanted, sketch_size(RANK_ERROR_AT_ONE / self.k), elements),)
+        sketched_sql = f"CASE WHEN {IS_MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
+        return (Sketch("kll", sketched_sql, sketch_size(RANK_ERROR_AT_ONE / self.k), elements),)
 
     @abstractmethod
     def distribution(self, state: S) -> KllState | KllUnion | ReqState:
@@ -102,17 +102,21 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
 
     def measure(self, state: S) -> Mapping[str, float]:
         """Return the quantiles."""
-        found = self.distribution(state)
-        if not found.count:
+        distribution = self.distribution(state)
+        if not distribution.count:
             raise self.no_data()
         return dict(
-            zip(RANK_BY_QUANTILE, found.quantiles(tuple(RANK_BY_QUANTILE.values())), strict=True)
+            zip(
+                RANK_BY_QUANTILE,
+                distribution.quantiles(tuple(RANK_BY_QUANTILE.values())),
+                strict=True,
+            )
         )
 
     def interval(self, state: S) -> Mapping[str, Interval]:
         """Return the values at the ranks within the sketch's error of each quantile."""
-        found = self.distribution(state).intervals(tuple(RANK_BY_QUANTILE.values()))
-        return dict(zip(RANK_BY_QUANTILE, found, strict=True))
+        bounds = self.distribution(state).intervals(tuple(RANK_BY_QUANTILE.values()))
+        return dict(zip(RANK_BY_QUANTILE, bounds, strict=True))
 
     def weight(self, state: S) -> float:
         """Return the number of values."""
@@ -180,17 +184,17 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
         if a.kind == "map":
             return tuple(
                 sketch
-                for made in self._parts(*values(a, b)).values()
-                for sketch in self.sketched(shared_values_sql(a, b, made), elements=True)
+                for value_sql in self._parts(*values(a, b)).values()
+                for sketch in self.sketched(shared_values_sql(a, b, value_sql), elements=True)
             )
-        parts = {part: self.sketched(made) for part, made in self._parts(a, b).items()}
+        parts = {part: self.sketched(value_sql) for part, value_sql in self._parts(a, b).items()}
         return tuple(
             request
-            for part, asked in parts.items()
+            for part, sketches in parts.items()
             for request in (
-                asked
-                if asked[0].size > MAX_WORKER_SKETCH_SIZE or self._of_lengths
-                else in_workers(asked, a, b, part, asked[0].size)
+                sketches
+                if sketches[0].size > MAX_WORKER_SKETCH_SIZE or self._of_lengths
+                else in_workers(sketches, a, b, part, sketches[0].size)
             )
         )
 
@@ -220,7 +224,7 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
     ) -> KllState | KllUnion | ReqState:
         """Return the metric's distribution; an earlier state holds nothing else."""
         if isinstance(state, SketchPairs):
-            return state.of(self.metric.removesuffix("_length"))
+            return state.distribution(self.metric.removesuffix("_length"))
         return state
 
 
@@ -232,7 +236,7 @@ class _OfArrays(Tolerant[Any, Any]):
         """Raise for invalid parameters, including the length limit."""
         super().check_parameters()
         if self.longest < 1:
-            raise IllegalAnalyzerParameterError(f"{self!r}: longest is a number of elements")
+            raise IllegalAnalyzerParameterError(f"{self!r}: longest must be a number of elements")
 
     def determined_by(self) -> dict[str, Any]:
         """Return the options of the state, with the length limit, which excludes arrays."""
@@ -309,8 +313,10 @@ class ConsistencyEdits(_Sketched[KllState], _OfArrays):
 
     def _edits(self, a: Field, b: Field) -> str:
         """Return SQL for the number of edits between two arrays."""
-        of = b if self.metric == "edit_insert" else a
-        return f"size({of.sql}) - {common(a.sql, b.sql, (a.type, b.type), self.tolerance)}"
+        counted_side = b if self.metric == "edit_insert" else a
+        return (
+            f"size({counted_side.sql}) - {common(a.sql, b.sql, (a.type, b.type), self.tolerance)}"
+        )
 
 
 @analyzer
@@ -351,8 +357,13 @@ class ConsistencyEditsSkipped(_OfArrays):
         if a.kind != "map":
             return self.counted(f"count_if({self.comparable(a, b)})", f"count_if({both(a, b)})")
         x, y = values(a, b)
-        ones = [f"CASE WHEN {one} THEN 1L END" for one in (self.comparable(x, y), both(x, y))]
-        return self.counted(*(f"sum({added(shared_values_sql(a, b, one), '0L')})" for one in ones))
+        units = [
+            f"CASE WHEN {condition} THEN 1L END"
+            for condition in (self.comparable(x, y), both(x, y))
+        ]
+        return self.counted(
+            *(f"sum({added(shared_values_sql(a, b, condition), '0L')})" for condition in units)
+        )
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Build the state from the counts."""
@@ -421,8 +432,8 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
         """Request the sketch."""
         a, b = self.sides(schema)
         text = bounded_text(a if self.metric.startswith("logged") else b)
-        wanted = f"CASE WHEN {IS_MATCHED} THEN {text} END"
-        return (Sketch("frequent", wanted, self.tracked),)
+        tracked_sql = f"CASE WHEN {IS_MATCHED} THEN {text} END"
+        return (Sketch("frequent", tracked_sql, self.tracked),)
 
     def fold(self, cells: Sequence[Any]) -> FrequentItemsState:
         """Return the state of the sketch."""

@@ -49,7 +49,7 @@ class Tolerance:
     def __post_init__(self) -> None:
         for value in (self.absolute, self.relative):
             if not isfinite(value) or value < 0:
-                msg = f"a tolerance is a number that is finite and not negative, not {value!r}"
+                msg = f"a tolerance must be a finite number of at least 0, not {value!r}"
                 raise IllegalAnalyzerParameterError(msg)
 
     def __bool__(self) -> bool:

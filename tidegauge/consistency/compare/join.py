@@ -63,7 +63,7 @@ class Alignment:
     logged_as: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def by(self) -> tuple[str, ...]:
+    def group_by(self) -> tuple[str, ...]:
         """The columns of the comparison table that partition the results."""
         return (*self.partition_by, *([BUCKET_COLUMN] if self.bucket_minutes else []))
 
@@ -167,7 +167,14 @@ def _problems(
 
 def _column_names(pairs: Alignment, parts: Sequence[AlignedPart]) -> Iterator[str]:
     """Yield the column names of the comparison table."""
-    yield from (*pairs.keys, pairs.time, *pairs.by, PRESENCE_COLUMN, COPY_COLUMN, NULL_KEY_COLUMN)
+    yield from (
+        *pairs.keys,
+        pairs.time,
+        *pairs.group_by,
+        PRESENCE_COLUMN,
+        COPY_COLUMN,
+        NULL_KEY_COLUMN,
+    )
     if len(parts) > 1:
         group_bys = [name for part in parts for name in part.group_bys]
         yield from (column_of(name) for name in group_bys for column_of in (presence_of, copy_of))
@@ -218,7 +225,7 @@ def _name_hint(name: str, schema: Schema) -> str:
 def pair(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> DataFrame:
     """Return the comparison table, lazily.
 
-    The table has the keys, the time and the columns of `Alignment.by`. ``row_presence`` is ``matched``,
+    The table has the keys, the time and the columns of `Alignment.group_by`. ``row_presence`` is ``matched``,
     ``missing`` (only in the backfill) or ``extra`` (only in the log). ``row_copy`` is the row's number
     among rows with the same key. ``row_null_key`` shows whether a key or the time is null. Each feature
     has the columns ``logged_<feature>`` and ``<feature>``.

@@ -221,19 +221,19 @@ class OfPairs(WorkerRequest):
     ----------
     instead : Aggregate or Sketch
         The equivalent request in Spark.
-    of : PairStatistic
+    statistic : PairStatistic
         The statistic.
-    place : int
+    index : int
         The number's index in the statistic.
     """
 
     job: ClassVar[str] = "tidegauge.consistency.compare.number_pairs_job:NumberPairs"
     # 16 for each of 40 features: Spark reads up to 100 Parquet columns vectorized, and more by rows.
-    most: ClassVar[int] = 640
+    max_per_job: ClassVar[int] = 640
 
     instead: Aggregate | Sketch
-    of: PairStatistic
-    place: int
+    statistic: PairStatistic
+    index: int
 
 
 def in_workers(

@@ -154,9 +154,9 @@ def compare(
     )
     table = pair(logged, backfilled, pairs).persist()
     try:
-        private = privacy_settings().of(dataset)
+        private = privacy_settings().for_dataset(dataset)
         comparison = measure(
-            table, features, pairs.by, tolerance, k=k, longest=longest, private=private
+            table, features, pairs.group_by, tolerance, k=k, longest=longest, private=private
         )
         if group_bys is None:
             comparison = replace(

@@ -337,7 +337,9 @@ class NumberPairs(ScanJob):
         """Compute all statistics by group."""
         numbers = {
             statistic: i
-            for i, statistic in enumerate(dict.fromkeys(request_.of for request_ in self.requests))
+            for i, statistic in enumerate(
+                dict.fromkeys(request_.statistic for request_ in self.requests)
+            )
         }
         columns = dict.fromkeys(
             sql for statistic in numbers for sql in (statistic.logged, statistic.backfilled)
@@ -355,16 +357,16 @@ class NumberPairs(ScanJob):
             )
             for statistic in numbers
         ]
-        scanner = pair_scanner(len(groups.by), len(groups.segments), statistics)
+        scanner = pair_scanner(len(groups.columns), len(groups.segments), statistics)
         partial = keyed.mapInArrow(scanner, PARTIAL_COLUMNS)
         merged = partial.repartition("key", "statistic").mapInArrow(pair_merger(), PARTIAL_COLUMNS)
         sketches = {
-            numbers[request_.of]: request_
+            numbers[request_.statistic]: request_
             for request_ in self.requests
-            if request_.of.kind not in COUNTS_BY_STATISTIC
+            if request_.statistic.kind not in COUNTS_BY_STATISTIC
         }
         counted = [
-            request_ for request_ in self.requests if request_.of.kind in COUNTS_BY_STATISTIC
+            request_ for request_ in self.requests if request_.statistic.kind in COUNTS_BY_STATISTIC
         ]
         answers: Answers = {request: {} for request in self.requests}
         rows = (column.to_pylist() for column in to_arrow(merged).columns)
@@ -375,9 +377,9 @@ class NumberPairs(ScanJob):
                 continue
             for request in counted:
                 i, beyond = (
-                    numbers[request.of],
-                    request.place - COUNTS_BY_STATISTIC[request.of.kind],
+                    numbers[request.statistic],
+                    request.index - COUNTS_BY_STATISTIC[request.statistic.kind],
                 )
-                cell = counts[5 * i + request.place] if beyond < 0 else sums[3 * i + beyond]
+                cell = counts[5 * i + request.index] if beyond < 0 else sums[3 * i + beyond]
                 answers[request][key] = cell
         return answers

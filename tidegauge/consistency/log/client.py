@@ -219,14 +219,14 @@ class QueryLog:
         with self._wake:
             if self._closed:
                 raise SuiteError(f"the query log of {self.folder!r} is closed")
-            if self._stuck() and self._due(_MAX_BUFFERED_WRITES, len(self._in_flight)):
+            if self._stuck() and self._is_full(_MAX_BUFFERED_WRITES, len(self._in_flight)):
                 self.dropped += 1
                 return
             if self._writer is None:
                 self._start()
             self._buffer.append(query)
             self._size += len(query.key) + len(query.value)
-            if self._due():
+            if self._is_full():
                 self._wake.notify_all()
 
     def _start(self) -> None:
@@ -242,7 +242,7 @@ class QueryLog:
         hangs = self._began is not None and time.monotonic() - self._began > _HANGING_AFTER_SECONDS
         return self._failing or hangs
 
-    def _due(self, times: int = 1, in_flight: int = 0) -> bool:
+    def _is_full(self, times: int = 1, in_flight: int = 0) -> bool:
         return (
             len(self._buffer) + in_flight >= times * self._rows or self._size >= times * self._bytes
         )
@@ -252,7 +252,7 @@ class QueryLog:
             with self._wake:
                 # After a failure wait for the timeout, because a full disk would keep this thread busy.
                 self._wake.wait_for(
-                    lambda: self._asked > self._answered or (self._due() and not self._failing),
+                    lambda: self._asked > self._answered or (self._is_full() and not self._failing),
                     timeout=min(self._seconds, _RETRY_AFTER_SECONDS)
                     if self._failing
                     else self._seconds,
@@ -498,7 +498,7 @@ class _Terminator(threading.Thread):
     would wait for all non-daemon threads before the process ends.
     """
 
-    one: ClassVar[_Terminator | None] = None
+    instance: ClassVar[_Terminator | None] = None
     starting: ClassVar[threading.Lock]
 
     def __init__(self) -> None:
@@ -508,16 +508,16 @@ class _Terminator(threading.Thread):
     @classmethod
     def begin(cls) -> None:
         """Discard the thread of a parent process."""
-        cls.one, cls.starting = None, threading.Lock()
+        cls.instance, cls.starting = None, threading.Lock()
 
     @classmethod
     def start_once(cls) -> None:
         """Start the thread when the first query is logged."""
         with cls.starting:
-            if cls.one is None:
+            if cls.instance is None:
                 new = cls()
                 new.start()
-                cls.one = new
+                cls.instance = new
 
     def run(self) -> None:
         """Wait for a signal, write the logs, and end the process."""
@@ -546,10 +546,10 @@ def _write_on_signals() -> None:
 
 def _terminate(number: int, _: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # a second signal ends the process immediately
-    if _Terminator.one is None:
+    if _Terminator.instance is None:
         _end_by(number)
     else:
-        _Terminator.one.signals.put(number)
+        _Terminator.instance.signals.put(number)
 
 
 def _end_by(number: int) -> None:

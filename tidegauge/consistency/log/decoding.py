@@ -119,7 +119,7 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
                         valid.append(None)
                 return pa.array(valid, kind)
 
-        def told(error: BadError | None, key: bytes | None) -> dict[str, str | None] | None:
+        def report_error(error: BadError | None, key: bytes | None) -> dict[str, str | None] | None:
             if error is None:
                 return None
             reason, part, data = error.args
@@ -146,7 +146,9 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
                     bad.append(error)
             arrays = [array([row.get(f.name) for row in rows], f.type, bad) for f in columns]
             empty = pa.array([not value for value in values], pa.bool_())
-            errors = pa.array([told(e, k) for e, k in zip(bad, keys, strict=True)], error_type)
+            errors = pa.array(
+                [report_error(e, k) for e, k in zip(bad, keys, strict=True)], error_type
+            )
             names = [f"c{i}" for i in range(len(batch.columns) - 2 + len(arrays) + 2)]
             yield pa.RecordBatch.from_arrays([*batch.columns[2:], *arrays, empty, errors], names)
 
@@ -368,7 +370,7 @@ def _check(schema: Schema) -> Sequence[str]:
     for name, kinds in required.items():
         if name not in schema.names:
             names = ", ".join(schema.names)
-            msg = f"a query log has a column {name!r}; this has {names or 'none'}"
+            msg = f"a query log needs a column {name!r}; this table has {names or 'none'}"
             raise SourceError(msg)
         if schema.field(name).kind not in kinds:
             msg = f"column {name!r} of a query log is {type_sql(schema.field(name).type)}; it should be"

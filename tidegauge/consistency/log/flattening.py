@@ -574,7 +574,7 @@ def compact(
     for join in dict.fromkeys(join for join, _ in past):
         folders = {ds: partition_folder(root, ds, join) for name, ds in past if name == join}
         groups_by_day = {
-            ds: groups for ds, of in folders.items() if (groups := joinable(system, of))
+            ds: groups for ds, folder in folders.items() if (groups := joinable(system, folder))
         }
         files_before += sum(len(group) for groups in groups_by_day.values() for group in groups)
         files_after += sum(map(len, groups_by_day.values()))

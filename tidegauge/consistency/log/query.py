@@ -53,7 +53,7 @@ def threshold(percent: float) -> int:
     """
     exact = Decimal(str(percent)) * _PER_PERCENT
     if not (exact.is_finite() and 0 <= exact <= SAMPLE_BUCKETS and exact == int(exact)):
-        msg = f"sample_percent is a number from 0 to 100 in steps of 0.001, not {percent!r}"
+        msg = f"sample_percent must be a number from 0 to 100 in steps of 0.001, not {percent!r}"
         raise SuiteError(msg)
     return int(exact)
 
@@ -87,7 +87,7 @@ def bucket(key: Mapping[str, Any]) -> int:
 @singledispatch
 def key_text(value: Any) -> str | None:
     """Return a key value as text, equal for equal values of different types; None for null."""
-    msg = f"a key is {_ACCEPTED_TYPES}, not {value!r}"
+    msg = f"a key must be {_ACCEPTED_TYPES}, not {value!r}"
     raise SuiteError(msg)
 
 
@@ -114,7 +114,7 @@ def _(value: int) -> str:
 @key_text.register
 def _(value: Decimal) -> str:
     if not value.is_finite():
-        raise SuiteError(f"a key is {_ACCEPTED_TYPES}, not {value!r}")
+        raise SuiteError(f"a key must be {_ACCEPTED_TYPES}, not {value!r}")
     text = f"{value:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
@@ -232,7 +232,7 @@ _ESCAPED_CHARS = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 def check_type(type: str) -> None:  # noqa: A002 - the column's name
     """Raise `SuiteError` if a type of queries is none of `TYPES`."""
     if type not in TYPES:
-        raise SuiteError(f"type is one of {', '.join(map(repr, TYPES))}, not {type!r}")
+        raise SuiteError(f"type must be one of {', '.join(map(repr, TYPES))}, not {type!r}")
 
 
 def is_day(text: str) -> bool:
@@ -280,9 +280,9 @@ class RegisteredJoin:
             and len(schema.keys) > 1
         ):
             raise SuiteError(
-                f"the key of {schema.join!r} has several fields, and a field that differs from request to"
-                " request would sample requests, not keys: name those in LogSchema.from_schemas(payload=[...]), or"
-                " the others in sample_keys"
+                f"the key of {schema.join!r} has several fields, and a field with a different value in each request"
+                " would sample requests, not keys: list such fields in LogSchema.from_schemas(payload=[...]), or the"
+                " other fields in sample_keys"
             )
         self._readable = parse(json.loads(schema.readable[0]))
         self.key, self.value = (parse(json.loads(text)) for text in (schema.key, schema.value))
@@ -336,7 +336,7 @@ def day_of(ts_millis: int) -> str:
     """
     if not FIRST_MS <= ts_millis <= LAST_MS:
         raise SuiteError(
-            f"{ts_millis!r} is no time of a query: they are in milliseconds since 1970, and of the"
+            f"{ts_millis!r} is not the time of a query: it must be in milliseconds since 1970, in the"
             " years 2000 to 9999"
         )
     return (_EPOCH_UTC + timedelta(milliseconds=ts_millis)).date().isoformat()

@@ -221,7 +221,7 @@ def _measure_states(
     """Measure all rules of a source in one pass; yield the partitions with their row counts."""
     analyzers = [rule.prepared.measure for rule in rules if rule.prepared.measure is not None]
     scanned = scan(frame, analyzers, round_.group_by, private=round_.private)
-    groups: Mapping[Any, Group] = scanned.groups if round_.group_by else {(): scanned.whole}
+    groups: Mapping[Any, Group] = scanned.groups if round_.group_by else {(): scanned.single_group}
     group_by_partition: dict[Partition | None, Group] = dict.fromkeys(
         round_.fingerprints, scanned.nothing
     )
@@ -444,7 +444,7 @@ class Engine:
         """Add the privacy settings to a round that is stored."""
         if self.repository is None:
             return round_
-        private = privacy_settings().of(self.dataset, tags=self.tags)
+        private = privacy_settings().for_dataset(self.dataset, tags=self.tags)
         private.refuse_names(round_.group_by, PARTITIONS)
         return replace(round_, private=private)
 

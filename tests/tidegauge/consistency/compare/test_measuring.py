@@ -326,7 +326,7 @@ def test_columns_distinguish_results(spark):
     logged = spark.createDataFrame([(1, 0, "d1", "web", 1), (2, 0, "d1", "app", 2)], schema)
     backfilled = logged.drop("query_source").selectExpr("id", "ts", "'d' || id AS ds", "x")
     found = compare(logged, backfilled, ["id"], partition_by=("ds", "query_source"))
-    assert found.by == ("ds", "query_source", "hr_minute")
+    assert found.group_by == ("ds", "query_source", "hr_minute")
     missing = "__HIVE_DEFAULT_PARTITION__"  # only in the backfill, which has no source
     kinds = {key[:2]: row_counts(found, key, "row_") for key in found.groups}
     assert kinds == {
@@ -334,7 +334,7 @@ def test_columns_distinguish_results(spark):
         ("d1", "app"): {"row_extra": 1, "row_unmatched": 1},  # the day of the row is also a key
         ("d2", missing): {"row_missing": 1, "row_unmatched": 1},
     }
-    assert found.merged(["ds"]).by == ("ds",)
+    assert found.merged(["ds"]).group_by == ("ds",)
     with pytest.raises(UnknownNameError, match="'query_source'"):
         found.merged(["query_sauce"])
 
@@ -636,7 +636,7 @@ def check_values(states, expected):
     for field in ("difference", "size", "ratios"):
         assert getattr(differences, field) == pytest.approx(sum(expected[field])), field
     for name in ("delta", "logged", "backfilled"):
-        found = states[name].of(name)
+        found = states[name].distribution(name)
         assert found.count == len(expected[name])
         if expected[name]:  # few enough values that the sketches hold them all
             ends = [min(expected[name]), max(expected[name])]

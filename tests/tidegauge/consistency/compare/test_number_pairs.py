@@ -224,7 +224,7 @@ def test_segments_agree_with_spark(spark, monkeypatch):
 def test_sketches_of_private_columns_are_refused(spark):
     table = table_of(spark, {"x": ((pa.int64(), pa.int64()), [(1, 2)])}, 1)
     one = ConsistencyDistribution("delta", "g", "x")
-    outcome = scan(table, [one], private=Privacy(("x",))).whole.states[one]
+    outcome = scan(table, [one], private=Privacy(("x",))).single_group.states[one]
     assert isinstance(outcome, Failure)
     assert isinstance(outcome.error, PrivateColumnError)
 

@@ -109,7 +109,7 @@ def test_equal_values_are_stored_once_and_infinite_differences_are_left_out():
     backfilled = np.array([1.0, 2.0, 5.0, 7.0, np.nan])
     state = pairs_of(logged, backfilled)
     assert [state.equal.count, state.logged.count, state.backfilled.count] == [2, 2, 2]
-    assert (state.delta.count, state.of("delta").count) == (1, 3)
+    assert (state.delta.count, state.distribution("delta").count) == (1, 3)
     found = {
         metric: ConsistencyDistribution(metric, *OF).compute_metric_from(state)
         for metric in ("logged", "backfilled", "delta")
@@ -145,7 +145,7 @@ def test_pairs_are_as_accurate_as_a_sketch_of_each_side(share):
     state = SketchPairs.merge(pairs_of(*part) for part in parts)
     exact = {"logged": logged, "backfilled": backfilled, "delta": backfilled - logged}
     for metric, values in exact.items():
-        ordered, found = np.sort(values), state.of(metric)
+        ordered, found = np.sort(values), state.distribution(metric)
         assert found.count == len(values)
         assert found.quantiles([0.0, 1.0]) == [ordered[0], ordered[-1]]
         for rank in (0.05, 0.25, 0.5, 0.75, 0.95):

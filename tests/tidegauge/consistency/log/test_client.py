@@ -120,7 +120,7 @@ def test_invalid_queries_are_refused_immediately(queries, join, keys, values, me
 @pytest.mark.parametrize("millis", [10**18, -(10**18), 0, 1_672_876_800, 946_684_799_999])
 def test_invalid_query_times_are_refused(queries, millis):
     """Beyond the calendar, zero, in seconds, and a millisecond before 2000."""
-    with pytest.raises(SuiteError, match="no time"):
+    with pytest.raises(SuiteError, match="not the time of a query"):
         queries.log(JOIN, {"user": 1}, {}, ts_millis=millis)
     assert day_of(946_684_800_000) == "2000-01-01"
 
@@ -128,7 +128,7 @@ def test_invalid_query_times_are_refused(queries, millis):
 def test_invalid_options_are_refused(queries, tmp_path):
     with pytest.raises(SuiteError, match="greater than 0"):
         QueryLog(tmp_path, rows=0)
-    with pytest.raises(SuiteError, match="type is one of 'join', 'groupBy', not 'group_by'"):
+    with pytest.raises(SuiteError, match="type must be one of 'join', 'groupBy', not 'group_by'"):
         queries.register(SCHEMA, type="group_by")
     with pytest.raises(SuiteError, match="no key 'usr' to sample by; did you mean 'user'"):
         queries.register(SCHEMA, sample_percent=5, sample_keys=["usr"])

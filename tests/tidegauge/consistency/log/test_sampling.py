@@ -86,7 +86,7 @@ def test_the_order_of_the_columns_does_not_matter():
 
 @pytest.mark.parametrize("value", [1.5, [1], {"x": 1}, Decimal("NaN")])
 def test_invalid_keys_are_refused(value):
-    with pytest.raises(SuiteError, match="a key is"):
+    with pytest.raises(SuiteError, match="a key must be"):
         bucket({"k": value})
 
 

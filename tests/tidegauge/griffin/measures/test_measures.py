@@ -43,7 +43,7 @@ def users(source):
 
 def measure_values(data, *measures):
     """Measure in one scan and return the value of each metric."""
-    states = scan(data, measures).whole.states
+    states = scan(data, measures).single_group.states
     return [metric_of(m, states[m]).value for m in measures]
 
 
@@ -151,14 +151,14 @@ def test_the_target_of_a_job_has_its_own_name(spark, target):
     bound = rule.compared_with("measures_private_1")
     assert bound == rule
     assert bound.reads == ("measures_private_1",)
-    metric = metric_of(bound, scan(spark.range(3), [bound]).whole.states[bound])
+    metric = metric_of(bound, scan(spark.range(3), [bound]).single_group.states[bound])
     assert (metric.instance, metric.value.metric["matched"]) == ("src", 1)
 
 
 def test_accuracy_without_rows_is_1_with_weight_0(spark, target):
     target([(1,)], "id int")
     rule = GriffinAccuracy("acc", "source.id = target.id", target="measures_target")
-    metric = metric_of(rule, scan(spark.range(0), [rule]).whole.states[rule])
+    metric = metric_of(rule, scan(spark.range(0), [rule]).single_group.states[rule])
     assert metric.weight == 0
     assert metric.value.metric == {"total": 0, "miss": 0, "matched": 0, "matchedFraction": 1.0}
 
@@ -175,7 +175,7 @@ def test_an_invalid_condition_fails_alone(spark, target, text, message):
     target([(1,)], "id int")
     bad = GriffinAccuracy("bad", text, target="measures_target")
     good = GriffinAccuracy("good", "source.id = target.id", target="measures_target")
-    states = scan(spark.range(2), [bad, good]).whole.states
+    states = scan(spark.range(2), [bad, good]).single_group.states
     assert metric_of(good, states[good]).value.metric["matched"] == 1
     with pytest.raises(tg.MetricError, match=message):
         _ = metric_of(bad, states[bad]).value
@@ -190,7 +190,7 @@ def test_a_row_that_breaks_a_condition_fails_only_its_partition(spark, target):
     target([(1,)], "id int")
     data = spark.createDataFrame([("x", "1"), ("x", "2"), ("y", "no")], "part string, id string")
     rule = GriffinAccuracy("acc", "int(source.id) = target.id", target="measures_target")
-    groups = scan(data, [rule, tg.Size()], by=["part"]).groups
+    groups = scan(data, [rule, tg.Size()], group_by=["part"]).groups
     assert metric_of(rule, groups[("x",)].states[rule]).value.metric["miss"] == 1
     assert metric_of(rule, groups[("y",)].states[rule]).failed
 
@@ -434,8 +434,8 @@ def test_partitions_of_one_scan_add_up_to_the_whole(spark, target, seed):
         [(n, s) for _, n, s, _ in rows_at_random(seed + 9, 8)], "n long, s string", "measures_all"
     )
     data = spark.createDataFrame(rows_at_random(seed, 60), COLUMNS).cache()
-    whole = scan(data, ALL).whole.states
-    parts = scan(data, ALL, by=["part"]).groups
+    whole = scan(data, ALL).single_group.states
+    parts = scan(data, ALL, group_by=["part"]).groups
     assert set(parts) == {("x",), ("y",), ("z",)}
     for measure in ALL:
         states = [part.states[measure].value for part in parts.values()]
@@ -451,7 +451,7 @@ def test_partitions_of_one_scan_add_up_to_the_whole(spark, target, seed):
 def test_metrics_have_the_name_of_the_rule(spark, target):
     target([(1,)], "id int")
     rule = GriffinAccuracy("acc", "source.id = target.id", target="measures_target")
-    metric = metric_of(rule, scan(spark.range(4), [rule]).whole.states[rule])
+    metric = metric_of(rule, scan(spark.range(4), [rule]).single_group.states[rule])
     assert [(m.name, m.instance, m.value) for m in flatten(metric)] == [
         ("Griffin.acc.total", "source", 4.0),
         ("Griffin.acc.miss", "source", 3.0),

@@ -173,7 +173,7 @@ def test_measure_and_plan_give_the_same_metric(spark, case, count):
     measure = select_measure(what, Scope(tables, "source", "target"))
     if what.dq_type == "accuracy":
         measure = measure.compared_with(ran.views.view("target"))
-    states = scan(source, [measure]).whole.states
+    states = scan(source, [measure]).single_group.states
     report = metric_of(measure, states[measure]).value
     metric = metric_of_plan(ran)
     ran.views.drop()
