@@ -237,6 +237,18 @@ class TaskSql:
     user_sql: list[str]
 
 
+def _arm_code_sql(arms: Iterable[tuple[str, str]], is_kept: str) -> str:
+    """Return SQL for the bit of the first arm of a fix whose condition holds; 0 for other records."""
+    whens = " ".join(f"WHEN {when} THEN {1 << i}L" for i, (when, _) in enumerate(arms))
+    return f"CASE WHEN {is_kept} THEN CASE {whens} ELSE 0L END ELSE 0L END"
+
+
+def _repaired_sql(arms: Iterable[tuple[str, str]], code: str, column: str) -> str:
+    """Return SQL for a column's value after a fix, given the column with the code of the arm."""
+    whens = " ".join(f"WHEN {code} = {1 << i}L THEN {value}" for i, (_, value) in enumerate(arms))
+    return f"CASE {whens} ELSE {quote(column)} END"
+
+
 @dataclass
 class _Builder:
     """Builder of the masked frame, in steps; each step sees the columns of the previous ones."""
@@ -286,33 +298,7 @@ class _Builder:
             remaining = remaining[len(step) :]
             steps += 1
             barrier = f" | {_FILTER_BARRIER}" if steps > _OPEN_STEPS else ""
-            types = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
-            targets = {fix.name: types.get(str(self._column_of(fix)), "STRING") for fix in step}
-
-            def of_fix(fix: DQMFix, targets: Mapping[str, str] = targets) -> list[TypedExpression]:
-                kinds = (None, targets[fix.name])
-                return list(zip(_fix_expressions(fix), kinds * len(fix.arms), strict=True))
-
-            sql_by_fix = self._resolve(step, of_fix)
-            codes, values = [], {}
-            for fix in step:
-                column = self._column_of(fix)
-                if fix.name not in sql_by_fix or column is None:
-                    continue
-                code, whens = f"{HIDDEN_PREFIX}f{self.tasks.fixes.index(fix)}", []
-                pairs = list(
-                    zip(sql_by_fix[fix.name][::2], sql_by_fix[fix.name][1::2], strict=True)
-                )
-                arms = " ".join(f"WHEN {when} THEN {1 << i}L" for i, (when, _) in enumerate(pairs))
-                arms = f"CASE WHEN {is_kept} THEN CASE {arms} ELSE 0L END ELSE 0L END"
-                codes.append(f"{arms}{barrier} AS {code}")
-                for i, (_, value) in enumerate(pairs):
-                    whens.append(f"WHEN {code} = {1 << i}L THEN {value}")
-                values[column] = f"CASE {' '.join(whens)} ELSE {quote(column)} END"
-            if codes:
-                self._select(*codes)
-                self._replace(values)
-                self.repaired.update(dict.fromkeys(values))
+            self._repair_columns(step, is_kept, barrier)
         terms: dict[int, list[str]] = {}
         for i, fix in enumerate(self.tasks.fixes):
             position = self.tasks.positions[fix.name]
@@ -320,6 +306,31 @@ class _Builder:
             if f"{HIDDEN_PREFIX}f{i}" in self.frame.columns:
                 terms[position.word].append(f"shiftleft({HIDDEN_PREFIX}f{i}, {position.shift})")
         self._add_words(terms)
+
+    def _repair_columns(self, step: Sequence[DQMFix], is_kept: str, barrier: str) -> None:
+        """Apply independent fixes: add the code of the arm that repairs a record, then replace the values."""
+        types = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
+        targets = {fix.name: types.get(str(self._column_of(fix)), "STRING") for fix in step}
+
+        def typed_expressions(fix: DQMFix) -> list[TypedExpression]:
+            kinds = (None, targets[fix.name])
+            return list(zip(_fix_expressions(fix), kinds * len(fix.arms), strict=True))
+
+        sql_by_fix = self._resolve(step, typed_expressions)
+        codes, values = [], {}
+        for fix in step:
+            column = self._column_of(fix)
+            if fix.name not in sql_by_fix or column is None:
+                continue
+            sql = sql_by_fix[fix.name]
+            arms = list(zip(sql[::2], sql[1::2], strict=True))
+            code = f"{HIDDEN_PREFIX}f{self.tasks.fixes.index(fix)}"
+            codes.append(f"{_arm_code_sql(arms, is_kept)}{barrier} AS {code}")
+            values[column] = _repaired_sql(arms, code, column)
+        if codes:
+            self._select(*codes)
+            self._replace(values)
+            self.repaired.update(dict.fromkeys(values))
 
     def _column_of(self, fix: DQMFix) -> str | None:
         """Return a fix's column as the frame spells it; if it is missing, skip the fix and return None."""

@@ -407,10 +407,8 @@ class Engine:
         result = GriffinResult(self.dataset, tuple(results.values()), views=(views, self.holds))
         for measurement in measurements:
             if measurement.error is None:
-                attempt(
-                    f"records of {measurement.prepared.name}",
-                    lambda measurement=measurement: self._write(measurement, round_, result),
-                )
+                task = f"records of {measurement.prepared.name}"
+                attempt(task, self._write, measurement, round_, result)
         for name, sink in self.sinks.items():
             attempt(f"sink {name}", self._send_metrics, sink, round_, measurements)
             if f"sink {name}" not in failures:  # skip a sink that is down
@@ -460,7 +458,7 @@ class Engine:
         return prepare(self.job.rules, views, list(frames), group_by)
 
     def _write(self, rule: RuleMeasurement, round_: Round, result: GriffinResult) -> None:
-        """Write a rule's records to its table, replacing those of the same partitions."""
+        """Write a rule's records to its table, replacing records of the same partitions."""
         output = rule.prepared.config.output("record")
         records = result.records(rule.prepared.name)
         if output is None or output.table is None or records is None:
