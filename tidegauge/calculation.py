@@ -106,7 +106,7 @@ class Metrics(list[Metric[Any]]):
         return frame_of(list(self._rows()), kinds)
 
     def json(self) -> str:
-        """Return the rows of `frame` as a JSON array; NaN and infinities are text, as in ``"NaN"``.
+        """Return the rows of `frame` as a JSON array; NaN and infinities are strings, as in ``"NaN"``.
 
         Examples
         --------

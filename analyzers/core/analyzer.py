@@ -2,11 +2,12 @@
 
 An analyzer declares the aggregations it needs (`ScanAnalyzer`) or the columns it groups by
 (`tidegauge.analyzers.measures.frequencies.GroupingAnalyzer`), folds the results into a state, and
-computes a metric from a state. It holds only names and numbers, so it is hashable, can be parsed back
-from its repr, and means the same on a cluster and on a laptop without Spark.
+computes a metric from a state. An analyzer holds only names and numbers. It is hashable, can be parsed from
+its repr, and is the same on a cluster and on a laptop without Spark.
 
-Requests come first: equal ones are computed once, similar ones share a Spark job. Last come Deequ's state
-providers, in memory and on the file system; the repository's are in `tidegauge.repository.store.windows`.
+The module begins with the requests. Equal requests are computed once, and similar requests share a Spark
+job. It ends with Deequ's state providers, in memory and on the file system. The state providers of the
+repository are in `tidegauge.repository.store.windows`.
 """
 
 from __future__ import annotations
@@ -496,8 +497,8 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Return the types of the columns on which the state depends; empty if it depends on none.
 
         States of different generations are not merged: a 1 and a ``'1'`` would be two distinct values,
-        and a date has no place in a histogram of numbers. Numbers of all types are one generation, and
-        so are texts. A column that the schema does not have is ``missing``.
+        and a histogram of numbers cannot contain dates. All numeric types are one generation, and so are
+        all string types. A column that the schema does not have is ``missing``.
 
         Examples
         --------
@@ -520,7 +521,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
         return self.canonical()
 
     def canonical(self) -> str:
-        """Return canonical JSON of the name and all options; equal analyzers give equal text.
+        """Return canonical JSON of the name and all options, which is equal for equal analyzers.
 
         Examples
         --------
@@ -615,7 +616,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
         Raises
         ------
         SourceError
-            If ``data`` is not a DataFrame of Spark, or is a stream.
+            If ``data`` is not a Spark DataFrame, or is a stream.
         SuiteError
             If ``aggregate_with`` or ``save_states_with`` is not a state provider.
         StateError, OSError
@@ -721,7 +722,7 @@ class ScanAnalyzer(Filterable, Analyzer[S, T]):
 
     @abstractmethod
     def aggregations(self, schema: Schema) -> Sequence[str | Sketch]:
-        """Return the aggregates as Spark SQL text, or sketches; equal ones are computed once."""
+        """Return the aggregates as Spark SQL, or sketches. Equal aggregates are computed once."""
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the aggregates."""

@@ -810,7 +810,7 @@ class GriffinDeprecationWarning(FutureWarning):
 
 
 class GriffinWarning(UserWarning):
-    """Something that a Griffin job skipped because its configuration says so."""
+    """A part of a Griffin job was skipped, as its configuration allows."""
 
 
 class VerdictWarning(UserWarning):

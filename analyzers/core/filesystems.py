@@ -291,7 +291,7 @@ def output_file(file: Path, mode: int | None = None) -> Iterator[Path]:
 
 
 def write_output(file: Path, text: str) -> Path:
-    """Write a user's output file of text, which appears when it is complete, and return its path.
+    """Write a text file for the user, which becomes visible when it is complete, and return its path.
 
     Raises
     ------

@@ -10,7 +10,7 @@ analyzers it does not contain. Single objects are named as ``module:attribute`` 
 `Rendered` results name the function that shows them in notebooks.
 
 Plug-ins from other packages are discovered by entry points. A package lists its modules under the groups
-``tidegauge.analyzers`` or ``tidegauge.detectors``; importing a module registers what it defines, as for
+``tidegauge.analyzers`` or ``tidegauge.detectors``; importing a module registers its definitions, as for
 built-in modules. The group ``tidegauge.sinks`` lists functions that take a message's title and body, and the
 text after the sink's name. A plug-in that cannot be imported, or registers a name that is taken, is skipped as
 a whole with a warning; everything else continues.
@@ -157,7 +157,7 @@ class Description:
         return {f.name: getattr(self, f.name) for f in written}
 
     def __repr__(self) -> str:
-        """Return text that `Registry.parse` can parse."""
+        """Return a string that `Registry.parse` can parse."""
         words = []
         for option in sorted(fields(self), key=lambda option: bool(option.kw_only)):
             value = getattr(self, option.name)
@@ -170,7 +170,7 @@ class Description:
 
 
 def explained(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a description's ``__init__`` so that an unknown option is answered with the nearest."""
+    """Wrap a description's ``__init__``: the error for an unknown option suggests the nearest option."""
 
     @wraps(init)
     def checked(self: Description, *values: Any, **options: Any) -> None:
@@ -191,7 +191,7 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_positional(name: str, values: Sequence[Any], options: Sequence[Field[Any]]) -> list[str]:
-    """Return the names of options that are given by their place.
+    """Return the names of options that are given by position.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def canonical_json(value: Any) -> str:
 
 
 def key_of(canonical: str) -> str:
-    """Return the SHA-256 hex digest of a canonical text, which repositories use as its key."""
+    """Return the SHA-256 hex digest of a canonical string. Repositories use it as the key of the string."""
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -586,7 +586,7 @@ class Registry(Generic[D]):
         Raises
         ------
         SuiteError
-            If the text is not a single name or a call with literal arguments.
+            If the string is not a single name or a call with literal arguments.
 
         Examples
         --------

@@ -201,7 +201,7 @@ class Schema:
         return tuple(field["name"] for field in self.struct["fields"])
 
     def canonical(self) -> str:
-        """Return names and types as canonical JSON; equal schemas give equal text."""
+        """Return names and types as canonical JSON, which is equal for equal schemas."""
         columns = [[f["name"], f["type"]] for f in self.struct["fields"]]
         return json.dumps(columns, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -374,5 +374,5 @@ def check_frame(value: Any, *, streaming: bool = False) -> None:
         msg = f"expected a Spark DataFrame, not {kind_of(value)}"
         raise SourceError(msg)
     if value.isStreaming and not streaming:
-        msg = "a streaming DataFrame cannot be measured: measure the batches of foreachBatch, or what it wrote"
+        msg = "a streaming DataFrame cannot be measured: measure the batches in foreachBatch, or the table that it writes"
         raise SourceError(msg)

@@ -48,7 +48,7 @@ class Hashing(IntEnum):
     def merged(cls, hashings: Iterable[Hashing]) -> Hashing:
         """Return the hashing of a union.
 
-        A state of old stays one, as it may hold numbers that were hashed by type.
+        The union with an older state counts as an older state, because it may hold numbers hashed by type.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
 
     4096 registers give a relative standard error of 1.6 % (1.04 / sqrt(4096); Flajolet et al.,
     2007); almost exact up to a few hundred values. Numbers are compared by value, whatever their type:
-    1, 1.0 and a decimal of 1.00 are equal, and so are 0.0 and -0.0. The empty text is a value; text
+    1, 1.0 and a decimal of 1.00 are equal, and so are 0.0 and -0.0. The empty string is a value; strings
     is compared by its bytes, whatever its collation.
 
     Examples
@@ -241,7 +241,7 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
 
         Whole numbers are hashed by the sketch alone. Other values are hashed by Spark first: its
         hash treats NaN consistently, does not depend on the session's time zone and, unlike the
-        sketch's, does not skip the empty text.
+        sketch's, does not skip the empty string.
         """
         field = self.field(schema)
         return (

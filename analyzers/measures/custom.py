@@ -49,40 +49,40 @@ class CustomSqlState(State):
     Examples
     --------
     >>> CustomSqlState(3, 10, 1, "sum") + CustomSqlState(4, 20, 1, "sum")
-    CustomSqlState(number=7, count=30, pieces=2, rule='sum')
+    CustomSqlState(number=7, count=30, pieces=2, way='sum')
     >>> (CustomSqlState(0.3, 10, 1, "none") + CustomSqlState(0.4, 20, 1, "none")).number
     """
 
     number: Number | None = None
     count: Count = 0
     pieces: Count = 0
-    rule: str = "none"
+    way: str = "none"
 
     def combine(self, other: Self) -> Self:
         """Merge two numbers by the merge rule."""
         if not self.pieces or not other.pieces:
             return self if self.pieces else other
-        if self.rule != other.rule:
-            raise mismatch("merge", self.rule, other.rule)
+        if self.way != other.way:
+            raise mismatch("merge", self.way, other.way)
         values = [s.number for s in (self, other) if s.number is not None]
         number = values[0] if values else None
         if len(values) == 2:
             number_by_rule = {"sum": add(*values), "min": least(values), "max": greatest(values)}
-            number = number_by_rule.get(self.rule)
-        elif self.rule == "none":
+            number = number_by_rule.get(self.way)
+        elif self.way == "none":
             number = None
-        return type(self)(number, self.count + other.count, self.pieces + other.pieces, self.rule)
+        return type(self)(number, self.count + other.count, self.pieces + other.pieces, self.way)
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether number, rows and merge rule agree; the number of pieces is ignored."""
-        same = (self.count, self.rule) == (other.count, other.rule)
+        same = (self.count, self.way) == (other.count, other.way)
         if self.number is None or other.number is None:
             return same and self.number is other.number
         return same and agree(self.number, other.number)
 
     def pack(self) -> bytes:
         """Serialize the counts and the merge rule, then the number."""
-        head = _HEADER_LAYOUT.pack(self.count, self.pieces, MERGE_RULES.index(self.rule))
+        head = _HEADER_LAYOUT.pack(self.count, self.pieces, MERGE_RULES.index(self.way))
         return head + pack_number(self.number)
 
     @classmethod

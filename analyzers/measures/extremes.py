@@ -273,14 +273,14 @@ class FreshnessState(State):
     depends_on_types: ClassVar[bool] = True
     layout: ClassVar[Struct] = Struct("<qqq")
     latest: int = _NO_TIME
-    reference: int = _NO_TIME
+    until: int = _NO_TIME
     count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the later times and add the counts."""
         return type(self)(
             max(self.latest, other.latest),
-            max(self.reference, other.reference),
+            max(self.until, other.until),
             self.count + other.count,
         )
 
@@ -414,8 +414,7 @@ class MaxTime(_TimeAnalyzer):
 class Freshness(ColumnAnalyzer[FreshnessState, float]):
     """Age of the newest value: seconds from the latest date or timestamp to now.
 
-    Nulls are ignored; empty metric if all values are null. Negative if the newest value lies in the
-    future.
+    Nulls are ignored; empty metric if all values are null. Negative if the newest value is in the future.
 
     Parameters
     ----------
@@ -474,4 +473,4 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
         """Return the seconds from the latest value to the reference time."""
         if not state.count:
             raise self.no_data()
-        return (state.reference - state.latest) / _SECOND_MICROS
+        return (state.until - state.latest) / _SECOND_MICROS

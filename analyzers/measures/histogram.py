@@ -112,7 +112,7 @@ HistogramMetric = Metric[Distribution]
 
 @singledispatch
 def bin_key(value: Any) -> str:
-    r"""Return the bin key of a value as text: what Spark's CAST gives, and so Deequ's key.
+    r"""Return the bin key of a value: its string form by Spark's CAST, as in Deequ.
 
     Null is ``NullValue``. Floats are written as ``0.1`` and ``1.0E20``, timestamps in UTC as
     ``2020-01-01 10:00:00.5``, binary as lower-case hexadecimal digits. A string equal to ``NullValue``,
@@ -254,7 +254,7 @@ def binned(schema: Schema, column: str, binning: str | None) -> str:
 
 
 def check_bins(owner: Analyzer[Any, Any], bins: pa.Table) -> None:
-    """Require that bins are plain values, which only the data can tell of an expression."""
+    """Require that bins are plain values, which depends on the data for an expression."""
     import pyarrow as pa
 
     kind = bins.schema.field(0).type

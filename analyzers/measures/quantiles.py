@@ -425,7 +425,7 @@ class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
         return self.quantiles
 
     def measure(self, state: KllState) -> Mapping[str, float]:
-        """Return the quantiles by rank; the keys are text."""
+        """Return the quantiles by rank. The keys are strings."""
         if not state.sketch:
             raise self.no_data()
         return dict(zip(map(str, self.quantiles), state.quantiles(self.quantiles), strict=True))

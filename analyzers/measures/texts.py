@@ -54,7 +54,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     """Share of rows where a string contains a match of a regular expression.
 
-    A null does not match but counts as a row, unless ``null_behavior`` says otherwise. Empty metric
+    A null does not match but counts as a row, by default (see ``null_behavior``). Empty metric
     at zero rows.
 
     Parameters
@@ -64,9 +64,9 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     pattern : str
         A Java regular expression, matched anywhere in the string, or the name of a built-in pattern:
         EMAIL, URL, SOCIAL_SECURITY_NUMBER_US, CREDITCARD. Anchor it with ``^`` and ``$`` to match
-        the whole text. The column's collation plays no part; ``(?i)`` ignores case.
+        the whole string. The column's collation plays no part; ``(?i)`` ignores case.
     null_behavior : str
-        ``fail``: a null does not match. ``empty``: a null is the empty text. ``ignore``: a null is
+        ``fail``: a null does not match. ``empty``: a null is the empty string. ``ignore``: a null is
         not counted.
 
     Examples
@@ -113,7 +113,7 @@ class _LengthAnalyzer(ExtremeAnalyzer):
         check_choice(self, "null_behavior", NULL_BEHAVIORS)
 
     def number(self, schema: Schema) -> str:
-        """Return SQL for the length of each row's text."""
+        """Return SQL for the length of each row's string."""
         column = self.field(schema).sql
         length = {
             "ignore": f"char_length({column})",
@@ -130,14 +130,14 @@ class _LengthAnalyzer(ExtremeAnalyzer):
 
 @analyzer
 class MinLength(_LengthAnalyzer):
-    """Length of the shortest text, in Unicode characters; empty metric if there is none.
+    """Length of the shortest string, in Unicode characters; empty metric if there is none.
 
     Parameters
     ----------
     column : str
         The column.
     null_behavior : str
-        ``ignore``: nulls are skipped. ``empty``: a null is the empty text, of length 0. ``fail``: a
+        ``ignore``: nulls are skipped. ``empty``: a null is the empty string, of length 0. ``fail``: a
         null makes the result the lowest double, which fails any lower bound; Deequ's choice.
 
     Examples
@@ -153,14 +153,14 @@ class MinLength(_LengthAnalyzer):
 
 @analyzer
 class MaxLength(_LengthAnalyzer):
-    """Length of the longest text, in Unicode characters; empty metric if there is none.
+    """Length of the longest string, in Unicode characters; empty metric if there is none.
 
     Parameters
     ----------
     column : str
         The column.
     null_behavior : str
-        ``ignore``: nulls are skipped. ``empty``: a null is the empty text, of length 0. ``fail``: a
+        ``ignore``: nulls are skipped. ``empty``: a null is the empty string, of length 0. ``fail``: a
         null makes the result the greatest double, which fails any upper bound; Deequ's choice.
 
     Examples

@@ -44,7 +44,7 @@ class TopValue:
 @register_state("frequent-items/1")
 @dataclass(frozen=True, slots=True)
 class FrequentItemsState(State):
-    """An Apache DataSketches frequent-items sketch of texts; empty bytes are the empty sketch.
+    """An Apache DataSketches frequent-items sketch of strings. Empty bytes are the empty sketch.
 
     The error of a count is at most 3.5 / slots of all values (Anderson et al., 2017). Sketches of
     any size merge; their errors add.
@@ -184,7 +184,7 @@ _EPOCH_SQL = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
 def _text(field: Field) -> str:
-    """Return SQL for a value as text, the same in all sessions; see `bin_key`."""
+    """Return SQL for a value as a string, which is the same in all sessions; see `bin_key`."""
     if field.kind in TEXT:
         return field.uncollated_sql
     if field.kind == "binary":
@@ -199,7 +199,7 @@ def _text(field: Field) -> str:
 
 
 def bounded_text(field: Field) -> str:
-    """Return SQL for a value as text; of a long one the first 200 characters and a digest."""
+    """Return SQL for a value as a string. A long value becomes its first 200 characters and a digest."""
     text = _text(field)
     if field.kind not in {*TEXT, "binary"}:
         return text
@@ -263,7 +263,7 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
         )
 
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:
-        """Return the sketch of the values as texts of bounded length."""
+        """Return the sketch of the values as strings of bounded length."""
         values = where_holds(self.where, bounded_text(self.field(schema)))
         return (Sketch("frequent", values, self.tracked),)
 

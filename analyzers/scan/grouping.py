@@ -50,8 +50,8 @@ class Groups:
     def with_keys(self, data: DataFrame, *expressions: str, as_text: bool = False) -> DataFrame:
         """Add the grouping columns and further expressions to the data.
 
-        Grouping by the text of a value costs as much as several aggregates. It is used on request, and for
-        types in which different values can print as the same text, such as hours when clocks go back.
+        Grouping by the string form of a value costs as much as several aggregates. It is used on request, and for
+        types in which different values can have the same string form, such as hours when clocks go back.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Groups:
         return values, ""
 
     def segment_name(self, segments: SegmentSet, text: str) -> str:
-        """Return the segment's name from the text in a grouping column of `with_keys`."""
+        """Return the segment's name from the value in a grouping column of `with_keys`."""
         return segments.name_of(_split(segments.columns, text[1:]) if text else None)
 
 
@@ -206,7 +206,7 @@ _FILTERABLE_NAME = re.compile(
 )
 """Column names that the grammar of Hive's partition filters accepts."""
 DISTINCT_AS_TEXT = {"string", "date", "boolean", *INTEGRAL}
-"""Types whose distinct values print as distinct text, except for the empty string and null."""
+"""Types whose distinct values have distinct string forms, except the empty string and null."""
 
 
 def _kind(data: DataFrame, column: str) -> str:
@@ -234,7 +234,7 @@ def _segment_text(schema: Schema, columns: Sequence[str]) -> str:
     NoSuchColumnError
         If a column does not exist.
     WrongColumnTypeError
-        If a column is binary or nested, so that its values cannot be printed as text.
+        If a column is binary or nested, so its values have no string form.
     """
     expressions = []
     for column in columns:

@@ -88,7 +88,7 @@ class TableFolder:
 
     @property
     def kind(self) -> str:
-        """The table's kind in text, such as ``Delta table``."""
+        """The table's kind in words, such as ``Delta table``."""
         return f"{TABLE_FORMATS[self.format]} table"
 
 
@@ -577,7 +577,7 @@ class FrameSource:
     """A DataFrame, partitioned by some of its columns or treated as a single partition.
 
     A DataFrame has no files, so changes cannot be detected. A single partition counts as new content each
-    time it is listed. Of several partitions, only those that are not measured yet are new.
+    time it is listed. If there are several partitions, only unmeasured partitions are new.
 
     Attributes
     ----------

@@ -292,7 +292,9 @@ class StoredColumn:
         assert found.payload is not None
         try:
             state = self.artifacts.unpack(found.payload)
-            return function(state.distribution(self.of) if isinstance(state, SketchPairs) else state)
+            return function(
+                state.distribution(self.of) if isinstance(state, SketchPairs) else state
+            )
         except StateError as error:
             raise type(error)(f"{self.dataset!r}, {found.partition!r}: {error}") from error
 

@@ -50,7 +50,9 @@ def test_states_that_would_hold_values_are_refused(analyzer):
     assert refused(analyzer, Privacy(columns=("E*L",)))
     assert refused(analyzer, Privacy(tables=("hr.*",)).for_dataset("people", "hr.people"))
     assert refused(analyzer, Privacy(tags=("pii",)).for_dataset("people", tags={"pii": "yes"}))
-    assert not refused(analyzer, Privacy(columns=("phone",), tables=("hr.*",)).for_dataset("d", "shop.t"))
+    assert not refused(
+        analyzer, Privacy(columns=("phone",), tables=("hr.*",)).for_dataset("d", "shop.t")
+    )
 
 
 @pytest.mark.parametrize(

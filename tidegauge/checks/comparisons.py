@@ -413,7 +413,7 @@ class ComparisonMethods(ConstraintBuilder):
     """Constraints that compare with another table, another query, or earlier distributions.
 
     A partition is compared with the partition of the same name of the other table. If the repository has a
-    dataset of that name, its stored metrics are used; otherwise the table or view of Spark is measured.
+    dataset of that name, its stored metrics are used; otherwise the table or view in Spark is measured.
     """
 
     def has_size_of(self, other: str, within: float = 0.0, *, hint: str = "") -> Self:
@@ -422,7 +422,7 @@ class ComparisonMethods(ConstraintBuilder):
         Parameters
         ----------
         other : str
-            A dataset of the repository, or a table or view of Spark.
+            A dataset of the repository, or a table or view in Spark.
         within : float
             Allowed difference, as a share of the other table's rows.
         hint : str
@@ -446,7 +446,7 @@ class ComparisonMethods(ConstraintBuilder):
         analyzer : Analyzer or str
             The analyzer, which is measured in both tables; the other table must have its columns.
         other : str
-            A dataset of the repository, or a table or view of Spark.
+            A dataset of the repository, or a table or view in Spark.
         within : float
             Allowed difference, as a share of the other table's value.
         hint : str

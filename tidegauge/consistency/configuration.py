@@ -368,7 +368,7 @@ class Configuration:
     query_sources : tuple of str
         Query sources to include; all if empty.
     segment_by : tuple of str
-        Columns of the flattened log, such as ``query_source``, by which results are segmented.
+        Columns of the flattened log that segment the results, such as ``query_source``.
     since : str, optional
         The first day to compare.
     monitors : tuple of mapping

@@ -395,7 +395,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
     def settings(self) -> dict[str, dict[str, int]]:
         """Return the ``group_bys`` settings of a configuration for all group-bys with an estimate.
 
-        There is no setting if the lag may be longer than the longest candidate. Lags are set for named
+        A group-by whose lag may be longer than the longest candidate has no setting. Lags are set for named
         group-bys; if the configuration names none, list them there first.
         """
         return {

@@ -80,7 +80,6 @@ class ComparisonInputs:
         The flattened log.
     views : Views
         Views of the queries. They must stay open until all results have been read.
-        Must stay open until all results have been read.
     days : tuple of str
         The days of the log, as ``2023-01-05``.
     """
@@ -397,7 +396,7 @@ def _run_steps(
 
 
 def _no_days_notices(days: Mapping[str, str | None]) -> list[str]:
-    """Return a notice if there is no day to compare, as on the first day of a log."""
+    """Return a notice if no day can be compared, as on the first day of a log."""
     last = "up to yesterday in UTC; set until= for another last day"
     return [] if days else [f"the log has no queries {last}"]
 

@@ -402,7 +402,9 @@ def run_suites(
     result = SuiteResult(failed=errors, url=_dashboard())
     measure = _Measurement(repository, spark, partitions, tags, rename, resegment, progress)
     failed = measure.run(files, result, jobs=jobs, report=report, options=options)
-    _detect_and_notify(repository, result, failed, started)
+    _detect_anomalies(repository, result, failed, started)
+    suites = [*(table.file.suite for table in result.tables), *failed]
+    result.notices = notify_all(repository, sinks_by_dataset(suites))
     return result
 
 
@@ -484,10 +486,28 @@ def _known_failures(
     return KnownFailures(run.dataset)
 
 
-def _detect_and_notify(
+def _detect_anomalies(
     repository: Repository, result: SuiteResult, failed: Sequence[Suite], started: datetime
 ) -> None:
-    """Detect anomalies in the datasets that were measured, and add them and notices to the result.
+    """Detect anomalies in the datasets that were measured, and add them to the result."""
+    for dataset, scanned in _scanned_partitions(repository, result, failed, started).items():
+        try:
+            if scanned - {""} and repository.partitions(dataset)["time"].isna().all():
+                result.undated.append(dataset)
+            anomalies = repository.detect(dataset)
+            earlier = _earlier_anomalies(repository, dataset, scanned)
+        except Exception as error:  # noqa: BLE001 - the other datasets continue
+            result.failed.append(f"detection in {dataset}: {message_of(error)}")
+        else:
+            result.anomalies.append(anomalies[anomalies["partition"].isin(scanned)])
+            if not earlier.empty:
+                result.anomalies.append(earlier)
+
+
+def _scanned_partitions(
+    repository: Repository, result: SuiteResult, failed: Sequence[Suite], started: datetime
+) -> dict[str, set[str]]:
+    """Return the partitions of each dataset that this run measured.
 
     A failed table may have committed partitions. The next run does not measure them again, so they are
     judged now.
@@ -505,20 +525,7 @@ def _detect_and_notify(
             continue
         committed = ledger["partition"][ledger["measured_at"] >= started]
         scanned.setdefault(suite.dataset, set()).update(committed)
-    for dataset, partitions_of in scanned.items():
-        try:
-            if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
-                result.undated.append(dataset)
-            anomalies = repository.detect(dataset)
-            earlier = _earlier_anomalies(repository, dataset, partitions_of)
-        except Exception as error:  # noqa: BLE001 - the other datasets continue
-            result.failed.append(f"detection in {dataset}: {message_of(error)}")
-        else:
-            result.anomalies.append(anomalies[anomalies["partition"].isin(partitions_of)])
-            if not earlier.empty:
-                result.anomalies.append(earlier)
-    suites = [*(table.file.suite for table in result.tables), *failed]
-    result.notices = notify_all(repository, sinks_by_dataset(suites))
+    return scanned
 
 
 def _earlier_anomalies(

@@ -207,7 +207,7 @@ class GriffinResult:
         return self.rule(rule).records
 
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks; all text is escaped."""
+        """Return an HTML table for notebooks, with all strings escaped."""
         return card(self._pieces)
 
     def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:

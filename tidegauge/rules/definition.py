@@ -200,7 +200,7 @@ class DQMDefinition(ValidationTask):
         Raises
         ------
         SourceError
-            If the data is not a DataFrame of Spark, or is a stream.
+            If the data is not a Spark DataFrame, or is a stream.
         """
         check_frame(data)
         if not self.needs_action:

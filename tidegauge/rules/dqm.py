@@ -332,7 +332,7 @@ class DQM(DQMDefinition):
         RuleError
             If only one of ``repository`` and ``dataset`` is given.
         SourceError
-            If the data is neither a DataFrame of Spark nor a parser, or is a stream.
+            If the data is neither a Spark DataFrame nor a parser, or is a stream.
 
         Examples
         --------

@@ -182,7 +182,10 @@ def test_states_written_by_earlier_releases_can_be_read(kept):
         said = {"count": state.count, "median": state.quantiles([0.5])[0]}
     elif isinstance(state, SketchPairs):
         ranks = [0.0, 0.5, 1.0]
-        said = {name: state.distribution(name).quantiles(ranks) for name in ("logged", "backfilled", "delta")}
+        said = {
+            name: state.distribution(name).quantiles(ranks)
+            for name in ("logged", "backfilled", "delta")
+        }
     elif isinstance(state, ReqState):
         said = {"count": state.count, "median": state.quantile(0.5)}
     elif isinstance(state, TupleState):

@@ -82,7 +82,9 @@ def test_workers_build_the_sketches_that_spark_does(table, spark, monkeypatch):
 
 @pytest.mark.spark
 def test_a_filter_that_does_not_parse_fails_its_analyzer_alone(table, only_hll):
-    found = scan(table, [tg.Size(), tg.ApproxQuantile("x", 0.5, where="zzz > 1")]).single_group.states
+    found = scan(
+        table, [tg.Size(), tg.ApproxQuantile("x", 0.5, where="zzz > 1")]
+    ).single_group.states
     assert found[tg.Size()].value.num_matches == 3000
     assert "zzz" in str(found[tg.ApproxQuantile("x", 0.5, where="zzz > 1")].error)
 

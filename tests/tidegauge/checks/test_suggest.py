@@ -120,7 +120,10 @@ def test_each_segment_is_compared_with_its_own_last_week():
 def test_a_constant_metric_suggests_no_other_limit(repo):
     commit(repo, *(day(n, total=50.0) for n in range(1, 31)))
     found = tg.suggest(repository=repo)
-    assert found.left_out["Mean('x')"] == "it was 5 in all partitions, so no other limit follows from it"
+    assert (
+        found.left_out["Mean('x')"]
+        == "it was 5 in all partitions, so no other limit follows from it"
+    )
     assert "Size(): exactly 10" in described(found)
 
 

@@ -99,7 +99,7 @@ class Comparison:
     measures : tuple of Analyzer
         All measures.
     groups : mapping of tuple of str to Group
-        The states, by the values of the ``by`` columns.
+        The states, by the values of the ``group_by`` columns.
     uncompared : tuple of str
         Notices that name columns of only one side, if the features were not named.
 
@@ -141,12 +141,12 @@ class Comparison:
         Parameters
         ----------
         group_by : sequence of str
-            The columns of `by` to keep.
+            The columns of `group_by` to keep.
 
         Raises
         ------
         UnknownNameError
-            If a column is not in `by`.
+            If a column is not in `group_by`.
         """
         for name in group_by:
             if name not in self.group_by:
@@ -180,7 +180,7 @@ class Comparison:
         Returns
         -------
         pandas.DataFrame
-            The columns of `by`, then ``group_by_name``, ``feature_name`` (``*`` for metrics of rows),
+            The columns of `group_by`, then ``group_by_name``, ``feature_name`` (``*`` for metrics of rows),
             ``metric_name`` (with the quantile of distributions, as in ``delta-p50``), ``number`` (NaN
             if undefined), ``weight`` (the rows behind it) and ``error`` (the reason for NaN).
         """
@@ -207,7 +207,7 @@ class Comparison:
         Returns
         -------
         pandas.DataFrame
-            The columns of `by`, then ``group_by_name``, ``feature_name`` (``*`` for rows),
+            The columns of `group_by`, then ``group_by_name``, ``feature_name`` (``*`` for rows),
             ``metric_name``, ``histogram`` (min, p5, p25, p50, p75, p95, max) and ``number``. Exactly one
             of ``histogram`` and ``number`` is not None. ``mismatch``, ``missing``, ``extra`` and
             ``both_null`` are fractions of the matched rows. ``total``, ``row_missing`` and ``row_extra``

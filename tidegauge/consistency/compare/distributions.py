@@ -1,8 +1,8 @@
-"""Distributions over matched rows, as sketches: of numbers, lengths, edit distances and texts.
+"""Distributions over matched rows, as sketches of numbers, lengths, edit distances and strings.
 
 Numbers are kept in KLL sketches. Differences have two tails, and the quantiles that are shown end at
 p95: KLL's error is the same at all ranks, its sketches are half the size of REQ's, and Spark builds
-and merges them itself. Texts are kept in sketches of the most frequent values.
+and merges them itself. Strings are kept in sketches of the most frequent values.
 """
 
 from __future__ import annotations
@@ -383,11 +383,11 @@ DEFAULT_TRACKED_STRINGS = 192
 
 @analyzer
 class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
-    """Share of the most frequent text of a feature in matched rows; undefined if there is none.
+    """Share of the most frequent string of a feature in matched rows; undefined without strings.
 
-    Its state is the distribution: how often each string occurs, exactly while there are no more than
-    those tracked. `tidegauge.consistency.drift` compares it. Nulls are left out; of a long text, the first
-    200 characters and a digest are kept.
+    Its state is the distribution: the count of each string. The counts are exact if all strings are
+    tracked. `tidegauge.consistency.drift` compares it. Nulls are ignored. A long string is stored as its
+    first 200 characters and a digest.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
     feature : str
         The feature.
     tracked : int
-        Number of texts to track, at most 10 000.
+        Number of strings to track, at most 10,000.
 
     Examples
     --------
@@ -425,7 +425,7 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
         return {"of": self.metric, "lg_slots": ceil(log2(self.tracked / EVICTION_LOAD))}
 
     def check_side(self, side: Field) -> None:
-        """Raise `WrongColumnTypeError` unless the column is text."""
+        """Raise `WrongColumnTypeError` unless the column holds strings."""
         self.require(side, TEXT, "text")
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:

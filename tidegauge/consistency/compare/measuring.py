@@ -112,7 +112,7 @@ def compare(
     Raises
     ------
     SourceError
-        If a side is not a DataFrame of Spark, or is a stream.
+        If a side is not a Spark DataFrame, or is a stream.
     PreconditionError
         If columns are missing or types are not comparable; the message lists all problems.
 

@@ -86,7 +86,7 @@ def bucket(key: Mapping[str, Any]) -> int:
 
 @singledispatch
 def key_text(value: Any) -> str | None:
-    """Return a key value as text, equal for equal values of different types; None for null."""
+    """Return a key value as a string, equal for equal values of different types; None for null."""
     msg = f"a key must be {_ACCEPTED_TYPES}, not {value!r}"
     raise SuiteError(msg)
 

@@ -284,7 +284,7 @@ Rule = Accuracy | Profiling | Listing | Distinct
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the direct children of a node, in text order.
+    """Yield the direct children of a node, in the order of the rule.
 
     Examples
     --------

@@ -134,7 +134,7 @@ class Report:
         """Yield each number by name: ``column.label`` for query rows, ``name.label`` for lists.
 
         If the mappings of a list hold several values, the name is ``name.label.column``. A truth
-        value is 0 or 1, a date or timestamp its seconds since 1970 in UTC; texts are left out.
+        value is 0 or 1, a date or timestamp its seconds since 1970 in UTC. Strings are omitted.
         """
         for name, value in self.cells():
             number = as_number(value)
@@ -142,7 +142,7 @@ class Report:
                 yield name, number
 
     def cells(self) -> Iterator[tuple[str, Any]]:
-        """Yield each value by name, texts included, labels excluded.
+        """Yield each value by name, including strings but not labels.
 
         Each name is different: rows with the same labels are numbered (``n.Rome``, ``n.Rome_2``).
         """

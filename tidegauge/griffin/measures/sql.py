@@ -62,7 +62,7 @@ Written = tuple[str, int]
 
 
 def expression_sql(node: Node) -> str:
-    """Return an expression as Spark SQL; equal trees give equal texts.
+    """Return an expression as Spark SQL. Equal trees give equal SQL.
 
     Names are always in backticks, values are written as literals, and an alias at the top is kept.
     Division by zero gives null.
@@ -229,7 +229,7 @@ def _(node: IsNull) -> Written:
 
 @write.register
 def _(node: IsNaN) -> Written:
-    # A computed value may be a text, which isnan would reject in ANSI mode.
+    # A computed value may be a string, which isnan would reject in ANSI mode.
     value = operand(node.operand, OR_LEVEL)
     if not isinstance(node.operand, (ColumnNode, Name, Attribute, Index)):
         value = f"try_cast({value} AS DOUBLE)"
@@ -272,7 +272,7 @@ def matched_condition(
         The tables and functions that the rule can use.
     null_match : str
         ``null-safe``: null equals null of the other side and differs from all else; ``sql``: null
-        equals nothing; ``griffin``: values are compared as texts, with null as the empty text.
+        equals nothing; ``griffin``: values are compared as strings, with null as the empty string.
     sides : tuple of str or None
         Aliases of source and target; None for the names of `side_names`.
 
@@ -383,7 +383,7 @@ def _cast(operand: Expression, kind: str) -> Expression:
 
 
 def _as_strings(node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
-    """Rewrite comparisons as Griffin does: columns become texts, null the empty one."""
+    """Rewrite comparisons as in Griffin: columns become strings, and null the empty string."""
     match node:
         case ColumnNode():
             return Call("coalesce", (_cast(node, "STRING"), Text("")))
@@ -395,7 +395,7 @@ def _as_strings(node: Expression) -> Expression:  # noqa: PLR0911 - one for each
         case Binary():
             return replace(node, left=_as_strings(node.left), right=_as_strings(node.right))
         case BetweenNode():
-            # Each bound is compared separately: one may be a text and the other a number.
+            # Each bound is compared separately: one may be a string and the other a number.
             low, high = (
                 _comparable_operands((node.operand, node.low)),
                 _comparable_operands((node.operand, node.high)),
@@ -422,6 +422,6 @@ def _as_number(node: Expression) -> Expression:
 
 
 def _comparable_operands(operands: tuple[Expression, ...]) -> list[Expression]:
-    """Return operands as texts if all are columns or texts, else columns as numbers."""
+    """Return operands as strings if all are columns or strings, otherwise columns as numbers."""
     are_strings = all(isinstance(item, (ColumnNode, Text, Null, Call)) for item in operands)
     return [_as_strings(item) if are_strings else _as_number(item) for item in operands]

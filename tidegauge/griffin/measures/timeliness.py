@@ -39,7 +39,7 @@ from tidegauge.griffin.measures.sql import expression_sql
 
 
 def ranks(values: object) -> tuple[float, ...]:
-    """Parse percentile ranks, given as numbers from 0 to 1 or texts of such.
+    """Parse percentile ranks: numbers from 0 to 1, or strings of such numbers.
 
     Raises
     ------
@@ -83,8 +83,8 @@ def label(name: str, rank: float) -> str:
 def milliseconds_sql(node: Expression, write: Callable[[Expression], str] = expression_sql) -> str:
     """Return SQL for a bound time in milliseconds since 1970, null if it is not a time.
 
-    Whole numbers are milliseconds; dates and timestamps are read in the session's time zone, as
-    Spark does; texts may be either.
+    Whole numbers are milliseconds. Dates and timestamps are read in the session's time zone, as in Spark.
+    Strings can be either.
     """
     sql, kind = write(node), kind_of(node)
     if kind in INTEGRAL:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """Destination of results. Subclasses override the methods for what they write; other results are ignored.
+    """Destination of results.
+
+    Subclasses override the methods for the results that they write. Other results are ignored.
 
     Parameters
     ----------
@@ -119,7 +121,7 @@ class Sink:
 
 
 def plain(value: Any) -> Any:
-    """Convert a Spark value to JSON values; non-finite and inexact decimal numbers become text.
+    """Convert a Spark value to JSON values; non-finite and inexact decimal numbers become strings.
 
     Examples
     --------
