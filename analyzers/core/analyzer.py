@@ -438,7 +438,10 @@ class Analyzer(Description, ABC, Generic[S, T]):
         self.check_schema(Schema.from_spark(schema))
 
     def check_schema(self, schema: Schema) -> None:
-        """Raise a `PreconditionError` if columns are missing or have the wrong type; no-op here."""
+        """Raise a `PreconditionError` if columns are missing or have the wrong type.
+
+        The base class accepts all columns.
+        """
 
     @abstractmethod
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -462,7 +465,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
         return tuple(text for text in options if text is not None)
 
     def with_exact_comparisons(self, schema: Schema) -> Self:
-        """Return the analyzer with SQL options in which no comparison changes a value; see `compare_exactly`."""
+        """Return the analyzer with exact comparisons in its SQL options; see `compare_exactly`."""
         options = {name: getattr(self, name) for name in self.sql_options}
         exact = {n: compare_exactly(sql, schema) for n, sql in options.items() if sql is not None}
         changed = {name: sql for name, sql in exact.items() if sql != options[name]}
@@ -672,7 +675,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
             target.persist(self, self.state_type.merge(states))
 
     def copy_state_to(self, source: StateLoader, target: StatePersister) -> None:
-        """Copy a stored state to another provider; no-op if there is none.
+        """Copy a stored state to another provider, if the state exists.
 
         Examples
         --------
@@ -706,7 +709,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
 
 AnyAnalyzer: TypeAlias = Analyzer[Any, Any]
-"""An analyzer, whatever its state and value."""
+"""An analyzer with any state and value."""
 
 
 @dataclass(frozen=True, repr=False)

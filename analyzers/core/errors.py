@@ -238,7 +238,7 @@ def _describe_unredacted(error: BaseException) -> str:
     thrown = _THROWN_IN_TASK.search(message) or _THROWN_IN_CALL.match(
         message
     )  # the Java exception, which Spark's text puts after the call chain
-    if thrown and thrown[2].startswith("Exception thrown in awaitResult"):  # which says nothing
+    if thrown and thrown[2].startswith("Exception thrown in awaitResult"):  # its message is useless
         thrown = next(iter([*_CAUSED_BY_LINE.finditer(message)][-1:]), thrown)
     if thrown:
         has_condition = thrown[2].startswith("[")  # with the condition, so the class adds nothing
@@ -607,7 +607,7 @@ class GriffinError(TidegaugeError):
     failures : mapping of str to exception
         The exception of each failed rule, source or sink, by name.
     result : GriffinResult or None
-        The results of everything that did not fail.
+        The results of all other rules, sources and sinks.
     """
 
     def __init__(self, failures: Mapping[str, BaseException], result: Any = None) -> None:

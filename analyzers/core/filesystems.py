@@ -112,13 +112,12 @@ def child(folder: str | Path, name: str) -> str:
 def file_system(root: str) -> tuple[fs.FileSystem, str]:
     """Return the Arrow file system of a folder or file, and its path within it.
 
-    The path of a URI is taken as it is written, as Hadoop does: ``%2F`` is three characters.
+    As in Hadoop, the path of a URI is not decoded: ``%2F`` is three characters.
 
     Raises
     ------
     FileSystemError
-        If no installed package knows the scheme, the address is not a valid one, or its store cannot be
-        reached.
+        If no installed package knows the scheme, the address is invalid, or its store cannot be reached.
     """
     from pyarrow import fs
 
@@ -272,14 +271,14 @@ def replacing(file: Path, mode: int | None = None) -> Iterator[Path]:
 
 @contextmanager
 def output_file(file: Path, mode: int | None = None) -> Iterator[Path]:
-    """Give a path to write a user's output file to, which appears when it is complete.
+    """Yield a path for a user's output file, which becomes visible when it is complete.
 
-    A new file gets the permissions ``mode``; by default those that the umask leaves.
+    A new file gets the permissions ``mode``, by default the permissions that the umask allows.
 
     Raises
     ------
     DatabaseAccessError
-        If the file cannot be written; names it and the reason.
+        If the file cannot be written. The message has the file and the reason.
     """
     try:
         with replacing(file, mode) as partial:
@@ -395,7 +394,7 @@ def rename_folder(folder: str, to: str) -> None:
     Raises
     ------
     FileExistsError
-        If there is something at ``to``.
+        If ``to`` already exists.
     OSError
         If it cannot be renamed.
     """

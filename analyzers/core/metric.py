@@ -1,7 +1,7 @@
 """Metrics: the result of an analyzer, either a value or the error that prevented it.
 
 A metric's value may be composite (quantiles by key, a histogram). `flatten` turns any metric into
-plain numbers under Deequ's names; it is a function, so that metric types need not know each other.
+plain numbers under Deequ's names; it is a function, so metric types do not depend on each other.
 `subject` and `metric_text` give names of metrics and series in words.
 """
 

@@ -1,8 +1,8 @@
 """Descriptions, registered by name and imported when they are first used.
 
 Analyzers and detectors are descriptions: frozen, hashable dataclasses of options with a repr that can be
-parsed back. One can be a dictionary key, be stored as JSON under a stable hash, be written in a suite file,
-and be printed so that it can be pasted into Python.
+parsed back. A description can be a dictionary key, be stored as JSON under a stable hash, be written in a
+suite file, and be printed as Python source.
 
 A `Registry` finds their classes by name. A module is imported when one of its names is first looked up, so
 reading a history does not import packages (`tidegauge.griffin`, `tidegauge.consistency`, ...) whose
@@ -41,8 +41,8 @@ from tidegauge.analyzers.core.errors import (
 def resolve(name: str) -> Any:
     """Import the object that ``module:attribute`` names.
 
-    Lower layers name what higher ones provide (the scan, the jobs of products, the rendering in
-    notebooks), so that imports run one way and are paid for when they are needed.
+    Lower layers refer to higher layers by name (the scan, jobs of other packages, rendering in notebooks).
+    So imports go in one direction, and modules are imported when they are first used.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def resolve(name: str) -> Any:
 class Rendered:
     """Base of results that notebooks show as HTML.
 
-    The HTML is written by `tidegauge.display`, which is imported when something is shown.
+    The HTML is written by `tidegauge.display`, which is imported when a result is shown.
 
     Class attributes
     ----------------
@@ -145,7 +145,10 @@ class Description:
             object.__setattr__(self, option.name, value)
 
     def check_parameters(self) -> None:
-        """Raise `IllegalAnalyzerParameterError` if an option has an invalid value; no-op here."""
+        """Raise `IllegalAnalyzerParameterError` if an option has an invalid value.
+
+        The base class accepts all values.
+        """
 
     def options(self) -> dict[str, Any]:
         """Return all options by name.
@@ -539,7 +542,7 @@ class Registry(Generic[D]):
         return cls
 
     def build(self, name: str, options: Mapping[str, Any], positional: Sequence[Any] = ()) -> D:
-        """Build an instance from a class name and options; numbers may be given as text.
+        """Build an instance from a class name and options; numbers can be given as strings.
 
         Raises
         ------

@@ -368,7 +368,7 @@ def check_frame(value: Any, *, streaming: bool = False) -> None:
     Raises
     ------
     SourceError
-        If it is anything else.
+        If the value has another type.
     """
     if not is_frame(value):
         msg = f"expected a Spark DataFrame, not {kind_of(value)}"

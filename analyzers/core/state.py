@@ -192,7 +192,7 @@ class State(ABC):
     tag: ClassVar[str]
     layout: ClassVar[struct.Struct]
     depends_on_types: ClassVar[bool] = False
-    """Whether the state holds values or hashes of a column, so that 1 and '1' are different in it."""
+    """Whether the state has values or hashes of a column, so 1 and '1' are different in it."""
 
     @abstractmethod
     def combine(self, other: Self) -> Self:
@@ -252,7 +252,7 @@ class State(ABC):
         Parameters
         ----------
         value : str
-            As text, as `Histogram` writes it.
+            The value as `Histogram` writes it.
         token : str
             The replacement.
         """
@@ -269,7 +269,7 @@ class State(ABC):
 
 
 class DoubleValuedState(State):
-    """A state that determines a single number by itself.
+    """A state that determines a single number.
 
     Examples
     --------

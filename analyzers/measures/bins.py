@@ -33,7 +33,7 @@ class Bin:
     low, high : float
         The bounds of the bin.
     absolute : float
-        Number of values in the bin, whole; an estimate if it comes from a sketch.
+        Number of values in the bin; an estimate if it comes from a sketch.
     ratio : float
         Share of all rows; of all sketched values for a KLLSketch.
     """
@@ -91,12 +91,12 @@ FEWEST_EDGES, FEWEST_WITH_OVERFLOW = 2, 3
 
 @analyzer
 class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
-    """Histogram of a numeric column; bins are closed below and open above, the last one closed.
+    """Histogram of a numeric column; bins exclude their upper bound, except the last bin.
 
-    Give either the number of bins, of equal width from the least to the greatest finite value, or
-    their edges. With edges the state holds one count per bin; without, every distinct value,
-    because the bins of merged partitions differ from each partition's bins. A column of one value gives one
-    bin, a column without finite values none. Nulls, NaN and values beyond the edges are counted
+    Give either the number of bins, which have equal width from the smallest to the largest finite value, or
+    the edges. With edges, the state has one count per bin. Without edges, it has every distinct value,
+    because the bins of merged partitions differ from each partition's bins. A column with one value has one
+    bin, and a column without finite values has none. Nulls, NaN and values beyond the edges are counted
     separately. Empty metric at zero rows.
 
     Parameters
@@ -243,7 +243,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
 
 
 def check_width(analyzer: AnyAnalyzer, low: float, high: float) -> None:
-    """Raise `MetricRuntimeError` if a range has no width that is a number."""
+    """Raise `MetricRuntimeError` if the width of a range is not a finite number."""
     if not isfinite(high - low):
         msg = f"{analyzer!r}: cannot make bins of equal width from {low} to {high}"
         raise MetricRuntimeError(msg)
@@ -259,7 +259,7 @@ class BucketDistribution:
     Attributes
     ----------
     buckets : tuple of Bin
-        The bins have equal width and reach from the least to the greatest value.
+        The bins, of equal width, from the smallest to the largest value.
     rank_error : float
         A bucket's count is off by at most twice this share of all values, at 99 % confidence.
     state : KllState
@@ -293,16 +293,16 @@ class BucketDistribution:
 
 
 KLLMetric = Metric[BucketDistribution]
-MOST_BUCKETS = 100
+MAX_BUCKETS = 100
 
 
 @analyzer
 class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
     """Histogram of a numeric column in equal-width buckets, estimated from a KLL quantile sketch.
 
-    Deequ's analyzer; its metric is named KLL. Nulls and NaN are ignored; empty metric if there are
-    no other values. An infinite value makes it fail, because equal widths are undefined then. It
-    shares the sketch of `ApproxQuantile` of the same size.
+    As in Deequ, its metric is named KLL. Nulls and NaN are ignored; empty metric if there are
+    no other values. An infinite value is an error, because equal widths are then undefined. It shares its
+    sketch with an `ApproxQuantile` of the same size.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
     accepts: ClassVar[str] = "numeric"
 
     sketch_size: int = 2048
-    number_of_buckets: int = MOST_BUCKETS
+    number_of_buckets: int = MAX_BUCKETS
 
     @property
     def name(self) -> str:
@@ -341,8 +341,8 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
         if not MIN_K <= self.sketch_size <= MAX_K:
             msg = f"{self!r}: sketch_size must be between {MIN_K} and {MAX_K}"
             raise IllegalAnalyzerParameterError(msg)
-        if not 1 <= self.number_of_buckets <= MOST_BUCKETS:
-            msg = f"{self!r}: number_of_buckets must be between 1 and {MOST_BUCKETS}"
+        if not 1 <= self.number_of_buckets <= MAX_BUCKETS:
+            msg = f"{self!r}: number_of_buckets must be between 1 and {MAX_BUCKETS}"
             raise IllegalAnalyzerParameterError(msg)
 
     def statistic(self) -> str:

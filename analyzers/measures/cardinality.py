@@ -4,9 +4,9 @@ ApproxCountDistinct reads a HyperLogLog sketch. ApproxUniqueness, ApproxDistinct
 ApproxUniqueValueRatio read one tuple sketch (Apache DataSketches; Beyer et al. 2007 for the estimators): a
 sample of the distinct values, each drawn with the same probability and with its number of occurrences.
 
-Both record a version of the hash of values. Values used to be hashed by type, so a float, a double and a
-decimal of 1.5 were three values. They are now hashed by value (`Field.hash_sql`). For integers and text both
-are the same hash.
+Both record a version of the hash of values. Earlier versions hashed values by type, so a float, a double
+and a decimal of 1.5 were three values. Values are now hashed by value (`Field.hash_sql`). For integers and
+strings, both hashes are equal.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class HllState(State):
     def agrees_with(self, other: Self) -> bool:
         """Return whether counts are equal and the sketches may be of the same values.
 
-        Sketches of the same values have equal registers, in whatever order the values came. Those that
-        hash values differently cannot be compared so: their estimates agree within 3 deviations.
+        Sketches of the same values have equal registers, regardless of the order of the values. If the
+        hashing differs, the sketches agree if their estimates differ by at most 3 standard deviations.
         """
         if self.count != other.count or not self.count:
             return self.count == other.count
@@ -191,7 +191,7 @@ class HllState(State):
     def _checked(cls, sketch: bytes, count: int, hashing: Hashing) -> Self:
         if count:
             require_hll(sketch)
-            _read_hll(sketch)  # raises on damage
+            _read_hll(sketch)  # raises an error if the bytes are damaged
         return cls(sketch, count, hashing)
 
 
@@ -222,9 +222,9 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
     """Estimated number of distinct non-null values (HyperLogLog); 0 if there are none.
 
     4096 registers give a relative standard error of 1.6 % (1.04 / sqrt(4096); Flajolet et al.,
-    2007); almost exact up to a few hundred values. Numbers are compared by value, whatever their type:
-    1, 1.0 and a decimal of 1.00 are equal, and so are 0.0 and -0.0. The empty string is a value; strings
-    is compared by its bytes, whatever its collation.
+    2007); almost exact up to a few hundred values. Numbers are compared by value, regardless of their type:
+    1, 1.0 and a decimal of 1.00 are equal, and so are 0.0 and -0.0. The empty string is a value. Strings
+    are compared by their bytes, regardless of collation.
 
     Examples
     --------
@@ -264,7 +264,7 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
         return Interval(*state.bounds(), TWO_SIGMA)
 
 
-SMALLEST_LG_K, LARGEST_LG_K = 5, 20
+MIN_LG_K, MAX_LG_K = 5, 20
 _SUMMARY_LAYOUT = struct.Struct("<iB")
 """Layout of the summary of an entry: a count, and the mode in which Spark adds counts."""
 SUMMARY_BYTES = _SUMMARY_LAYOUT.size
@@ -397,10 +397,10 @@ class TupleState(State):
     @classmethod
     def _checked(cls, sketch: bytes, count: int, lg_k: int, hashing: Hashing) -> Self:
         if count:
-            if not SMALLEST_LG_K <= lg_k <= LARGEST_LG_K:
-                raise ValueError(f"lg_k is {lg_k}, not from {SMALLEST_LG_K} to {LARGEST_LG_K}")
+            if not MIN_LG_K <= lg_k <= MAX_LG_K:
+                raise ValueError(f"lg_k is {lg_k}, not from {MIN_LG_K} to {MAX_LG_K}")
             require_tuples(sketch, SUMMARY_BYTES)
-            _read_tuples(sketch)  # raises on damage
+            _read_tuples(sketch)  # raises an error if the bytes are damaged
         return cls(sketch, count, lg_k, hashing)
 
 
@@ -443,8 +443,8 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         if not self.columns:
             msg = f"{type(self).__name__} needs at least one column"
             raise NoColumnsSpecifiedError(msg)
-        if not SMALLEST_LG_K <= self.lg_k <= LARGEST_LG_K:
-            msg = f"{self!r}: lg_k must be between {SMALLEST_LG_K} and {LARGEST_LG_K}"
+        if not MIN_LG_K <= self.lg_k <= MAX_LG_K:
+            msg = f"{self!r}: lg_k must be between {MIN_LG_K} and {MAX_LG_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def check_schema(self, schema: Schema) -> None:
@@ -456,7 +456,7 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         """Return the sketch of row hashes and the aggregation of the row count.
 
         A hash of several values skips nulls; their positions are hashed with the values, so that
-        (null, 1) and (1, null) differ. Numbers are hashed by value, whatever their type.
+        (null, 1) and (1, null) differ. Numbers are hashed by value, regardless of their type.
         """
         fields = [schema.plain(column) for column in self.columns]
         values = [f.hash_sql if f.kind in NUMERIC else f.uncollated_sql for f in fields]

@@ -628,7 +628,7 @@ class DatasetMatch(_LookupAnalyzer):
 @register_state("column-matches/1")
 @dataclass(frozen=True, slots=True)
 class ColumnMatches(State):
-    """Number of compared rows, and of those with an equal value in each of some columns.
+    """Number of compared rows, and number of rows with an equal value in each column.
 
     Examples
     --------
@@ -699,7 +699,7 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
     Null equals null, and NaN equals NaN. Only rows whose key exists in the other table are compared;
     `ReferentialIntegrity` measures their share. A key with a null refers to nothing. If the
     other table has a key several times with different values in a column, no value equals them.
-    Empty metric if no row has its like.
+    Empty metric if no row has a matching key.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ _HEADER_LAYOUT = struct.Struct("<qqB")
 class CustomSqlState(State):
     """Result of a SQL aggregate, with row count, number of merged pieces and merge rule.
 
-    Pieces merged with rule ``none`` give no number. States with different merge rules do not merge.
+    Pieces merged with rule ``none`` have no number. States with different merge rules do not merge.
 
     Examples
     --------
@@ -106,7 +106,7 @@ _NO_AGGREGATE = re.compile(
 
 @dataclass(frozen=True)
 class CustomQuery(CustomRequest):
-    """Request for the one number of a query, and the number of rows that it may read.
+    """Request for the number that a query returns, and for the number of rows that it reads.
 
     Attributes
     ----------
@@ -132,25 +132,24 @@ class CustomQuery(CustomRequest):
 
 @analyzer
 class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
-    """Value of a Spark SQL aggregate, or of a query with one number for an answer.
+    """Value of a Spark SQL aggregate, or of a query that returns one number.
 
     An aggregate, such as ``sum(amount) / count(DISTINCT user)``, is computed in the same pass as other
-    analyzers. A query, such as ``SELECT count(*) FROM data a JOIN data b ON a.id = b.parent``, runs by
-    itself, once for each partition: it sees the rows of one partition, or the whole table if that is
-    measured as one. Segments of a partition are not measured by queries: that is an error.
-    Empty metric if the expression or the query gives null, or there are no rows.
+    analyzers. A query, such as ``SELECT count(*) FROM data a JOIN data b ON a.id = b.parent``, runs once
+    for each partition and reads only its rows, or the whole table if the table is measured as a whole. A
+    query cannot be measured by segment.
+    Empty metric if the result is null, or without rows.
 
     Parameters
     ----------
     expression : str
-        The aggregate or query. A query may read other tables: a change in one of them makes all
-        partitions be measured again, unless it is a view.
+        The aggregate or query. A query can read other tables. If one of them changes, and it is not a view,
+        all partitions are measured again.
     disambiguator : str
         Instance name of the metric.
     merge : str
-        Rule that merges the numbers of several partitions: ``sum``, ``min`` or ``max``. ``none``
-        for numbers that do not merge, such as ratios; the metric of several partitions is an error
-        then.
+        Rule that merges the numbers of several partitions: ``sum``, ``min`` or ``max``. ``none`` for
+        numbers that do not merge, such as ratios. The metric of several partitions is then an error.
     view : str
         The name of the measured data in a query. It hides a table of the same name.
 

@@ -1,7 +1,7 @@
 """Smallest and largest values of numbers, dates and timestamps.
 
-Minimum, Maximum and Range: values go straight from Spark's ``min`` and ``max`` into the state, in the
-column's own precision. NaN is Spark's greatest number: the maximum of a column with a NaN is NaN, its
+Minimum, Maximum and Range: the state has the results of Spark's ``min`` and ``max``, in the column's own
+precision. NaN is Spark's greatest number: the maximum of a column with a NaN is NaN, its
 minimum only if every value is NaN.
 
 MinTime, MaxTime and Freshness: a TIMESTAMP is an instant: seconds since 1970 in UTC. A DATE and a
@@ -226,7 +226,7 @@ class Maximum(ExtremeAnalyzer):
 class Range(ExtremeAnalyzer):
     """Maximum minus minimum of a numeric column; 0 for one value, empty metric for none.
 
-    NaN if the column holds NaN, or nothing but one infinity.
+    NaN if the column contains NaN, or if all values are the same infinity.
 
     Examples
     --------
@@ -311,11 +311,11 @@ _ZONED_TIME = re.compile(
 
 
 def as_wall_clock(sql: str, schema: Schema) -> str:
-    """Return SQL whose literals, casts and calls make TIMESTAMP_NTZ of times without a zone.
+    """Return SQL in which times without a zone are TIMESTAMP_NTZ instead of TIMESTAMP.
 
-    A TIMESTAMP without a zone is read by the clocks of the session's zone, and a time that they skip
-    is moved. A literal with a zone stays an instant. SQL that reads columns of numbers, which may be
-    seconds since 1970, stays as it is.
+    Spark reads a TIMESTAMP without a zone in the session's time zone, and changes times that do not exist
+    there. Literals with a zone stay instants. SQL that reads numeric columns is unchanged, because the
+    numbers may be seconds since 1970.
 
     Examples
     --------
@@ -378,7 +378,7 @@ class _TimeAnalyzer(ColumnAnalyzer[TimeRangeState, float]):
 class MinTime(_TimeAnalyzer):
     """Earliest date or timestamp, in seconds since 1970.
 
-    A TIMESTAMP is counted in UTC; a DATE or TIMESTAMP_NTZ as its clock shows it, whatever the
+    A TIMESTAMP is read in UTC. A DATE or TIMESTAMP_NTZ is read as a wall-clock time, regardless of the
     session's time zone. Nulls are ignored; empty metric if all values are null.
 
     Examples
@@ -396,7 +396,7 @@ class MinTime(_TimeAnalyzer):
 class MaxTime(_TimeAnalyzer):
     """Latest date or timestamp, in seconds since 1970.
 
-    A TIMESTAMP is counted in UTC; a DATE or TIMESTAMP_NTZ as its clock shows it, whatever the
+    A TIMESTAMP is read in UTC. A DATE or TIMESTAMP_NTZ is read as a wall-clock time, regardless of the
     session's time zone. Nulls are ignored; empty metric if all values are null.
 
     Examples
@@ -426,14 +426,14 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
 
     Notes
     -----
-    The kind of the column decides how both times are compared:
+    The type of the column determines how both times are compared:
 
     - A TIMESTAMP column holds instants. An ``until`` without a zone (a DATE, a TIMESTAMP_NTZ, a string
       or literal such as ``TIMESTAMP'2024-01-31 12:00:00'``) is read in the session's time zone.
-    - A DATE or TIMESTAMP_NTZ column holds what a clock showed, and a date is its midnight. An
+    - A DATE or TIMESTAMP_NTZ column has wall-clock times. A date is its midnight. An
       ``until`` without a zone is compared without conversion: from 10:00 to 12:00 are 7200 seconds in every
-      zone and on every day. An instant (now, a TIMESTAMP column, a literal with a zone) is first
-      converted to the time that the clocks of the session's time zone show.
+      zone and on every day. An instant (now, a TIMESTAMP column, a literal with a zone) is first converted
+      to the wall-clock time in the session's time zone.
 
     Examples
     --------

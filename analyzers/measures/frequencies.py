@@ -63,15 +63,15 @@ def _nothing() -> pa.Table:
     return pa.table({COUNT: pa.array([], pa.int64())})
 
 
-_LARGEST_SMALL = 1 << 28
-_MOST_EXPANSION = 1000
-"""A state may take the first number of bytes in memory or, if it is larger, the second number of bytes per byte of
-its file, since distinct values compress little."""
+_MAX_SMALL_STATE_BYTES = 1 << 28
+_MAX_EXPANSION = 1000
+"""Limits on a state's memory: the first number of bytes, or if it is larger, the second number of bytes for
+each byte of its file. Distinct values compress little."""
 
 
 def _require_size(needed: int, size: int) -> None:
     """Raise if a file would take far more memory than a state's values can."""
-    if needed > max(_LARGEST_SMALL, _MOST_EXPANSION * size):
+    if needed > max(_MAX_SMALL_STATE_BYTES, _MAX_EXPANSION * size):
         msg = f"{size} bytes that would take {needed} in memory"
         raise ValueError(msg)
 
@@ -98,7 +98,7 @@ def _spelled_out(column: pa.ChunkedArray) -> int:
 def packed(table: pa.Table, keys: int) -> bytes:
     """Serialize a table, with the given number of key columns, as a Parquet file.
 
-    A single key is another one in each row: a dictionary of it would be written in vain.
+    A single key is different in each row, so it is not written as a dictionary.
     """
     import pyarrow.parquet as pq
 
@@ -132,15 +132,17 @@ def unpacked(payload: bytes) -> pa.Table:
     # Most files are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
     _require_flat(file.schema)
-    if sum(page_column.max_bytes for page_column in columns) <= _LARGEST_SMALL:
+    if sum(page_column.max_bytes for page_column in columns) <= _MAX_SMALL_STATE_BYTES:
         return _validated(file.read(use_threads=False))
     # A few long strings can represent many rows, so they are counted before they are expanded.
     every = [file.schema.column(index) for index in range(len(file.schema))]
     texts = [column.name for column in every if column.physical_type == "BYTE_ARRAY"]
     coded = pq.ParquetFile(pa.BufferReader(payload), read_dictionary=texts).read(use_threads=False)
     _require_size(sum(_spelled_out(coded[name]) for name in texts), stored)
-    # Arrow reserves the mean length of a dictionary's texts for each row.
-    rows = max(1, _LARGEST_SMALL // max(1, *(page_column.dictionary for page_column in columns)))
+    # Arrow reserves the mean length of a dictionary's strings for each row.
+    rows = max(
+        1, _MAX_SMALL_STATE_BYTES // max(1, *(page_column.dictionary for page_column in columns))
+    )
     parts = [
         coded.slice(at, rows).cast(file.schema_arrow)
         for at in range(0, max(1, coded.num_rows), rows)
@@ -180,7 +182,7 @@ def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
         if pa.types.is_binary(kind):
             return pa.scalar(bytes.fromhex(value), kind)
         return pa.scalar(value).cast(kind)
-    except (ValueError, NotImplementedError):  # Arrow's errors are such
+    except (ValueError, NotImplementedError):  # includes Arrow's errors
         return None
 
 
@@ -230,7 +232,7 @@ def _with_decimals(tables: list[pa.Table], keys: Sequence[str]) -> list[pa.Table
     for index, key in enumerate(keys):
         kinds = [table.schema.field(key).type for table in tables]
         if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_integer, kinds)):
-            integer_type = pa.decimal128(19, 0)  # what 64 bits hold
+            integer_type = pa.decimal128(19, 0)  # maximum digits of 64 bits
             tables = [
                 table.set_column(index, key, table[key].cast(integer_type))
                 if pa.types.is_integer(kind)
@@ -272,8 +274,8 @@ def added_up(tables: Sequence[pa.Table], keys: list[str], numbers: list[str]) ->
 class GroupSizes:
     """Numbers of groups by their size: frequencies without the values.
 
-    Enough for exact uniqueness and entropy, and small however many values there are, but not
-    mergeable: the same value may be in two pieces of data.
+    They suffice for exact uniqueness and entropy, and are small for any number of values. They are not
+    mergeable, because two pieces of data can have the same value.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NULL_KEY = "NullValue"
 MAX_DETAIL_BINS = 1000
-LONGEST_KEY = 200
+MAX_KEY_CHARS = 200
 """Characters of a value in its bin key; a longer value ends with a digest."""
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")  # no database accepts all of them
@@ -151,9 +151,9 @@ def escaped(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= LONGEST_KEY:
+    if len(text) <= MAX_KEY_CHARS:
         return text
-    return f"{text[:LONGEST_KEY]}~{key_of(text)[:16]}"
+    return f"{text[:MAX_KEY_CHARS]}~{key_of(text)[:16]}"
 
 
 @bin_key.register
@@ -189,7 +189,7 @@ def _(value: dt.datetime) -> str:
 
 
 def _float_text(value: float, shortest: str) -> str:
-    """Lay the shortest digits of a float out as Java and Spark do."""
+    """Format the shortest digits of a float as Java and Spark do."""
     if not isfinite(value):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign, numbers, exponent = Decimal(shortest).as_tuple()
@@ -204,7 +204,7 @@ def _float_text(value: float, shortest: str) -> str:
 
 
 _PLAIN_RANGE = (1e-3, 1e7)
-"""Where floats are written without an exponent."""
+"""Range of absolute values in which floats are written without an exponent."""
 
 
 def keys_of(values: pa.ChunkedArray) -> Iterator[str]:
@@ -273,7 +273,7 @@ def ranked(
 
 @analyzer
 class Histogram(GroupingAnalyzer[Distribution]):
-    """Count and share of each value of a column, null being a value. No bins for no rows.
+    """Count and share of each value of a column, including null. Without rows, there are no bins.
 
     Shares are relative to the rows where the filter is true.
 
@@ -355,7 +355,7 @@ class Histogram(GroupingAnalyzer[Distribution]):
 SUM, ADDENDS = "sum", "addends"
 _KEY_COLUMN = "0"
 _MAX_ARROW_DIGITS = 76
-"""Digits of the widest decimals in Arrow: exact sums of as many of the widest in Spark as there can be."""
+"""Digits of the widest decimals in Arrow, which hold exact sums of any number of Spark's widest decimals."""
 
 
 def addend(field: Field) -> str:
@@ -539,8 +539,7 @@ class SumDistribution(Distribution):
 class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
     """Sum of a numeric column for each value of another, and its share of all.
 
-    Null is a value of the first column; in the second it is ignored, so that the sum of nothing but
-    nulls is 0. Integers and decimals are added exactly. One NaN makes a sum, and all shares, NaN;
+    Null is a value of the first column; in the second column it is ignored, so the sum of only nulls is 0. Integers and decimals are added exactly. One NaN makes a sum, and all shares, NaN;
     shares are also NaN if all sums add up to 0. Without rows, there are no bins.
 
     Parameters
@@ -553,7 +552,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
         Number of values to keep, by descending sum and then by value: 1 to 1000. The sums of the
         others are added.
     binning : str, optional
-        Spark SQL for the bin of each row, instead of the column's value, as of `Histogram`.
+        Spark SQL for the bin of each row, instead of the column's value, as for `Histogram`.
     ratios : bool
         Whether the metric has the share of each value, in addition to its sum.
 
@@ -583,7 +582,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     @property
     def value_columns(self) -> tuple[str, ...]:
-        """The column of the bins; sums are numbers whatever the type of the summed column."""
+        """The column of the bins; sums are numbers for any type of the summed column."""
         return (self.column,)
 
     @property

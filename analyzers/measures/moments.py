@@ -1,7 +1,7 @@
 """Sums and statistical moments, from the mean to the correlation of two columns.
 
-Sum, Mean and RatioOfSums add integers and decimals exactly, whatever the total; they become doubles only
-in the metric. Floats are added as doubles; one NaN makes the result NaN.
+Sum, Mean and RatioOfSums add integers and decimals exactly, for any total. The sums become doubles only in
+the metric. Floats are added as doubles; one NaN makes the result NaN.
 
 StandardDeviation, Variance, Skewness, Kurtosis and Correlation cast values to double. One NaN or infinity
 makes the result NaN. States hold central moments and merge by the pairwise formulas of Chan, Golub and
@@ -281,7 +281,7 @@ class RatioOfSums(ScanAnalyzer[TwoSums, float]):
 
 
 _MIN_MAGNITUDE, _MAX_SQUARES = 1e-30, 1e100
-"""For skewness and kurtosis: smaller magnitudes count as 0, larger sums of squares fail."""
+"""For skewness and kurtosis: smaller magnitudes count as 0, and larger sums of squares are errors."""
 
 
 def negligible(squares: float, count: int, mean: float) -> bool:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 RANK_CONFIDENCE = 0.99
 """Confidence of the bound on the rank error, as in DataSketches."""
 MIN_K, MAX_K = 8, 65535
-SMALLEST_ERROR = 5e-5
+MIN_RELATIVE_ERROR = 5e-5
 
 
 def sketch_size(relative_error: float) -> int:
@@ -107,9 +107,9 @@ class KllState(State):
 
     @classmethod
     def merge_sizes(cls, states: Iterable[Self]) -> Self:
-        """Merge sketches of any ``k`` into one of the greatest.
+        """Merge sketches of any ``k`` into a sketch of the largest ``k``.
 
-        Merging keeps the errors of the given sketches; `rank_error` is the error of the least ``k``.
+        Merging keeps the errors of the given sketches; `rank_error` is the error of the smallest ``k``.
         """
         filled = [state for state in states if state.sketch]
         if len(filled) < 2:
@@ -179,7 +179,7 @@ class KllState(State):
         return self.intervals([rank])[0]
 
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
-        """Return the bounds at each rank; the least and the greatest value are exact."""
+        """Return the bounds at each rank; the minimum and the maximum are exact."""
         return _intervals(self, ranks)
 
     def rank_error(self) -> float:
@@ -218,7 +218,7 @@ class KllState(State):
         """Deserialize the output of `pack`."""
         if payload:
             require_kll(payload)
-            if _read_kll(payload).is_empty():  # raises on damage
+            if _read_kll(payload).is_empty():  # raises an error if the bytes are damaged
                 return cls()
         return cls(payload)
 
@@ -283,7 +283,7 @@ class KllUnion:
         return [exact.get(rank, value) for rank, value in zip(ranks, estimates, strict=True)]
 
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
-        """Return the bounds at each rank; the least and the greatest value are exact."""
+        """Return the bounds at each rank; the minimum and the maximum are exact."""
         return _intervals(self, ranks)
 
     def rank_error(self) -> float:
@@ -346,9 +346,9 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
         if not all(0 <= rank <= 1 for rank in self.ranks()):
             msg = f"{self!r}: a quantile must be between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
-        if not SMALLEST_ERROR <= self.relative_error <= 1:
-            msg = f"{self!r}: relative_error must be between {SMALLEST_ERROR} and 1"
-            if 0 <= self.relative_error < SMALLEST_ERROR:
+        if not MIN_RELATIVE_ERROR <= self.relative_error <= 1:
+            msg = f"{self!r}: relative_error must be between {MIN_RELATIVE_ERROR} and 1"
+            if 0 <= self.relative_error < MIN_RELATIVE_ERROR:
                 msg += "; an exact quantile is ExactQuantile's"
             raise IllegalAnalyzerParameterError(msg)
 
@@ -376,7 +376,7 @@ class ApproxQuantile(_QuantileAnalyzer[float]):
     quantile : float
         In [0, 1]; 0 is the minimum, 0.5 the median.
     relative_error : float
-        Bound on the rank error, 5e-5 to 1; smaller ones need larger states.
+        Bound on the rank error, 5e-5 to 1; smaller bounds need larger states.
 
     Examples
     --------
@@ -435,7 +435,7 @@ class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
         return dict(zip(map(str, self.quantiles), state.intervals(self.quantiles), strict=True))
 
 
-SMALLEST_REQ_K, LARGEST_REQ_K = 4, 1024
+MIN_REQ_K, MAX_REQ_K = 4, 1024
 
 
 def _read_req(sketch: bytes) -> req_items_sketch:
@@ -517,7 +517,7 @@ class ReqState(State):
         return self.intervals([rank])[0]
 
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
-        """Return the bounds at each rank; the least and the greatest value are exact."""
+        """Return the bounds at each rank; the minimum and the maximum are exact."""
         sketch = _read_req(self.sketch)
         result = []
         for rank in ranks:
@@ -552,7 +552,7 @@ class ReqState(State):
         """Deserialize the output of `pack`."""
         if payload:
             require_req(payload)
-            if _read_req(payload).is_empty():  # raises on damage
+            if _read_req(payload).is_empty():  # raises an error if the bytes are damaged
                 return cls()
         return cls(payload)
 
@@ -574,7 +574,7 @@ class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
         Even, 4 to 1024: the standard error of a rank is about 0.13 / k of its distance from the
         accurate end. The state takes about 1.3 k KiB.
     high_ranks : bool
-        True for accuracy at quantiles near 1, False for those near 0.
+        True for accuracy at quantiles near 1, False for quantiles near 0.
 
     Examples
     --------
@@ -613,8 +613,8 @@ class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
         if not 0 <= self.quantile <= 1:
             msg = f"{self!r}: a quantile must be between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
-        if not SMALLEST_REQ_K <= self.k <= LARGEST_REQ_K or self.k % 2:
-            msg = f"{self!r}: k must be an even number between {SMALLEST_REQ_K} and {LARGEST_REQ_K}"
+        if not MIN_REQ_K <= self.k <= MAX_REQ_K or self.k % 2:
+            msg = f"{self!r}: k must be an even number between {MIN_REQ_K} and {MAX_REQ_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -644,11 +644,11 @@ _EMPTY_STATE = KllState()
 @register_state("sketch-pairs/1")
 @dataclass(frozen=True, slots=True)
 class SketchPairs(State):
-    """KLL sketches of pairs of numbers, by whether the difference of a pair is 0.
+    """KLL sketches of pairs of numbers, separated by whether the difference of a pair is 0.
 
-    Values that are equal on both sides are sketched once, and differences of 0 not at all: they are as
-    many as the equal values. So a state of equal columns is as large as one sketch. A part that has
-    few of a distribution's values need not be accurate; see `from_parts`.
+    Values that are equal on both sides are sketched once. Differences of 0 are not sketched, because their
+    number is the number of equal values. So the state of equal columns is as large as one sketch. A sketch
+    with few of a distribution's values need not be accurate; see `from_parts`.
 
     Attributes
     ----------
@@ -657,7 +657,7 @@ class SketchPairs(State):
     logged, backfilled : KllState
         Values of each side in all other pairs, also where the other side is null.
     delta : KllState
-        Differences other than 0, backfilled - logged; a NaN, as of equal infinities, is left out.
+        Differences other than 0, backfilled - logged; NaN, for example of equal infinities, is ignored.
 
     Examples
     --------

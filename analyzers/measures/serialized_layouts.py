@@ -47,13 +47,13 @@ class ColumnPages:
     Attributes
     ----------
     values : int
-        Values in its pages: one a row, nulls among them.
+        Number of values in its pages: one per row, including nulls.
     min_bytes : int
-        Bytes that they take in memory at least.
+        Minimum size of the values in memory, in bytes.
     dictionary : int
         Bytes of the strings that each value can repeat; 0 without a dictionary, and for numbers.
     packed : int
-        Bytes of its pages as they are stored.
+        Size of its pages in the file, in bytes.
     """
 
     values: int
@@ -63,7 +63,7 @@ class ColumnPages:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes that the column takes in memory if each value is as large as its whole dictionary."""
+        """Size of the column in memory, in bytes, if each value is as large as its whole dictionary."""
         return self.min_bytes + self.values * self.dictionary
 
 
@@ -92,7 +92,7 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     >>> sink = io.BytesIO()
     >>> pq.write_table(pa.table({"text": ["ab", "ab", "c"]}), sink)
     >>> column_pages(sink.getvalue())
-    [ColumnPages(values=3, least=24, dictionary=11, packed=24)]
+    [ColumnPages(values=3, min_bytes=24, dictionary=11, packed=24)]
     """
     content = memoryview(file)  # slices are not copied
     end = len(content) - 8
@@ -141,7 +141,9 @@ def _pages(file: memoryview, column: Fields, rows: int, element: Fields) -> Colu
         raise ValueError("a column of another type than its schema's")
     start, before = _field(column, 9, _I64_TYPE), _field(column, 11, _I64_TYPE, 0)
     start = before if 0 < before < start else start
-    end = start + _field(column, 7, _I64_TYPE) if rows else start  # of no rows no page is written
+    end = (
+        start + _field(column, 7, _I64_TYPE) if rows else start
+    )  # without rows, no page is written
     if not 0 <= start <= end <= len(file):
         raise ValueError(f"a column from byte {start} to {end} of {len(file)}")
     values = size = dictionary = stored = 0
@@ -184,7 +186,7 @@ def _contents(page: Fields) -> tuple[bool, int, int]:
 
 
 class _Structures:
-    """Reader of consecutive structures in Thrift's compact protocol, from a position on."""
+    """Reader of consecutive structures in Thrift's compact protocol, from a given position."""
 
     def __init__(self, content: memoryview, position: int) -> None:
         self.content, self.position = content, position
@@ -200,7 +202,7 @@ class _Structures:
             if number in fields_read or not 0 < number < 1 << 15:
                 raise ValueError(f"field {number} twice, or of no structure")
             kind = head & 0xF
-            # Of a truth value the kind is the value.
+            # The kind of a boolean is its value.
             fields_read[number] = kind, kind == 1 if kind in {1, 2} else self._value(kind, depth)
         return fields_read
 
@@ -253,7 +255,7 @@ class _Structures:
 
 
 _PREAMBLE_LAYOUT = struct.Struct("<8B")
-"""Longs of the preamble, version, family, four bytes of each family's own and flags among them."""
+"""Longs of the preamble, version, family, four bytes that depend on the family, and flags."""
 
 
 def require_kll(sketch: bytes) -> None:
@@ -294,7 +296,8 @@ def _require_values(
 ) -> None:
     """Require values without NaN, between the least and the greatest one, and levels that are sorted.
 
-    The library compares values without asking for NaN, and merges levels above the first as sorted ones.
+    The library compares values without a check for NaN, and merges levels above the first as if they were
+    sorted.
     """
     for level, values in enumerate(levels):
         _require(not any(map(isnan, values)), "NaN")
@@ -368,12 +371,12 @@ def _kll_capacity(k: int, m: int, depth: int) -> int:
 def require_req(sketch: bytes) -> None:
     """Require a REQ sketch of doubles whose levels hold as many values as there are."""
     flags, k, number, raw = struct.unpack_from("<3xBHBB", sketch)
-    _require(_REQ_K[0] <= k <= _REQ_K[1] and k % 2 == 0, "k")
+    _require(_REQ_K_RANGE[0] <= k <= _REQ_K_RANGE[1] and k % 2 == 0, "k")
     if flags & _REQ_EMPTY:
         _require(len(sketch) == 8, "length")
     elif flags & _REQ_RAW:
-        _require(number == 1 and 0 < raw <= _REQ_MOST_RAW, "levels")
-        _require(len(sketch) >= 8 + 8 * raw, "length")  # the library writes zeros behind them
+        _require(number == 1 and 0 < raw <= _MAX_RAW_REQ_VALUES, "levels")
+        _require(len(sketch) >= 8 + 8 * raw, "length")  # the library writes zeros after them
         _require_values([_doubles(sketch, 8, raw)])
     else:
         _require(0 < number <= _REQ_LEVELS, "levels")
@@ -400,9 +403,9 @@ def require_req(sketch: bytes) -> None:
         _require_values(levels, ends, first_sorted=first_sorted)
 
 
-_REQ_K = (4, 1024)
+_REQ_K_RANGE = (4, 1024)
 _REQ_EMPTY, _REQ_RAW, _REQ_FIRST_SORTED = 4, 16, 32
-_REQ_MOST_RAW = 4
+_MAX_RAW_REQ_VALUES = 4
 _REQ_LEVELS = 60
 _REQ_SECTIONS = (3, 6, 12, 24, 48, 96, 192)
 _REQ_ROUNDING = 1e-4
@@ -412,7 +415,7 @@ _REQ_ROUNDING = 1e-4
 def require_hll(sketch: bytes) -> None:
     """Require an HLL sketch whose coupons or registers, and their summaries, match its stated size."""
     lg_k, lg_slots, flags, coupons, mode = struct.unpack_from("<3x5B", sketch)
-    _require(_HLL_LG_K[0] <= lg_k <= _HLL_LG_K[1], "size")
+    _require(_HLL_LG_K_RANGE[0] <= lg_k <= _HLL_LG_K_RANGE[1], "size")
     form, target = mode & 3, mode >> 2
     _require(form <= 2 and target <= 2, "form")
     if form == 2:
@@ -456,7 +459,7 @@ def _require_registers(sketch: bytes, lg_k: int, target: int) -> None:
     """Require registers within their range, and their summaries.
 
     A register of 4 bits holds the difference from the least value of all, or 15: its value is an entry of the
-    auxiliary table then. The library looks for this entry without asking whether there is a table.
+    auxiliary table then. The library looks for this entry without a check that the table exists.
     """
     lg_slots, flags, least_value = struct.unpack_from("<4x3B", sketch)
     *sums, num_least, exceptions = struct.unpack_from("<8x3d2I", sketch)
@@ -500,7 +503,7 @@ def _count_nibbles(registers: bytes, value: int) -> int:
     )
 
 
-_HLL_LG_K = (4, 21)
+_HLL_LG_K_RANGE = (4, 21)
 _HLL_LG_LIST, _HLL_LG_SET = 3, 5
 """log2 of the slots of a list, and of the smallest set."""
 _HLL_EMPTY, _HLL_COMPACT = 4, 8
@@ -518,7 +521,7 @@ _HLL_BYTES = (lambda k: k // 2, lambda k: k * 3 // 4 + 1, lambda k: k)
 def require_frequent_items(sketch: bytes) -> None:
     """Require a sketch of frequent strings whose number and lengths match the stated ones."""
     longs, _, _, lg_most, lg_slots, flags, _, _ = _PREAMBLE_LAYOUT.unpack_from(sketch)
-    _require(lg_slots <= lg_most <= _ITEMS_LG_MOST and longs in {1, 4}, "slots")
+    _require(lg_slots <= lg_most <= _MAX_LG_SLOTS and longs in {1, 4}, "slots")
     if longs == 1:
         _require(bool(flags & _ITEMS_EMPTY) and len(sketch) == 8, "length")
         return
@@ -538,7 +541,7 @@ def require_frequent_items(sketch: bytes) -> None:
 
 
 _ITEMS_EMPTY = 4 | 1
-_ITEMS_LG_MOST = 20
+_MAX_LG_SLOTS = 20
 
 
 def require_tuples(sketch: bytes, summary: int) -> None:

@@ -54,8 +54,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     """Share of rows where a string contains a match of a regular expression.
 
-    A null does not match but counts as a row, by default (see ``null_behavior``). Empty metric
-    at zero rows.
+    By default, a null does not match but counts as a row; see ``null_behavior``. Empty metric at zero rows.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     pattern : str
         A Java regular expression, matched anywhere in the string, or the name of a built-in pattern:
         EMAIL, URL, SOCIAL_SECURITY_NUMBER_US, CREDITCARD. Anchor it with ``^`` and ``$`` to match
-        the whole string. The column's collation plays no part; ``(?i)`` ignores case.
+        the whole string. The column's collation has no effect; ``(?i)`` ignores case.
     null_behavior : str
         ``fail``: a null does not match. ``empty``: a null is the empty string. ``ignore``: a null is
         not counted.
@@ -210,8 +209,8 @@ _FRACTION_MARKS = ".eE"
 class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
     """Inferred data types of a column: counts and shares of five types.
 
-    The types are Unknown (null), Fractional, Integral, Boolean and String. Texts are parsed by
-    Deequ's patterns: an optional sign and space before the digits; ``true`` and ``false`` in lower
+    The types are Unknown (null), Fractional, Integral, Boolean and String. Strings are parsed by Deequ's
+    patterns: an optional sign and space before the digits; ``true`` and ``false`` in lower
     case. Numbers, NaN included, and booleans have the type of their column; decimals of scale 0 are
     Integral; all else is String. Empty metric at zero rows.
 
@@ -314,7 +313,7 @@ def pattern_problem(pattern: str) -> str:
 
 
 def _unbalanced(text: str) -> str:
-    """Return which bracket of a pattern without escapes has no other; empty if all have one."""
+    """Return a message about the first unmatched bracket of a pattern without escapes; empty if all match."""
     groups = classes = 0
     begins = False  # a class, in which a bracket that comes first is a character
     for sign in text:

@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import State, register_state
-from tidegauge.analyzers.measures.histogram import LONGEST_KEY, escaped
+from tidegauge.analyzers.measures.histogram import MAX_KEY_CHARS, escaped
 from tidegauge.analyzers.measures.serialized_layouts import require_frequent_items
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class FrequentItemsState(State):
         """Replace a value by a token in the sketch's bytes: its counts and bounds stay.
 
         The sketch has no operation for it. Its format is 32 bytes, a count of 8 bytes for each value,
-        and the values in the same order, each behind its length.
+        and the values in the same order, each after its length.
         """
         if value.encode() not in self.sketch:
             return self
@@ -138,7 +138,7 @@ class FrequentItemsState(State):
         """Deserialize the output of `pack`."""
         if payload:
             require_frequent_items(payload)
-            _read(payload)  # raises on damage
+            _read(payload)  # raises an error if the bytes are damaged
         return cls(payload)
 
 
@@ -203,19 +203,19 @@ def bounded_text(field: Field) -> str:
     text = _text(field)
     if field.kind not in {*TEXT, "binary"}:
         return text
-    digest = f"concat(left({text}, {LONGEST_KEY}), '~', left(sha2({text}, 256), 16))"
-    return f"CASE WHEN char_length({text}) > {LONGEST_KEY} THEN {digest} ELSE {text} END"
+    digest = f"concat(left({text}, {MAX_KEY_CHARS}), '~', left(sha2({text}, 256), 16))"
+    return f"CASE WHEN char_length({text}) > {MAX_KEY_CHARS} THEN {digest} ELSE {text} END"
 
 
 @analyzer
 class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     """Most frequent values of a column, with estimated counts and shares of all non-null values.
 
-    Needs bounded memory and no shuffle, however many values there are; exact while the distinct
-    values are no more than those tracked. The metric's interval holds guaranteed bounds. Empty
+    It needs bounded memory and no shuffle, for any number of values. The counts are exact if all distinct
+    values are tracked. The metric's interval holds guaranteed bounds. Empty
     metric if there are no values. Values are written as in `Histogram`; a long string is stored as its first
-    200 characters and a digest. Sketches from before timestamps were written in UTC, and binary as
-    hexadecimal digits, still merge; such values then occur in the old and the new form. Numbers of
+    200 characters and a digest. Sketches of earlier versions, which wrote timestamps and binary values
+    differently, still merge. Such values then occur in both forms. Numbers of
     different types also differ in form: 1.50 and 1.500 for decimals with two and three places, 1 and 1.0.
 
     Parameters

@@ -330,7 +330,7 @@ QUANTILE_MARGIN = 0.5
 """Margin of limits beyond the quantiles, as a share of their distance."""
 MAY_FAIL = 0.05
 """Largest share of partitions in which a suggestion is allowed to fail."""
-LARGEST_DROP = 0.25
+MAX_SUGGESTED_DROP = 0.25
 """Largest 99 % quantile of weekly drops for which a week-over-week limit is suggested."""
 ONE_WEEK = timedelta(days=7)
 GOOD_SHARES = (Completeness, Compliance, PatternMatch)
@@ -463,7 +463,7 @@ class MetricHistory:
             return
         rare = sample_quantile(drops, 1 - TAIL_QUANTILE)
         allowed_drop = ceil2(rare)
-        if 0 < allowed_drop <= LARGEST_DROP:
+        if 0 < allowed_drop <= MAX_SUGGESTED_DROP:
             reason = (
                 f"From one week to the next it fell by more than {rare:.4g} in 1 % of {len(drops)} pairs;"
                 f" rounded up, this is {format_number(allowed_drop)}."

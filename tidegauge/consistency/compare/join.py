@@ -273,39 +273,46 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
     require_comparable(pairs, schemas[0], schemas[1:], parts)
     layout = Layout(schemas, pairs)
     joined = layout.logged(logged, [part.features for part in parts])
-    for p, part in enumerate(parts):
-        backfill = layout.backfilled(part.data, p, part.features)
-        joined = joined.join(backfill, F.expr(layout.meets(p)), "full_outer")
-        merged = layout.merged(p)
+    for part_index, part in enumerate(parts):
+        backfill = layout.backfilled(part.data, part_index, part.features)
+        joined = joined.join(backfill, F.expr(layout.meets(part_index)), "full_outer")
+        merged = layout.merged(part_index)
         unmerged = [
             name for name in joined.columns if name.removeprefix(RESERVED_PREFIX) not in merged
         ]
         joined = joined.selectExpr(
-            *(f"{_merged_sql(a, b)} AS {RESERVED_PREFIX}{a}" for a, b in merged.items()),
+            *(
+                f"{_merged_sql(joined_name, backfilled_name)} AS {RESERVED_PREFIX}{joined_name}"
+                for joined_name, backfilled_name in merged.items()
+            ),
             *map(quote, unmerged),
         )
-    key = [f"{RESERVED_PREFIX}k.k{i}" for i in range(len(pairs.keys) + 1)]
+    key = [f"{RESERVED_PREFIX}k.k{index}" for index in range(len(pairs.keys) + 1)]
     columns = dict(zip((*pairs.keys, pairs.time), key, strict=True))
-    columns |= {name: f"{RESERVED_PREFIX}p{i}" for i, name in enumerate(pairs.partition_by)}
+    columns |= {name: f"{RESERVED_PREFIX}p{index}" for index, name in enumerate(pairs.partition_by)}
     if pairs.bucket_minutes:
         columns[BUCKET_COLUMN] = _bucket_sql(f"{RESERVED_PREFIX}m", pairs.bucket_minutes)
-    in_backfill = [f"{RESERVED_PREFIX}b{p}k IS NOT NULL" for p in range(len(parts))]
+    in_backfill = [
+        f"{RESERVED_PREFIX}b{part_index}k IS NOT NULL" for part_index in range(len(parts))
+    ]
     columns[PRESENCE_COLUMN] = _presence_sql(" OR ".join(in_backfill))
-    copies = [f"{RESERVED_PREFIX}a{p}n" for p in range(len(parts))]
+    copies = [f"{RESERVED_PREFIX}a{part_index}n" for part_index in range(len(parts))]
     columns[COPY_COLUMN] = f"coalesce({', '.join(copies)})"
     columns[NULL_KEY_COLUMN] = " OR ".join(f"{part} IS NULL" for part in key)
     if len(parts) > 1:
         for presence, copy, part in zip(in_backfill, copies, parts, strict=True):
             columns |= {presence_of(name): _presence_sql(presence) for name in part.group_bys}
             columns |= {copy_of(name): copy for name in part.group_bys}
-    index_of = {
-        name: (p, i) for p, part in enumerate(parts) for i, name in enumerate(part.features)
+    position_by_feature = {
+        name: (part_index, index)
+        for part_index, part in enumerate(parts)
+        for index, name in enumerate(part.features)
     }
     for name in pairs.features:
-        p, i = index_of[name]
+        part_index, index = position_by_feature[name]
         columns |= {
-            LOGGED_PREFIX + name: f"{RESERVED_PREFIX}a{p}v{i}",
-            name: f"{RESERVED_PREFIX}b{p}v{i}",
+            LOGGED_PREFIX + name: f"{RESERVED_PREFIX}a{part_index}v{index}",
+            name: f"{RESERVED_PREFIX}b{part_index}v{index}",
         }
     return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
 
@@ -367,72 +374,87 @@ class Layout:
     schemas: Sequence[Schema]
     pairs: Alignment
 
-    def shared(self, p: int) -> list[int]:
+    def shared(self, part_index: int) -> list[int]:
         """Return the indexes of partition columns that both sides have, which makes them keys."""
-        both = (self.schemas[0], self.schemas[p + 1])
+        schemas = (self.schemas[0], self.schemas[part_index + 1])
         names = enumerate(self.pairs.partition_by)
-        return [i for i, name in names if all(has(side, name) for side in both)]
+        return [i for i, name in names if all(has(side, name) for side in schemas)]
 
     def logged(self, data: DataFrame, parts: Sequence[Sequence[str]]) -> DataFrame:
         """Return the log with rows numbered for each backfill."""
         columns, numbers = self._side_columns(0), [f"{RESERVED_PREFIX}k AS {RESERVED_PREFIX}ak"]
-        for p, features in enumerate(parts):
-            columns |= {f"a{p}{name}": sql for name, sql in self._shared(p, 0).items()}
-            fields = {
-                f"a{p}v{i}": self.schemas[0].field(quote(self.pairs.in_log(name)))
-                for i, name in enumerate(features)
+        for part_index, features in enumerate(parts):
+            columns |= {
+                f"a{part_index}{name}": sql for name, sql in self._shared(part_index, 0).items()
             }
-            columns |= {to: field.sql for to, field in fields.items()}
-            numbers.append(f"{self._number(p, 'k', f'a{p}', fields)} AS {RESERVED_PREFIX}a{p}n")
+            fields = {
+                f"a{part_index}v{index}": self.schemas[0].field(quote(self.pairs.in_log(name)))
+                for index, name in enumerate(features)
+            }
+            columns |= {column: field.sql for column, field in fields.items()}
+            numbers.append(
+                f"{self._number(part_index, 'k', f'a{part_index}', fields)} AS {RESERVED_PREFIX}a{part_index}n"
+            )
         prepared = data.selectExpr(
             *(f"{sql} AS {RESERVED_PREFIX}{name}" for name, sql in columns.items())
         )
         return prepared.selectExpr("*", *numbers)
 
-    def backfilled(self, data: DataFrame, p: int, features: Sequence[str]) -> DataFrame:
+    def backfilled(self, data: DataFrame, part_index: int, features: Sequence[str]) -> DataFrame:
         """Return a backfill with rows numbered."""
-        prefix = f"b{p}"
-        schema = self.schemas[p + 1]
-        fields = {f"{prefix}v{i}": schema.field(quote(name)) for i, name in enumerate(features)}
-        owned = self._side_columns(p + 1) | self._shared(p, p + 1)
+        prefix = f"b{part_index}"
+        schema = self.schemas[part_index + 1]
+        fields = {
+            f"{prefix}v{index}": schema.field(quote(name)) for index, name in enumerate(features)
+        }
+        owned = self._side_columns(part_index + 1) | self._shared(part_index, part_index + 1)
         columns = {prefix + name: sql for name, sql in owned.items()}
-        columns |= {to: field.sql for to, field in fields.items()}
+        columns |= {column: field.sql for column, field in fields.items()}
         prepared = data.selectExpr(
             *(f"{sql} AS {RESERVED_PREFIX}{name}" for name, sql in columns.items())
         )
         return prepared.selectExpr(
-            "*", f"{self._number(p, f'{prefix}k', prefix, fields)} AS {RESERVED_PREFIX}{prefix}n"
+            "*",
+            f"{self._number(part_index, f'{prefix}k', prefix, fields)} AS {RESERVED_PREFIX}{prefix}n",
         )
 
-    def meets(self, p: int) -> str:
+    def meets(self, part_index: int) -> str:
         """Return the join condition between the rows joined so far and a backfill."""
-        shared = self.shared(p)
+        shared = self.shared(part_index)
         # Spark does not use a difference as a join key. The rows are already partitioned and sorted by the
         # other join keys because of their numbering, so Spark shuffles them once instead of twice.
         conditions = [
-            f"{RESERVED_PREFIX}k = {RESERVED_PREFIX}b{p}k",
-            f"{RESERVED_PREFIX}a{p}n - {RESERVED_PREFIX}b{p}n = 0",
+            f"{RESERVED_PREFIX}k = {RESERVED_PREFIX}b{part_index}k",
+            f"{RESERVED_PREFIX}a{part_index}n - {RESERVED_PREFIX}b{part_index}n = 0",
         ]
         if shared:
-            conditions.append(f"{RESERVED_PREFIX}a{p}s = {RESERVED_PREFIX}b{p}s")
-        if p:  # rows of other backfills that are not in the log
+            conditions.append(f"{RESERVED_PREFIX}a{part_index}s = {RESERVED_PREFIX}b{part_index}s")
+        if part_index:  # rows of other backfills that are not in the log
             unshared = [i for i in range(len(self.pairs.partition_by)) if i not in shared]
             conditions += [
-                f"({RESERVED_PREFIX}ak IS NOT NULL OR {RESERVED_PREFIX}p{i} <=> {RESERVED_PREFIX}b{p}p{i})"
+                f"({RESERVED_PREFIX}ak IS NOT NULL OR {RESERVED_PREFIX}p{i} <=> {RESERVED_PREFIX}b{part_index}p{i})"
                 for i in unshared
             ]
         return " AND ".join(conditions)
 
-    def merged(self, p: int) -> dict[str, str]:
+    def merged(self, part_index: int) -> dict[str, str]:
         """Return the columns to coalesce: columns joined so far, with their columns in a backfill."""
-        merged = {name: f"b{p}{name}" for name in ("k", "m")}
-        merged |= {f"p{i}": f"b{p}p{i}" for i in range(len(self.pairs.partition_by))}
+        merged = {name: f"b{part_index}{name}" for name in ("k", "m")}
+        merged |= {f"p{i}": f"b{part_index}p{i}" for i in range(len(self.pairs.partition_by))}
         # A row that is not in the log keeps its number from the backfill. The number exceeds the numbers
         # of logged rows with the same key, so the row never joins a row that joins a logged row. Numbers
         # of other keys are unrelated.
-        alike = [q for q in range(len(self.schemas) - 1) if self.shared(q) == self.shared(p)]
-        both = ("n", "s") if self.shared(p) else ("n",)
-        return merged | {f"a{q}{name}": f"b{p}{name}" for q in alike for name in both}
+        same_shared = [
+            other_index
+            for other_index in range(len(self.schemas) - 1)
+            if self.shared(other_index) == self.shared(part_index)
+        ]
+        suffixes = ("n", "s") if self.shared(part_index) else ("n",)
+        return merged | {
+            f"a{other_index}{name}": f"b{part_index}{name}"
+            for other_index in same_shared
+            for name in suffixes
+        }
 
     def _side_columns(self, side: int) -> dict[str, str]:
         """Return SQL for the key, the minute and the partition columns."""
@@ -445,18 +467,19 @@ class Layout:
             f"p{i}": _partition_sql(schema, self.schemas, name, minute) for i, name in parts
         }
 
-    def _shared(self, p: int, side: int) -> dict[str, str]:
+    def _shared(self, part_index: int, side: int) -> dict[str, str]:
         """Return SQL on one side for the partition columns that the log and a backfill share."""
-        names, columns = [f"p{i}" for i in self.shared(p)], self._side_columns(side)
+        names, columns = [f"p{i}" for i in self.shared(part_index)], self._side_columns(side)
         return {"s": _struct_sql({name: columns[name] for name in names})} if names else {}
 
-    def _number(self, p: int, key: str, prefix: str, fields: Mapping[str, Field]) -> str:
+    def _number(self, part_index: int, key: str, prefix: str, fields: Mapping[str, Field]) -> str:
         """Return SQL for a row's number within its key, ordered by its values."""
         partition = ", ".join(
-            RESERVED_PREFIX + name for name in (key, *([f"{prefix}s"] if self.shared(p) else ()))
+            RESERVED_PREFIX + name
+            for name in (key, *([f"{prefix}s"] if self.shared(part_index) else ()))
         )
         order = [
-            _sort_key_sql(RESERVED_PREFIX + to, field.type) for to, field in fields.items()
+            _sort_key_sql(RESERVED_PREFIX + column, field.type) for column, field in fields.items()
         ] or ["NULL"]
         return f"row_number() OVER (PARTITION BY {partition} ORDER BY {', '.join(order)})"
 

@@ -242,7 +242,6 @@ def widen(spark: SparkSession, name: str, types: Mapping[str, Any], partition_co
         The session that writes the copy.
     name : str
         The quoted table name.
-        Quoted.
     types : mapping of str to object
         The wider types, in Spark's JSON form.
     partition_column : str

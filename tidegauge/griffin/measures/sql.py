@@ -90,10 +90,10 @@ def expression_sql(node: Node) -> str:
     return write(node)[0]
 
 
-def operand(node: Node, least: int = ATOM_LEVEL) -> str:
+def operand(node: Node, min_level: int = ATOM_LEVEL) -> str:
     """Return an expression as SQL, in brackets if it binds less tightly than required."""
     sql, level = write(node)
-    return sql if level >= least else f"({sql})"
+    return sql if level >= min_level else f"({sql})"
 
 
 @singledispatch

@@ -278,11 +278,11 @@ class DatabaseSink(Sink):
             raise self.failed(error, missing_driver(url, error)) from error
 
 
-_MOST_TRIES = 100
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_MAX_TRIES = 100
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
 _RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 """HTTP status codes that are retried."""
-_LONGEST_REASON = 300
+_MAX_REASON_CHARS = 300
 
 
 class HttpSink(Sink):
@@ -322,7 +322,7 @@ class HttpSink(Sink):
 
     @property
     def _tries(self) -> int:
-        return max(0, self.number("retry", 10, _MOST_TRIES)) + 1
+        return max(0, self.number("retry", 10, _MAX_TRIES)) + 1
 
     @property
     def _timeout(self) -> float:
@@ -335,7 +335,7 @@ class HttpSink(Sink):
         headers = {"Content-Type": "application/json", **self.config.get("headers", {})}
         url = str(self.config["api"])
         request = urllib.request.Request(url, body, headers, method=self._method)  # noqa: S310 - checked
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_SECONDS
         for tries_left in reversed(range(self._tries)):
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310
@@ -354,7 +354,7 @@ class HttpSink(Sink):
                     msg = f"sink {self.name!r}: {url}: {error}{reason}{tried}"
                     raise SinkError(hide_secrets(msg, self.config)) from error
             sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
 def server_reason(error: urllib.error.HTTPError) -> str:
@@ -368,7 +368,7 @@ def server_reason(error: urllib.error.HTTPError) -> str:
         except (OSError, ValueError, LookupError, TypeError):
             return ""
     reason = answer.get("reason") if isinstance(answer, Mapping) else answer
-    return f" ({reason[:_LONGEST_REASON]})" if isinstance(reason, str) else ""
+    return f" ({reason[:_MAX_REASON_CHARS]})" if isinstance(reason, str) else ""
 
 
 class MongoSink(Sink):

@@ -240,7 +240,7 @@ TYPES = {
         (
             lambda: ConsistencyCells("mismatch", *OF, -1),
             IllegalAnalyzerParameterError,
-            "not negative",
+            "at least 0",
         ),
         (ConsistencyCells("mismatch", "user", "agee"), NoSuchColumnError, "logged_agee"),
         (ConsistencyNumbers("smape", "user", "tags"), WrongColumnTypeError, "numeric"),
