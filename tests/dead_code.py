@@ -45,8 +45,8 @@ ALLOWED: Mapping[str, str] = {
     "DataSketches calls them": "get_size to_bytes",
     "IPython calls it": "_render_traceback_",
     "Lark calls them, by the names of the grammar's rules": (
-        "accuracy all_of between_listed bracketed from_clause group_clause is_what like limit_clause"
-        " listing order_clause order_item profiling where_clause"
+        "accuracy all_of between_listed bracketed from_clause group_clause like limit_clause"
+        " listing null_test order_clause order_item profiling where_clause"
     ),
     "Lark reads it": "always_accept",
     "pandas calls it": "_constructor",

@@ -147,7 +147,7 @@ class PartitionResult:
 
     Attributes
     ----------
-    check, place : int
+    check, position : int
         Index of the check, and of the constraint in the check.
     dataset, partition : str
         Names of the dataset and the partition.
@@ -160,7 +160,7 @@ class PartitionResult:
     """
 
     check: int
-    place: int
+    position: int
     dataset: str
     partition: str
     time: datetime | None
@@ -187,14 +187,14 @@ def resolve_no_data(
         Whether all results without data pass, whatever the constraints set.
     """
     constraints_with_data = {
-        (result.check, result.place)
+        (result.check, result.position)
         for result in judged
         if result.result.status is not ConstraintStatus.NO_DATA
     }
 
     def effect(result: PartitionResult) -> OnEmpty:
         constraint = result.result.constraint
-        matches_elsewhere = (result.check, result.place) in constraints_with_data
+        matches_elsewhere = (result.check, result.position) in constraints_with_data
         filtered = constraint.analyzer.where is not None
         default = OnEmpty.WARN if filtered and matches_elsewhere else OnEmpty.FAIL
         return OnEmpty.PASS if allow_empty else constraint.on_empty or on_empty or default

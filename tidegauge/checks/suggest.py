@@ -571,7 +571,7 @@ def _verify_history(
     results_by_draft: dict[int, list[PartitionResult]] = {index: [] for index in range(len(drafts))}
     for result in verification.judged:  # in the order of time
         if result.result.status is not ConstraintStatus.NO_HISTORY:
-            results_by_draft[result.place].append(result)
+            results_by_draft[result.position].append(result)
     newest = max(
         (result.time for result in verification.judged if result.time is not None), default=None
     )

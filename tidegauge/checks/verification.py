@@ -381,7 +381,9 @@ class Verification:
         """Return the errors of constraints that could not be evaluated on the verified data, by index."""
         index = self._check_index(check)
         results = (
-            (judged.place, judged.result.metric) for judged in self.judged if judged.check == index
+            (judged.position, judged.result.metric)
+            for judged in self.judged
+            if judged.check == index
         )
         return {
             constraint_index: str(metric.outcome.error)

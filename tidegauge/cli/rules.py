@@ -177,12 +177,12 @@ def _step_lines(file: RulesFile) -> Iterator[str]:
 
     dqm = file.dqm
     for rule in dqm.tasks.before:
-        yield f"  rule {rule.name} ({_options(rule)}): {rule.expression.shown}"
+        yield f"  rule {rule.name} ({_options(rule)}): {rule.expression.display_text}"
     for fix in dqm.tasks.fixes:
         for arm in fix.arms:
-            yield f"  fix {fix.name}: {fix.column} = {arm.value.shown} where {arm.condition.shown}"
+            yield f"  fix {fix.name}: {fix.column} = {arm.value.display_text} where {arm.condition.display_text}"
     for rule in dqm.tasks.after:
-        yield f"  rule {rule.name} ({_options(rule)}, after fixes): {rule.expression.shown}"
+        yield f"  rule {rule.name} ({_options(rule)}, after fixes): {rule.expression.display_text}"
     for task, policy in dqm.task_policies:
         if not isinstance(policy, FailNone):
             yield f"  policy of {task.name}: {policy!r}"

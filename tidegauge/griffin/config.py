@@ -226,7 +226,7 @@ class Env:
     spark : mapping of str to str
         Spark session settings.
     log_level : str
-        Spark's log level.
+        Spark's log level. It is validated but has no effect.
     checkpoint : str or None
         Folder for the progress of streams.
     batch_interval, process_interval : int

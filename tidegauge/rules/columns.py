@@ -150,9 +150,7 @@ class _ColumnRule(DQMRule):
         options = defaults | options
         where = options["where"]
         if name is None and where is not None:
-            default_name = (
-                f"{default_name} where {Expression.from_input(where, type(self).__name__).shown}"
-            )
+            default_name = f"{default_name} where {Expression.from_input(where, type(self).__name__).display_text}"
         self._set(Expression.from_column_pieces(column, pieces), name or default_name, **options)
 
 

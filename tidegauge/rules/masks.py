@@ -535,9 +535,9 @@ def _join_lookup(frame: DataFrame, alias: str, lookup: KeyLookup) -> DataFrame:
     keys = [f"{alias}k{i}" for i in range(len(lookup.columns))]
     kinds = [
         _common_type(frame.selectExpr(column), other.selectExpr(other_column))
-        for column, other_column in zip(lookup.columns, lookup.others, strict=True)
+        for column, other_column in zip(lookup.columns, lookup.other_columns, strict=True)
     ]
-    cells = zip(lookup.others, kinds, keys, strict=True)
+    cells = zip(lookup.other_columns, kinds, keys, strict=True)
     other_keys = other.selectExpr(*(f"CAST({o} AS {kind}) AS {key}" for o, kind, key in cells))
     other_keys = other_keys.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).distinct()
     pairs = zip(lookup.columns, kinds, keys, strict=True)

@@ -216,7 +216,7 @@ class KeyLookup:
 
     Attributes
     ----------
-    columns, others : tuple of str
+    columns, other_columns : tuple of str
         The key's columns in the data and in the other table, as Spark SQL.
     table : str
         The other table or view.
@@ -224,14 +224,14 @@ class KeyLookup:
 
     columns: tuple[str, ...]
     table: str
-    others: tuple[str, ...]
+    other_columns: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return the same condition as a subquery, for display and identity."""
         key = ", ".join(self.columns)
         key = f"({key})" if len(self.columns) > 1 else key
-        is_not_null = " AND ".join(f"{other} IS NOT NULL" for other in self.others)
-        return f"{key} IN (SELECT {', '.join(self.others)} FROM {self.table} WHERE {is_not_null})"  # noqa: S608 - shown, and never run
+        is_not_null = " AND ".join(f"{other} IS NOT NULL" for other in self.other_columns)
+        return f"{key} IN (SELECT {', '.join(self.other_columns)} FROM {self.table} WHERE {is_not_null})"  # noqa: S608 - shown, and never run
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class Expression:
         return string[2:-2] if is_wrapped else string
 
     @property
-    def shown(self) -> str:
+    def display_text(self) -> str:
         """The predicate on one line."""
         return " ".join(self.predicate.split())
 
@@ -564,12 +564,12 @@ class DQMRule(DQMTask):
         description: str = "",
         tags: Sequence[str] = (),
     ) -> None:
-        default_name = expression.shown if name is None else name
+        default_name = expression.display_text if name is None else name
         if where is not None:
             condition = Expression.from_input(where, type(self).__name__)
             expression = expression.among(condition)
             default_name = (
-                f"{default_name} where {condition.shown}" if name is None else default_name
+                f"{default_name} where {condition.display_text}" if name is None else default_name
             )
         self.expression = expression
         self.name = _name(default_name, self)
@@ -588,7 +588,7 @@ class DQMRule(DQMTask):
     @property
     def reason(self) -> str:
         """The message, by default that the condition is not true."""
-        return self.message or f"not true: {self.expression.shown}"
+        return self.message or f"not true: {self.expression.display_text}"
 
     def identity(self) -> dict[str, Any]:
         """Return the rule as JSON values, without message, description and tags, which do not change the counts."""
@@ -667,7 +667,7 @@ class DQMFix(DQMTask):
         kind = type(self).__name__
         when = Expression.from_input(condition, kind)
         replacement = replacement_sql(value, kind)
-        default_name = f"if({when.shown}) {shown_text(column)} = {replacement.shown}"
+        default_name = f"if({when.display_text}) {shown_text(column)} = {replacement.display_text}"
         self._set(column, name or default_name, lambda: [Arm("", when, replacement)])
 
     def _set(self, column: str, name: str, arms: Callable[[], list[Arm]]) -> None:

@@ -421,7 +421,7 @@ def test_a_frame_is_the_partition_that_one_says(spark, repo):
 @pytest.mark.parametrize(
     ("table", "keys", "partition", "says"),
     [
-        ("frame_view", None, {"ds": "1"}, "select those of a table by partitions="),
+        ("frame_view", None, {"ds": "1"}, "for a table, select partitions with partitions="),
         (None, None, {"ID": "1"}, "the data has a column 'ID' that identifies its partitions"),
         (None, ["ds"], {"hr": "1"}, "the suite is partitioned by ds: partition= names hr"),
     ],

@@ -136,7 +136,7 @@ BROKEN = {
     "a) OR (b": "PARSE_SYNTAX_ERROR",
     "1=1; DROP TABLE x": "PARSE_SYNTAX_ERROR",
     "a < 3 /* open": "UNCLOSED_BRACKETED_COMMENT",
-    "a < 3 AS other": "leave out its alias",
+    "a < 3 AS other": "has an alias; remove it",
     "a) AS (b": "PARSE_SYNTAX_ERROR",
     "a < 3) , (b": "PARSE_SYNTAX_ERROR|not a condition",
     "a < 3) END, CASE WHEN (true": "PARSE_SYNTAX_ERROR",

@@ -39,7 +39,7 @@ def test_rules_on_keys_can_be_written_in_files(tmp_path):
     unique = tg.UniqueRule(["id", "line"], where="line > 0")
     assert dqm == tg.DQM().add(foreign).add(unique, tg.FailAny).add(tg.UniqueRule("id"))
     assert dqm.tasks.tables == ("customers",)
-    assert foreign.expression.shown == (
+    assert foreign.expression.display_text == (
         "`customer` IN (SELECT `id` FROM customers WHERE `id` IS NOT NULL)"
     )
     assert unique.name == "UniqueRule(id, line) where line > 0"

@@ -169,8 +169,8 @@ class Place:
         return plain if plain != self.now and len(plain) == 1 and plain.isascii() else ""
 
 
-def _time_unit(place: Place) -> str:
-    return place.word.lstrip("0123456789")
+def _time_unit(position: Place) -> str:
+    return position.word.lstrip("0123456789")
 
 
 _HINT_RULES: tuple[tuple[Callable[[Place], object], str], ...] = (
@@ -280,7 +280,7 @@ _HINT_RULES: tuple[tuple[Callable[[Place], object], str], ...] = (
 )
 
 
-def hint_for(place: Place) -> str | None:
+def hint_for(position: Place) -> str | None:
     """Return the first hint that fits the position, or None.
 
     Examples
@@ -289,8 +289,8 @@ def hint_for(place: Place) -> str | None:
     >>> hint_for(Place(["a", "=", "b"], ";", [], accepted, "accuracy"))
     'remove the semicolon at the end of the rule'
     """
-    hint_template = next((hint for fits, hint in _HINT_RULES if fits(place)), None)
-    return hint_template.format(p=place) if hint_template else None
+    hint_template = next((hint for fits, hint in _HINT_RULES if fits(position)), None)
+    return hint_template.format(p=position) if hint_template else None
 
 
 MAX_QUOTED_CHARS = 40

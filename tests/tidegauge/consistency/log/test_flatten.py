@@ -217,7 +217,7 @@ def test_queries_without_a_hash_have_the_only_known_schema(spark):
         (None, "no time", None, V1.hash, hashlib.md5(key).hexdigest(), None)
     ]
     assert [(d.ds, d.rows, d.bad) for d in read.days()] == [(None, 2, {"no time": 1})]
-    with pytest.raises(SourceError, match="has a column 'ts_millis'; this has key_bytes"):
+    with pytest.raises(SourceError, match="needs a column 'ts_millis'; this table has key_bytes"):
         decode(frame.drop("ts_millis"), [V1])
     with pytest.raises(SourceError, match="'value_bytes' of a query log is INT"):
         decode(frame.selectExpr("key_bytes", "1 AS value_bytes", "ts_millis"), [V1])
