@@ -417,11 +417,11 @@ class WrongColumnTypeError(PreconditionError):
     """The column's type is not supported by the analyzer."""
 
     def __init__(self, column: str, actual: str, required: str) -> None:
-        self.column, self.found, self.wanted = column, actual, required
+        self.column, self.actual, self.required = column, actual, required
         super().__init__(column, actual, required)
 
     def __str__(self) -> str:
-        return f"column {self.column!r} is of type {self.found}, but must be {self.wanted}"
+        return f"column {self.column!r} is of type {self.actual}, but must be {self.required}"
 
 
 class NoColumnsSpecifiedError(PreconditionError):
@@ -447,16 +447,19 @@ class UnresolvedQueryError(UnresolvedExpressionError):
     ----------
     reason : str
         Spark's error, without the position.
-    place : tuple of int or None
+    position : tuple of int or None
         The line in the query, from 1, and the position in the line, from 0; None if Spark reports none.
     """
 
     def __init__(self, reason: str, position: tuple[int, int] | None = None) -> None:
-        self.reason, self.place = reason, position
+        self.reason, self.position = reason, position
         super().__init__(reason, position)
 
     def __str__(self) -> str:
-        return self.reason + (f" (line {self.place[0]}, pos {self.place[1]})" if self.place else "")
+        if self.position is None:
+            return self.reason
+        line, column = self.position
+        return f"{self.reason} (line {line}, pos {column})"
 
 
 class PrivateColumnError(PreconditionError):

@@ -76,13 +76,13 @@ class NoExpectationError(Exception):
 class Share:
     """Minimum share of good rows, and the filter on rows."""
 
-    least: float
+    min_share: float
     where: str | None = None
 
     def mostly(self, body: Body) -> Body:
         """Add the share and the filter to a row expectation."""
         kind, kwargs = body
-        mostly = {} if self.least == 1 else {"mostly": self.least}
+        mostly = {} if self.min_share == 1 else {"mostly": self.min_share}
         return kind, {**kwargs, **mostly, **_filter(self.where)}
 
     def query(self, condition: str) -> Body:
@@ -91,14 +91,14 @@ class Share:
             _braced(condition),
             "" if self.where is None else f"({_braced(self.where)})",
         )
-        if self.least == 1:
+        if self.min_share == 1:
             filter_prefix = filter_sql and f"{filter_sql} AND "
             query = f"SELECT * FROM {{batch}} WHERE {filter_prefix}NOT coalesce(({is_good}), false)"  # noqa: S608 - the user's own SQL
         else:
             good = f"CASE WHEN {is_good} THEN CAST(1 AS DOUBLE) ELSE CAST(0 AS DOUBLE) END"
             rows = "{batch}" + (filter_sql and f" WHERE {filter_sql}")
             shares = f"(SELECT avg({good}) AS share FROM {rows}) AS shares"  # noqa: S608 - the user's own SQL
-            query = f"SELECT share FROM {shares} WHERE share < {self.least!r}"  # noqa: S608 - the user's own SQL
+            query = f"SELECT share FROM {shares} WHERE share < {self.min_share!r}"  # noqa: S608 - the user's own SQL
         return "unexpected_rows_expectation", {"unexpected_rows_query": query}
 
 
@@ -256,7 +256,7 @@ def _conditional(condition: str, share: Share, *, nulls: bool = False) -> Iterat
     Native expectations skip nulls, so ``mostly`` would be the share of other rows.
     """
     form = parse_condition(condition)
-    if form is not None and share.least == 1:
+    if form is not None and share.min_share == 1:
         yield from (
             share.mostly(body) for body in _form_expectations(form, nulls=nulls or form.nulls)
         )

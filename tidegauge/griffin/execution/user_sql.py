@@ -425,8 +425,8 @@ def plan_error(error: Exception, config: RuleConfig) -> DslError:
         hint = next(
             (text for pattern, text in _SPARK_ERROR_HINTS.items() if pattern.search(message)), None
         )
-    elif query is not None and query.place is not None:
-        line, column = query.place[0], query.place[1] + 1
+    elif query is not None and query.position is not None:
+        line, column = query.position[0], query.position[1] + 1
     message = (
         message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:_MAX_MESSAGE_CHARS]}..."
     )

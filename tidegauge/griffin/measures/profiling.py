@@ -58,7 +58,7 @@ def lower_profiling(rule: Profiling, context: LoweringContext) -> RulePlan:
             f"{frame!r} has no column {missing[0]!r}, but the job is partitioned by this column"
         )
     group_by = [ColumnNode(frame, name) for name in context.group_by]
-    items = context.items([i for i in rule.items if getattr(i, "of", None) not in group_by])
+    items = context.items([i for i in rule.items if getattr(i, "expression", None) not in group_by])
     order = [_sort_key(item, [(i.expression, i.alias) for i in items]) for item in rule.order_by]
     hidden = [
         f"{key} AS `__order_{n}`"
