@@ -1,6 +1,6 @@
-"""A process whose host's clock libfaketime sets: `python -m tests.faults.clocked WHAT URL CLOCK`.
+"""A process whose clock libfaketime sets: `python -m tests.faults.clocked WHAT URL CLOCK`.
 
-CLOCK is the file that libfaketime reads: by how many seconds the clock is wrong.
+CLOCK is the file that libfaketime reads. It holds the offset of the clock in seconds.
 """
 
 import datetime as dt
@@ -17,14 +17,15 @@ import tidegauge as tg
 
 
 def set_clock(file, seconds):
-    """Let the clock be wrong by so many seconds from now on, for all who look at the file."""
-    whole = Path(file).with_suffix(".new")  # a reader of half a number would be elsewhere
+    """Set the clock of all processes that read the file off by a number of seconds."""
+    # replaced as a whole, because a reader of half a number would set another time
+    whole = Path(file).with_suffix(".new")
     whole.write_text(f"{seconds:+d}")
     whole.rename(file)
 
 
 def between(url, clock, back):
-    """Measure a partition three times: by the true clock, by one set back, by the true one again."""
+    """Measure a partition three times: by the true clock, with the clock set back, and by the true clock again."""
     for seconds, fingerprint, rows in ((0, "a", 1), (-int(back), "b", 2), (0, "c", 3)):
         set_clock(clock, seconds)
         with tg.Repository(url, artifacts=Path(clock).parent) as repository:
@@ -35,7 +36,7 @@ def between(url, clock, back):
 
 
 def during(url, clock, back):
-    """Measure what is new, while the clock is set back after each third partition."""
+    """Measure the new partitions, setting the clock back after every third one."""
     with (
         tg.Repository(url, artifacts=Path(clock).parent) as repository,
         repository.store.hold("d", 500) as fence,
@@ -53,7 +54,7 @@ def during(url, clock, back):
 
 
 def overdue(url, clock, back):
-    """Say what is overdue at noon of a day, then by a clock set back, then at noon again."""
+    """Print the overdue partitions at noon of a day, then with the clock set back, then at noon again."""
     true = dt.datetime.now(dt.UTC)
     noon = true.replace(hour=12, minute=0, second=0, microsecond=0)
     days = [noon - dt.timedelta(hours=12, days=n) for n in range(43, 3, -1)]
@@ -62,15 +63,15 @@ def overdue(url, clock, back):
             set_clock(clock, round((noon - true).total_seconds()) + seconds)
             if not seconds:
                 with recording(repository.store, spec()) as run:
-                    run.commit([arrived(one) for one in days])
+                    run.commit([measured_late(one) for one in days])
             repository.detect("d", [tg.Monitor(detector="MissingPartition")])
             calendar = repository.calendar("d")
             told = repository.anomalies("d")["explanation"].tolist()
             print((calendar["status"] == "missing").sum(), *told, sep="\t", flush=True)
 
 
-def arrived(time):
-    """Return a measured day whose data came two hours after its end."""
+def measured_late(time):
+    """Return a measured day whose data arrived two hours after its end."""
     import dataclasses
 
     from tidegauge.analyzers.core.partitions import Partition

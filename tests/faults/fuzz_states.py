@@ -1,17 +1,19 @@
 """Fuzz the readers of states: `python -m tests.faults.fuzz_states [--mutations N | --seconds N] [--only KIND,KIND]`.
 
-Whatever bytes are stored under a tag, with a right checksum, a reader returns a state or raises our
-`StateError`. A state that was read can be packed, read again, merged with another one of its kind, and measured:
-each of these may raise errors of ours only.
+Whatever bytes are stored under a tag, with a valid checksum, a reader returns a state or raises
+`StateError`. A state that was read can be packed, read again, merged with another state of its
+kind, and measured. Each of these steps may raise only errors of Tidegauge.
 
-`--mutations N` changes samples of each kind N times, in processes of their own: a mutation that ends the process, takes
-too long or too much memory is counted and printed with its bytes, and the next process goes on behind it.
+`--mutations N` changes samples of each kind N times, in separate processes. A mutation that
+ends the process, takes too long or needs too much memory is counted and printed with its
+bytes. The next process continues after it.
 
-`--seconds N` fuzzes by coverage, with the package atheris: any other error ends the run, and the bytes are kept in the
-corpus. libFuzzer prints its seed; `--seed` repeats it.
+`--seconds N` fuzzes by coverage, with the package atheris. Any other error ends the run, and
+the bytes are kept in the corpus. libFuzzer prints its seed; `--seed` repeats it.
 
-With `LD_PRELOAD=libc_malloc_debug.so.0 GLIBC_TUNABLES=glibc.malloc.check=3 ARROW_DEFAULT_MEMORY_POOL=system` a library
-that writes beside its memory is caught where it frees it, and not some kinds later.
+With `LD_PRELOAD=libc_malloc_debug.so.0 GLIBC_TUNABLES=glibc.malloc.check=3
+ARROW_DEFAULT_MEMORY_POOL=system`, a library that writes out of bounds is caught where it frees
+the memory, and not several kinds later.
 """
 
 import argparse
@@ -31,14 +33,14 @@ from functools import cache
 from pathlib import Path
 
 MAX_GROWTH_KB = 512 * 2**10
-"""Kilobytes by which one state may let the process grow."""
+"""How many kilobytes one state may add to the process."""
 MAX_STATE_SECONDS = 20
-"""Seconds for one state."""
+"""Time limit for one state, in seconds."""
 OUTCOMES = ("refused", "read", "raw error", "crash")
 
 
 def main() -> None:
-    """Fuzz until the mutations or the time are used up; exit with 1 if a state was not handled."""
+    """Fuzz until the mutations or the time are used up; exit with 1 if a state was handled wrongly."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--mutations", type=int, help="number of mutations of each kind")
@@ -67,7 +69,7 @@ def samples_by_tag(prefixes: str) -> dict[str, list[bytes]]:
 
 
 def use_state(tag: str, payload: bytes, sample: bytes) -> None:
-    """Read a state, then do all that is done with states: pack, merge and compare it, and compute its metrics."""
+    """Read a state, pack, merge and compare it, and compute its metrics."""
     from tidegauge.analyzers.core.errors import StateMismatchError
     from tidegauge.analyzers.core.metric import flatten
     from tidegauge.analyzers.core.state import read_state
@@ -94,7 +96,7 @@ def use_state(tag: str, payload: bytes, sample: bytes) -> None:
 
 @cache
 def analyzers_of(state_type: type) -> list[object]:
-    """Return analyzers that compute metrics from a type of state."""
+    """Return the analyzers that compute metrics from a type of state."""
     import tidegauge as tg
 
     analyzers = [
@@ -133,7 +135,7 @@ def analyzers_of(state_type: type) -> list[object]:
 
 
 def mutation(samples: list[bytes], seed: str) -> tuple[bytes, bytes]:
-    """Return a mutated sample and an intact one, drawn by a seed."""
+    """Return a mutated sample and an intact sample, drawn with a seed."""
     from tests.support.crafted import mutate
 
     draw = random.Random(seed)
@@ -141,7 +143,7 @@ def mutation(samples: list[bytes], seed: str) -> tuple[bytes, bytes]:
 
 
 def run_child(prefixes: str, first: int, mutations: int, seed: int) -> None:
-    """Try mutations from a position on, kind after kind, and print each outcome before the next one is tried."""
+    """Try mutations from a position on, kind after kind, and print each outcome before the next try."""
     from tidegauge.analyzers.core.errors import TidegaugeError
 
     by_tag = samples_by_tag(prefixes)
@@ -156,10 +158,10 @@ def run_child(prefixes: str, first: int, mutations: int, seed: int) -> None:
             use_state(tag, payload, sample)
         except TidegaugeError:
             outcome = "refused"
-        except Exception as error:  # noqa: BLE001 - what is looked for
+        except Exception as error:  # noqa: BLE001 - any other error is a finding
             outcome, detail = (
                 "raw error",
-                f"{place_of(error)}: {type(error).__name__}: {error}"[:200],
+                f"{location_of(error)}: {type(error).__name__}: {error}"[:200],
             )
         growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         if growth > MAX_GROWTH_KB:
@@ -167,7 +169,7 @@ def run_child(prefixes: str, first: int, mutations: int, seed: int) -> None:
         print(json.dumps([outcome, detail]), flush=True)
 
 
-def place_of(error: Exception) -> str:
+def location_of(error: Exception) -> str:
     """Return the file and the line where an error was raised."""
     step = error.__traceback__
     while step.tb_next:
@@ -191,7 +193,7 @@ def fuzz_by_mutation(prefixes: str, mutations: int, seed: int) -> int:
             counts[tag][outcome] += 1
             details[tag].update([detail] if detail else [])
             position += 1
-        if position < len(tags) * mutations:  # the process ended within this mutation
+        if position < len(tags) * mutations:  # the process ended during this mutation
             tag, number = tags[position // mutations], position % mutations
             payload, _ = mutation(by_tag[tag], f"{seed}/{tag}/{number}")
             counts[tag]["crash"] += 1
@@ -208,7 +210,7 @@ def fuzz_by_mutation(prefixes: str, mutations: int, seed: int) -> int:
 
 
 def fuzz_by_coverage(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Let libFuzzer change states until the time is over."""
+    """Let libFuzzer mutate states until the time is over."""
     import atheris
 
     with atheris.instrument_imports(include=["tidegauge"]):
@@ -221,7 +223,7 @@ def fuzz_by_coverage(parser: argparse.ArgumentParser, options: argparse.Namespac
     calls, read = dict.fromkeys(tags, 0), dict.fromkeys(tags, 0)
 
     def use(data: bytes) -> None:
-        """Take the first byte as a tag and the rest as what is stored under it."""
+        """Take the first byte as the tag and the rest as the stored bytes."""
         if not data:
             return
         tag, payload = tags[data[0] % len(tags)], data[1:]

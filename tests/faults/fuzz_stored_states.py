@@ -1,10 +1,11 @@
 """Fuzz stored states: `python -m tests.faults.fuzz_stored_states [--rounds N] [--only KIND,KIND] [--seed N]`.
 
-A repository gets states of every kind, some of them changed, all with right checksums. It is then used as users do:
-`check` reads every state, `merge` and `roll_up` add them up, and the questions of the dashboard that read states are
-asked. All of it happens in a process of its own, so that one that ends is seen: the next process goes on with the next
-round. A table of kinds says how often each use was refused with an error of ours, answered, ended by any other error,
-ended the process, or took longer than `SLOW_SECONDS`.
+A repository gets states of every kind. Some of them are changed, all with valid checksums. It
+is then used as users do: `check` reads every state, `merge` and `roll_up` merge them, and the
+dashboard's queries that read states are run. All of this happens in a child process, so that
+a crash is noticed; the next process continues with the next round. A table of kinds shows how
+often each use was refused with an error of Tidegauge, gave a result, ended with any other
+error, ended the process, or took longer than `SLOW_SECONDS`.
 """
 
 import argparse
@@ -26,22 +27,24 @@ from typing import Any
 from tests.faults.fuzz_states import (
     MAX_STATE_SECONDS,
     analyzers_of,
+    location_of,
     mutation,
-    place_of,
     samples_by_tag,
 )
 
 SLOW_SECONDS = 5
-"""Seconds of CPU for one use, whatever else the machine does."""
+"""CPU time limit for one use, in seconds. CPU time does not depend on other processes."""
 USES = ("check", "merge", "page")
 OUTCOMES = ("refused", "answered", "raw error", "crash", "slow")
 DAYS = ("2013-01-01", "2013-01-02", "2013-01-03")
 PLACES = ("state", "state", "total")
-"""Where a changed state stands: mostly as the state of a day, else as the stored total of all days, which is optional."""
+"""Where a changed state is stored: usually as the state of a day, otherwise as the total of all
+days, which is optional.
+"""
 
 
 def main() -> None:
-    """Fuzz for some rounds, print the table, and exit with 1 if a state was not handled."""
+    """Fuzz for some rounds, print the table, and exit with 1 if a state was handled wrongly."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20, help="changed states of each kind")
     parser.add_argument("--only", default="", help="beginnings of tags, separated by commas")
@@ -58,7 +61,7 @@ def main() -> None:
 
 
 def fuzz(prefixes: str, rounds: int, seed: int) -> int:
-    """Run rounds in child processes, print what became of each kind, and return the exit status."""
+    """Run rounds in child processes, print the outcome of each kind, and return the exit status."""
     counts: dict[str, Counter] = defaultdict(Counter)
     details: Counter = Counter()
     first = 0
@@ -90,7 +93,7 @@ def fuzz(prefixes: str, rounds: int, seed: int) -> int:
 
 
 def print_table(counts: dict[str, Counter], rounds: int) -> None:
-    """Print a line for each kind, and one of all."""
+    """Print a line for each kind and a line of totals."""
     print(f"{rounds:,} changed states of each of {len(counts)} kinds")
     print(
         f"{'kind':<26}" + "".join(f"{use} {OUTCOMES[0]:<10}{'answered':<9}" for use in USES), end=""
@@ -111,10 +114,11 @@ class StoredStates:
     Parameters
     ----------
     folder : Path
-        Where its database lies.
+        The folder of its database.
     by_tag : dict of str to list of bytes
         Samples of each kind.
     seed : int
+        Seed of the random changes.
     """
 
     def __init__(self, folder: Path, by_tag: dict[str, list[bytes]], seed: int) -> None:
@@ -134,7 +138,7 @@ class StoredStates:
         for tag, payloads in by_tag.items():
             state = read_state(tag, payloads[0])
             self.analyzers[tag] = analyzers = analyzers_of(type(state))
-            if not analyzers:  # not of a table that a sample can be: a state under a name
+            if not analyzers:  # a table whose name cannot be that of a sample
                 self.repository.states(tag).persist(tg.Size(), state)
                 continue
             extra = [measurement(analyzer, state) for analyzer in analyzers]
@@ -147,7 +151,10 @@ class StoredStates:
             self.columns[tag] = asked[0]["told"]["names"]
 
     def run(self, first: int, rounds: int) -> None:
-        """Use changed states from a round on, and print each outcome; before a use, that it starts."""
+        """Use changed states from a round on.
+
+        Print each use before it starts, and then its outcome.
+        """
         for number in range(first, rounds):
             payloads = {
                 tag: mutation(samples, f"{self.seed}/{tag}/{number}")
@@ -160,14 +167,16 @@ class StoredStates:
                     self._report(number, tag, use, action)
 
     def _store(self, payloads: dict[str, tuple[bytes, bytes]], draw: random.Random) -> None:
-        """Store intact states of each kind for each day, and a changed one for a day or as the total."""
+        """Store intact states of each kind for each day, and a changed state for a day or as the total."""
         import sqlalchemy as sa
         from tidegauge.repository.store import schema as s
 
         def write(connection: sa.Connection) -> None:
             for tag, (changed, sound) in payloads.items():
                 rows = {"tag": tag, "artifact": None}
-                intact, bad = ({**rows, **_checked(content)} for content in (sound, changed))
+                intact, bad = (
+                    {**rows, **_payload_columns(content)} for content in (sound, changed)
+                )
                 if not self.analyzers[tag]:
                     mine = s.named_state.c.name == tag
                     connection.execute(sa.update(s.named_state).where(mine).values(bad))
@@ -194,7 +203,7 @@ class StoredStates:
         self.repository.database.write(write)
 
     def _check(self, number: int) -> None:
-        """Check all states at once: a problem names the statistic or the name of its state."""
+        """Check all states at once. A problem names the statistic or the name of its state."""
         import sqlalchemy as sa
         from tidegauge.repository.store import schema as s
 
@@ -202,7 +211,7 @@ class StoredStates:
 
         for (
             tag
-        ) in self.analyzers:  # if the process ends, the check of the last kind is what is named
+        ) in self.analyzers:  # if the process ends, the report names the check of the last kind
             print(json.dumps([number, tag, "check", "started", ""]), flush=True)
         with self.repository.database.read() as connection:
             query = sa.select(s.statistic.c.id, s.dataset.c.name).join(s.dataset)
@@ -223,7 +232,7 @@ class StoredStates:
             print(json.dumps([number, tag, "check", outcome, ""]), flush=True)
 
     def _uses(self, tag: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """Yield what is done with the states of a kind: merges, roll-ups, questions of the page."""
+        """Yield the uses of the states of a kind: merges, roll-ups and queries of the dashboard."""
         import tidegauge as tg
 
         if not self.analyzers[tag]:
@@ -256,13 +265,13 @@ class StoredStates:
             yield "page", lambda ask=ask, about=about: self._ask(ask, {"dataset": tag, **about})
 
     def _ask(self, ask: str, about: dict[str, Any]) -> None:
-        """Ask a question of the page; raise an error that it tells."""
+        """Run a query of the dashboard; raise the error that it returns."""
         answer, _ = self.backend.answer({"id": 0, "ask": ask, "about": about}, None)
         if "error" in answer:
             raise _AnsweredError(answer["kind"], f"{ask}: {answer['error']}")
 
     def _report(self, number: int, tag: str, use: str, action: Callable[[], Any]) -> None:
-        """Do something with a state and print what became of it."""
+        """Use a state and print the outcome."""
         from tidegauge.analyzers.core.errors import TidegaugeError
 
         print(json.dumps([number, tag, use, "started", ""]), flush=True)
@@ -276,9 +285,9 @@ class StoredStates:
             kind, message = error.args
             outcome = "refused" if kind in self.refusals else "raw error"
             detail = "" if outcome == "refused" else f"{kind}: {message}"[:200]
-        except Exception as error:  # noqa: BLE001 - what is looked for
+        except Exception as error:  # noqa: BLE001 - any other error is a finding
             outcome = "raw error"
-            detail = f"{place_of(error)}: {type(error).__name__}: {error}"[:200]
+            detail = f"{location_of(error)}: {type(error).__name__}: {error}"[:200]
         faulthandler.cancel_dump_traceback_later()
         if (seconds := time.process_time() - began) > SLOW_SECONDS:
             outcome, detail = "slow", f"{seconds:.0f} s in round {number}"
@@ -286,11 +295,11 @@ class StoredStates:
 
 
 class _AnsweredError(Exception):
-    """An error that the page was told: its kind and its message."""
+    """An error that the dashboard received: its kind and its message."""
 
 
-def _checked(payload: bytes) -> dict[str, Any]:
-    """Return the columns of a payload with its right checksum."""
+def _payload_columns(payload: bytes) -> dict[str, Any]:
+    """Return the columns of a payload with a valid checksum."""
     return {"payload": payload, "checksum": hashlib.sha256(payload).hexdigest()}
 
 

@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that breaks connections in the middle of COMMIT."""
+"""A proxy in front of PostgreSQL that breaks connections in the middle of COMMIT."""
 
 import select
 import socket
@@ -7,10 +7,10 @@ from contextlib import suppress
 
 
 class Proxy:
-    """Forward connections to a port; break those whose COMMIT ``fate`` says so about.
+    """Forward connections to a port; break the connections whose COMMIT ``fate`` selects.
 
-    ``fate`` is called with the number of each COMMIT and returns ``pass``, ``before`` (the server
-    never hears of it) or ``after`` (it takes effect, but the client hears nothing).
+    ``fate`` is called with the number of each COMMIT. It returns ``pass``, ``before`` (the server
+    never receives the COMMIT) or ``after`` (it takes effect, but the client gets no answer).
     """
 
     def __init__(self, port, fate):

@@ -1,4 +1,7 @@
-"""One corpus of hostile text and bytes, tried on every entry point that needs no Spark; `test_abuse_of_spark` is of the others."""
+"""Hostile strings and bytes, tried on every entry point that needs no Spark.
+
+`test_abuse_of_spark` tries the same strings on the other entry points.
+"""
 
 import csv
 import hashlib
@@ -63,8 +66,8 @@ def text(request):
     return request.param
 
 
-def test_names_values_labels_and_tags_come_back_as_they_were(text, tmp_path, capsys):
-    """And in every output they are data: of CSV, JSON, HTML, Prometheus, the table on the screen."""
+def test_names_values_labels_and_tags_are_stored_and_shown_unchanged(text, tmp_path, capsys):
+    """They are also data in every output: CSV, JSON, HTML and tables on the terminal."""
     url = f"sqlite:///{tmp_path / 'r.db'}"
     name = text.replace("\x00", "")
     stored = text.replace("\x00", "\\x00")
@@ -104,8 +107,8 @@ def test_names_values_labels_and_tags_come_back_as_they_were(text, tmp_path, cap
     assert "<script>alert" not in html
 
 
-def filled(repository, text):
-    """Record a dataset whose names are all a text; return its name, and the text as it is stored."""
+def record_named(repository, text):
+    """Record a dataset whose names are all the given string; return its name and the stored string."""
     name = text.replace("\x00", "")
     days = {"ds=2013-01-01": 10.0, "ds=2013-01-02": 10.0, "ds=2013-01-03": 99.0}
     repository.record(name, text, days, instance=text, segment=f"s={text}")
@@ -113,11 +116,11 @@ def filled(repository, text):
     return name, text.replace("\x00", "\\x00")
 
 
-def test_exports_hold_texts_as_data(text, repo, tmp_path):
-    """Prometheus reads back what it was given; so do readers of JSON, CSV and Parquet, but for formulas."""
+def test_exports_contain_hostile_strings_as_data(text, repo, tmp_path):
+    """Readers of Prometheus, JSON, CSV and Parquet get them back; CSV escapes formulas."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    name, stored = filled(repo, text)
+    name, stored = record_named(repo, text)
     families = {f.name: f for f in text_string_to_metric_families(prometheus_text(repo))}
     (sample,) = families["tidegauge_metric"].samples
     labels = [sample.labels[key] for key in ("dataset", "name", "instance", "segment")]
@@ -133,8 +136,8 @@ def test_exports_hold_texts_as_data(text, repo, tmp_path):
             assert not found["instance"].str.startswith(("=", "+", "@")).any()
 
 
-def test_log_lines_and_messages_stay_one_line(text, repo, caplog):
-    filled(repo, text)
+def test_log_messages_stay_on_one_line(text, repo, caplog):
+    record_named(repo, text)
     with caplog.at_level("INFO", "tidegauge.incidents"):
         (notice,) = tg.notify(repo, "log", severity="info")
     assert not notice.error
@@ -144,7 +147,7 @@ def test_log_lines_and_messages_stay_one_line(text, repo, caplog):
 
 
 def test_errors_on_terminals_hold_no_control_characters(text, tmp_path, capsys):
-    """Of arguments, of files that there are not, and of values in suite files."""
+    """The errors quote arguments, missing files and values of suite files."""
     suite = tmp_path / "suite.yml"
     suite.write_text(yaml.safe_dump({"dataset": "d", "path": "/t", "analyzers": [text]}))
     db = ["--db", f"sqlite:///{tmp_path / 'r.db'}"]
@@ -164,16 +167,16 @@ def test_errors_on_terminals_hold_no_control_characters(text, tmp_path, capsys):
         assert not set("\x00\x07\x1b\x9b\u202e") & set(said.out + said.err), command
 
 
-def test_suite_files_give_texts_back(text, tmp_path):
+def test_suite_files_return_hostile_strings_unchanged(text, tmp_path):
     file = tmp_path / "suite.yml"
-    written = text.replace("${", "$${")  # a literal one, not a variable
+    written = text.replace("${", "$${")  # so that it is a literal and not a variable
     entry = {"Mean": {"column": written, "where": written}}
     file.write_text(yaml.safe_dump({"dataset": written, "path": "/t", "analyzers": [entry]}))
     (found,) = load_suite(file).suite.analyzers
     assert (found.column, found.where) == (text, text.strip())
 
 
-def test_proposed_rules_files_hold_any_name(text, tmp_path):
+def test_proposed_rules_files_accept_any_name(text, tmp_path):
     check = tg.Check("c").is_unique(text).has_pattern(text, "a")
     file = tmp_path / "rules.yml"
     found = [(one, f"of {text}") for one in check.constraints]
@@ -184,7 +187,7 @@ def test_proposed_rules_files_hold_any_name(text, tmp_path):
     assert (load_rules(file).suite.dataset, load_rules(file).table) == (text, place)
 
 
-def test_proposed_suites_hold_any_name(text, tmp_path):
+def test_proposed_suites_accept_any_name(text, tmp_path):
     suite = tg.Suite(text, [tg.Mean(text, where=text)], partition_by=[text])
     choices = tuple(Choice(one, f"of {text}") for one in suite.analyzers)
     found = Profile(suite, f"/in/{text}", 1, choices, options={text: text}, left_out={text: text})
@@ -199,8 +202,8 @@ def test_proposed_suites_hold_any_name(text, tmp_path):
     )
 
 
-def test_variables_of_files_do_not_explode(tmp_path):
-    """Of one text that aliases stand for, one value; of many, no more than a file may have."""
+def test_variables_in_files_cannot_expand_without_limit(tmp_path):
+    """Aliases of one string share one value; the expanded strings may not exceed the limit of a file."""
     file = tmp_path / "rules.yml"
 
     def rules_of(variables, *rules):
@@ -222,11 +225,11 @@ def test_variables_of_files_do_not_explode(tmp_path):
         rules_of("{v: [1]}", "- Rule: x")
 
 
-def test_tables_for_people_are_escaped_in_pipes_and_data_stay_data(text, tmp_path, capfd):
-    """A pager, or the log of a job, shows them on a terminal in the end."""
+def test_tables_in_pipes_are_escaped_and_exports_are_not(text, tmp_path, capfd):
+    """A pager or a job log eventually shows the tables on a terminal."""
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repo:
-        name, stored = filled(repo, text)
+        name, stored = record_named(repo, text)
     for command in (
         ["report"],
         ["anomalies", "list", name],
@@ -245,7 +248,7 @@ def test_tables_for_people_are_escaped_in_pipes_and_data_stay_data(text, tmp_pat
     assert {row["instance"] for row in json.loads(capfd.readouterr().out)} == {stored}
 
 
-def test_half_a_surrogate_pair_is_refused(repo, tmp_path):
+def test_an_unpaired_surrogate_is_refused(repo, tmp_path):
     said = "it contains an unpaired surrogate"
     commit(repo, day(1))
     with pytest.raises(tg.TidegaugeError, match=said):
@@ -265,17 +268,17 @@ def test_numbers_beyond_64_bits_are_refused(repo):
             ask()
 
 
-def test_states_are_found_by_any_name(text, repo):
+def test_states_can_have_any_name(text, repo):
     repo.states(text).persist(tg.Size(), NumMatches(3))
     assert repo.states(text).load(tg.Size()) == NumMatches(3)
     assert not repo.artifacts.files()
 
 
-def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
-    """With a text in the place of everything: errors are answers, and name no path of this machine."""
+def test_every_dashboard_query_answers_hostile_parameters(text, tmp_path):
+    """The answer may be an error, but it contains no path of this machine."""
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repository:
-        name, _ = filled(repository, text)
+        name, _ = record_named(repository, text)
     source = DashboardSource(DashboardConfig(url))
     backend = source.backend()
     keys = (
@@ -308,7 +311,7 @@ def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
     source.close()
 
 
-def test_errors_about_names_quote_them(text, repo):
+def test_hostile_names_raise_our_errors(text, repo):
     commit(repo, day(1))
     with pytest.raises(tg.TidegaugeError):
         repo.metrics("d", name=text)
@@ -320,7 +323,7 @@ def test_errors_about_names_quote_them(text, repo):
         repo.forget(" ")
 
 
-def test_a_terminal_gets_no_control_characters():
+def test_control_characters_are_not_written_to_terminals():
     screen = io.StringIO()
     SafeTerminal(screen).write("".join(TEXTS.values()) + "\x1b[1mbold\x1b[0m\n")
     shown = screen.getvalue()
@@ -347,7 +350,7 @@ def test_a_terminal_gets_no_control_characters():
         "dataset: d\ndataset: e\npath: /t\nanalyzers: [Size]",
     ],
 )
-def test_yaml_runs_nothing_and_is_refused(tmp_path, text):
+def test_yaml_tags_that_run_code_are_refused(tmp_path, text):
     mark = tmp_path / "mark"
     file = tmp_path / "suite.yml"
     file.write_text(text.replace("{mark}", str(mark)).replace("{{", "{").replace("}}", "}"))
@@ -356,8 +359,8 @@ def test_yaml_runs_nothing_and_is_refused(tmp_path, text):
     assert not mark.exists()
 
 
-def test_errors_that_quote_long_values_are_read_once():
-    """A damaged row of slashes held the driver for hours, in which no signal is heard."""
+def test_errors_that_quote_long_values_are_matched_in_linear_time():
+    """A damaged row of slashes blocked the driver for hours, in which it handled no signal."""
     run_in_time(r"""
         from tidegauge.analyzers.core.errors import describe
         from tidegauge.analyzers.core.partitions import Partition
@@ -371,7 +374,7 @@ def test_errors_that_quote_long_values_are_read_once():
     """)
 
 
-def test_sql_that_opens_what_it_does_not_close_is_read_once():
+def test_sql_with_unclosed_brackets_is_parsed_in_linear_time():
     run_in_time(r"""
         from tidegauge.analyzers.core.conditions import compare_exactly
         from tidegauge.analyzers.core.schema import Schema
@@ -385,8 +388,8 @@ def test_sql_that_opens_what_it_does_not_close_is_read_once():
     """)
 
 
-def test_aliases_of_aliases_do_not_explode(tmp_path):
-    """A billion laughs: nine levels of ten aliases each, in a field that takes texts."""
+def test_nested_aliases_are_refused(tmp_path):
+    """A billion laughs: nine levels of ten aliases each, in a field that accepts strings."""
     lines = ["a0: &a0 [" + ", ".join(["lol"] * 10) + "]"]
     lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 10)]
     file = tmp_path / "suite.yml"
@@ -395,7 +398,7 @@ def test_aliases_of_aliases_do_not_explode(tmp_path):
         load_suite(file)
 
 
-# states
+# States
 
 
 def payload(content, **changed):
@@ -403,7 +406,7 @@ def payload(content, **changed):
     return Payload(**{**kept, "checksum": hashlib.sha256(content or b"").hexdigest(), **changed})
 
 
-def test_links_do_not_lead_out_of_the_folder_of_states(tmp_path):
+def test_links_out_of_the_folder_of_states_are_not_followed(tmp_path):
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "a.parquet").write_bytes(b"x")
     folder = tmp_path / "large"
@@ -425,7 +428,7 @@ def test_links_do_not_lead_out_of_the_folder_of_states(tmp_path):
     assert (tmp_path / "secret" / "a.parquet").read_bytes() == b"x"
 
 
-def test_check_names_triggers_and_tables_that_a_foreign_file_brings(tmp_path):
+def test_db_check_names_triggers_and_tables_of_a_foreign_file(tmp_path):
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
         commit(repo, day(1))
         assert check(repo.database, repo.artifacts) == []
@@ -441,7 +444,7 @@ def test_check_names_triggers_and_tables_that_a_foreign_file_brings(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["../secret.parquet", "/etc/passwd", "a/../../secret.parquet"])
-def test_states_lie_in_their_folder(tmp_path, path):
+def test_state_files_are_stored_inside_their_folder(tmp_path, path):
     (tmp_path / "secret.parquet").write_bytes(b"x")
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=tmp_path / "large") as repo:
         stored = payload(None, artifact=path, checksum=hashlib.sha256(b"x").hexdigest())
@@ -452,8 +455,8 @@ def test_states_lie_in_their_folder(tmp_path, path):
     assert (tmp_path / "secret.parquet").exists()
 
 
-def test_a_small_file_that_would_fill_the_memory_is_refused():
-    """A thousand million equal rows are some kilobytes: no state of distinct values is like that."""
+def test_a_small_file_of_a_billion_rows_is_refused():
+    """Equal rows take a few kilobytes in Parquet; no state of distinct values looks like that."""
     one = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     schema = pq.read_schema(io.BytesIO(one.pack()))
     sink = io.BytesIO()
@@ -467,7 +470,7 @@ def test_a_small_file_that_would_fill_the_memory_is_refused():
         read_state("frequencies/1", bomb)
 
 
-def test_groups_without_their_counts_are_refused():
+def test_groups_without_counts_are_refused():
     content = FrequenciesAndNumRows.from_groups([(("a",), 1)]).pack()
     with pytest.raises(StateError, match="not of groups and their counts"):
         read_state("frequencies/1", content.replace(b"count", b"gount"))
@@ -483,7 +486,7 @@ def test_groups_without_their_counts_are_refused():
     ],
     ids=["sums of bytes", "counts of text", "counts with fractions", "a list"],
 )
-def test_parquet_of_other_types_is_refused(tag, columns):
+def test_parquet_with_other_types_is_refused(tag, columns):
     sink = io.BytesIO()
     totals = {"tidegauge.num_rows": "1", "tidegauge.num_nulls": "0"}
     pq.write_table(pa.table(columns).replace_schema_metadata(totals), sink)
@@ -499,7 +502,7 @@ def test_parquet_of_other_types_is_refused(tag, columns):
     ],
 )
 def test_damage_is_seen_before_a_library_reads_it(tmp_path, monkeypatch, tag, content):
-    """Bytes that are stored are compared with their checksum first: what C++ makes of damage is never asked."""
+    """Stored bytes are compared with their checksum first, so that C++ libraries never read damage."""
     stored = payload(bytes.fromhex(content), tag=tag)
     read = []
     monkeypatch.setattr(stored_states, "read_state", lambda *state: read.append(state))
@@ -529,12 +532,12 @@ def test_there_is_a_sample_of_every_kind_of_state():
 
 @pytest.mark.parametrize("content", [b"1", b"[1]", b"[[{}],null]", b"[null,3]", b"[[1],[[2]]]"])
 @pytest.mark.parametrize("tag", ["record-counts/1", "schema-match/1"])
-def test_json_of_another_form_is_refused(tag, content):
+def test_json_with_another_structure_is_refused(tag, content):
     with pytest.raises(StateError, match="cannot be read"):
         read_state(tag, content)
 
 
-def test_counts_of_other_rules_are_not_added():
+def test_counts_of_different_rules_are_not_added():
     with pytest.raises(tg.StateMismatchError, match="numbers of counts 1 and 2"):
         _ = RecordCounts((1,)) + RecordCounts((1, 2))
 
@@ -542,8 +545,8 @@ def test_counts_of_other_rules_are_not_added():
 @pytest.mark.parametrize(
     "mutations", [25, pytest.param(2000, marks=pytest.mark.soak)], ids=["few", "many"]
 )
-def test_crafted_states_end_no_process(mutations):
-    """In a process of its own: reading, merging, comparing and measuring them raise errors of ours, or none."""
+def test_crafted_states_do_not_end_the_process(mutations):
+    """In a child process, reading, merging, comparing and measuring them raise only our errors."""
     command = [sys.executable, "-m", "tests.faults.fuzz_states", f"--mutations={mutations}"]
     fuzzed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
@@ -559,8 +562,8 @@ def test_crafted_states_end_no_process(mutations):
     ],
     ids=["few", "many"],
 )
-def test_crafted_states_in_a_repository_end_no_process(options):
-    """With right checksums: `db check`, merges, roll-ups and the page refuse them, or answer, and soon."""
+def test_crafted_states_in_a_repository_do_not_end_the_process(options):
+    """With valid checksums, `db check`, merges, roll-ups and the dashboard refuse or use them quickly."""
     command = [sys.executable, "-m", "tests.faults.fuzz_stored_states", *options]
     fuzzed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
@@ -570,8 +573,8 @@ def test_crafted_states_in_a_repository_end_no_process(options):
         assert check_refused + check_answered == int(fuzzed.stdout.split()[0]), line
 
 
-def test_crafted_states_are_found_by_check_and_refused_by_merges(tmp_path):
-    """An HLL sketch whose register refers to a table that there is not ended the process, checksum or not."""
+def test_db_check_reports_crafted_states_and_merges_refuse_them(tmp_path):
+    """An HLL sketch whose register refers to a missing table ended the process, with a valid checksum."""
     distinct = tg.ApproxCountDistinct("x")
     sound = hll_sketches(12, 900)[0]
     state = HllState(sound[:40] + bytes([sound[40] | 15]) + sound[41:], 900)
@@ -595,7 +598,7 @@ def test_crafted_states_are_found_by_check_and_refused_by_merges(tmp_path):
 
 
 @given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False), st.integers(1, 8))
-def test_damaged_states_raise_our_errors_alone(sample, draw, changes):
+def test_damaged_states_raise_only_our_errors(sample, draw, changes):
     tag, content = sample
     damaged = bytearray(content)
     for _ in range(changes):

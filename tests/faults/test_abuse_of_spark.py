@@ -1,4 +1,4 @@
-"""The corpus of hostile texts as columns and values of tables that are measured, checked and repaired."""
+"""Hostile strings as columns and values of tables that are measured, checked and repaired."""
 
 import json
 
@@ -12,22 +12,22 @@ from tests.tidegauge.griffin.jobs import job, rows, rule, values
 pytestmark = pytest.mark.spark
 NAMES = list(TEXTS.values())
 VALUES = [*NAMES, None]
-"""The values of each column: all texts, and one null."""
+"""The values of each column: all hostile strings, and one null."""
 
 
 def quoted(name):
-    """Return a name as it is written where a column is asked for."""
+    """Return a name quoted as a column of Spark."""
     return f"`{name.replace('`', '``')}`"
 
 
 def literal(text):
-    """Return a text as SQL writes it."""
+    """Return a string as a SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 @pytest.fixture(scope="module")
 def data(spark):
-    """A table with a column for each text, whose values are all texts, and its partition."""
+    """A table with a column for each hostile string, which contains all strings, and a partition."""
     from pyspark.sql import types as t
 
     schema = t.StructType([t.StructField(name, t.StringType()) for name in NAMES])
@@ -35,8 +35,8 @@ def data(spark):
     return table.selectExpr("*", "'2024-01-01' AS ds").coalesce(1)
 
 
-def test_columns_and_values_are_measured(spark, data, tmp_path):
-    """In exact groups, lengths and filters; what comes back is what was there."""
+def test_hostile_columns_and_values_are_measured(spark, data, tmp_path):
+    """Exact groups, lengths and filters return the strings unchanged."""
     some = [
         one
         for name in NAMES
@@ -70,8 +70,8 @@ def test_columns_and_values_are_measured(spark, data, tmp_path):
         assert set(longest) == {900.0}
 
 
-def test_columns_and_values_are_checked(data):
-    """Each column is complete but for one row; no text is taken for anything else in a message."""
+def test_hostile_columns_and_values_are_checked(data):
+    """Each column is complete except for one row, and the messages contain the strings as data."""
     check = tg.Check("hostile")
     for name in NAMES:
         check = check.is_complete(quoted(name)).is_contained_in(quoted(name), NAMES)
@@ -80,8 +80,8 @@ def test_columns_and_values_are_checked(data):
     assert "<img" not in found._repr_html_()
 
 
-def test_rules_and_fixes_of_hostile_names(spark, data):
-    """A fix writes each text into the null of its column; a rule then finds nothing."""
+def test_rules_and_fixes_accept_hostile_names(spark, data):
+    """A fix writes each string into the null of its column; then no record violates the rule."""
     dqm = tg.DQM()
     for number, name in enumerate(NAMES):
         dqm = dqm.add(
@@ -99,7 +99,7 @@ def test_rules_and_fixes_of_hostile_names(spark, data):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_griffin_measures_columns_of_hostile_names(spark, name):
-    """Its language has no escape for its own quotes: a name with them is refused with our error."""
+    """Griffin's language cannot escape its own quotes: a name that contains them raises our error."""
     text = TEXTS[name]
     source = rows("src", [[text, "string"]], *((value,) for value in (*NAMES, None)))
     if "`" in text:

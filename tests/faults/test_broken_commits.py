@@ -1,4 +1,4 @@
-"""Connections that break in the middle of COMMIT: everything is done once, and nothing is lost."""
+"""Connections that break in the middle of COMMIT: everything is written once, and nothing is lost."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from tests.support.integrity import check
 @pytest.mark.soak
 @pytest.mark.postgres
 @pytest.mark.parametrize("seed", [int(os.environ.get("TIDEGAUGE_SEED", "20130208"))])
-def test_what_breaks_in_the_middle_of_a_commit_is_done_once(postgres, tmp_path, seed):
+def test_commits_that_break_are_done_once(postgres, tmp_path, seed):
     """Runs, batches, values, labels and verdicts, through a proxy that breaks two of five commits."""
     draw = random.Random(seed)
     days = soak(8, 200)

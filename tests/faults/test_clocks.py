@@ -1,4 +1,4 @@
-"""A host's clock that is set back: nothing is lost, overwritten or out of order, and nobody waits for a time that was."""
+"""A clock that is set back: nothing is lost, overwritten or out of order, and no process waits for the future."""
 
 import datetime as dt
 import os
@@ -17,7 +17,7 @@ from tests.support.integrity import check
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Let every module that asks for the time be ahead of it; returns what sets by how much."""
+    """Replace the clock of all modules; return a function that sets how far it is ahead."""
     ahead = dt.timedelta()
 
     class Datetimes(type):
@@ -44,7 +44,7 @@ def clock(monkeypatch):
 
 
 def test_commits_keep_their_order(tmp_path, clock):
-    """Views of a time show what had been committed then, in the order in which it was."""
+    """Views of an earlier time show the commits up to then, in their order."""
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         clock(days=2)
         commit(repository, day(1, rows=1))
@@ -66,10 +66,8 @@ def test_commits_keep_their_order(tmp_path, clock):
         assert check(repository.database, repository.artifacts) == []
 
 
-def test_a_lease_of_a_clock_that_ran_ahead_lapses_when_it_is_not_renewed(
-    tmp_path, clock, monkeypatch
-):
-    """Its holder died on another host, and by this host's clock it would hold for a year."""
+def test_a_lease_from_a_clock_ahead_expires_when_it_is_not_renewed(tmp_path, clock, monkeypatch):
+    """Its holder died on another host; by this host's clock it would be valid for a year."""
     monkeypatch.setattr(runs, "_POLL_SECONDS", 0.02)
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         clock(days=365)
@@ -85,7 +83,7 @@ def test_a_lease_of_a_clock_that_ran_ahead_lapses_when_it_is_not_renewed(
 
 
 @pytest.mark.soak
-def test_a_lease_that_is_renewed_is_waited_for(tmp_path, clock, monkeypatch):
+def test_a_renewed_lease_is_waited_for(tmp_path, clock, monkeypatch):
     monkeypatch.setattr(runs, "_POLL_SECONDS", 0.02)
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         database, stop = repository.database, threading.Event()

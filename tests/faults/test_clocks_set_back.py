@@ -1,4 +1,7 @@
-"""The clock of the whole process is set back by libfaketime: between runs, during them, and when asked what is overdue."""
+"""The clock of the whole process is set back by libfaketime.
+
+This happens between runs, during runs, and before overdue partitions are listed.
+"""
 
 import datetime as dt
 import os
@@ -21,7 +24,7 @@ BACK = pytest.mark.parametrize("back", [HOUR, DAY], ids=["an hour", "a day"])
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a process of `tests.faults.clocked` by a clock that all of them share."""
+    """Return a function that starts `tests.faults.clocked`; all its processes share a clock."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not found:
         pytest.skip("libfaketime is not installed: apt-get install faketime")
@@ -31,7 +34,8 @@ def start(tmp_path):
         "LD_PRELOAD": str(found[0]),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # a clock that is set back does not turn this one
+        # a clock that is set back does not change this counter
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "NO_FAKE_STAT": "1",
     }
 
@@ -56,7 +60,7 @@ def start(tmp_path):
         process.communicate()
 
 
-def ended(process):
+def wait_for_success(process):
     out, err = process.communicate(timeout=590)
     assert process.returncode == 0, err
     return out.splitlines()
@@ -65,9 +69,9 @@ def ended(process):
 @BACK
 def test_between_runs_versions_and_commits_keep_their_order(url, tmp_path, start, back):
     first, second, third = (
-        dt.datetime.fromisoformat(x) for x in ended(start("between", url, back))
+        dt.datetime.fromisoformat(x) for x in wait_for_success(start("between", url, back))
     )
-    assert second < first < third  # the clock was set back, and then it was right
+    assert second < first < third  # the clock was set back, and then set right
     with tg.Repository(url, artifacts=tmp_path) as repository:
         assert repository.runs("d")["status"].tolist() == ["complete"] * 3
         sizes = repository.metrics("d", name="Size")
@@ -75,13 +79,14 @@ def test_between_runs_versions_and_commits_keep_their_order(url, tmp_path, start
         assert sizes["version"].tolist() == [3, 1, 1, 1]
         assert repository.metrics("d", name="y")["value"].tolist() == [3]
         (versions,) = repository.versions("d", "ds=2013-01-01", name="Size").itertuples()
-        assert versions[-3:] == (1, 2, 3)  # by number, their sizes
+        assert versions[-3:] == (1, 2, 3)  # the sizes by partition number
         with repository.database.read() as connection:
             order = sa.select(s.commit.c.committed_at).order_by(s.commit.c.id)
             times = connection.execute(order).scalars().all()
         assert times == sorted(times)
         assert len(times) == 6
-        # A view shows what was committed by then: at the first run's end all that was by a clock set back.
+        # The view at the end of the first run also contains commits from the time that was set
+        # back.
         seen = repository.metrics("d", name="y", as_of=times[1])["value"].tolist()
         assert seen == [2 if times[1] == times[3] else 1]
         assert repository.metrics("d", name="y", as_of=third)["value"].tolist() == [3]
@@ -89,9 +94,9 @@ def test_between_runs_versions_and_commits_keep_their_order(url, tmp_path, start
 
 
 @BACK
-def test_during_a_run_its_lease_holds_and_nobody_measures_twice(url, tmp_path, start, back):
+def test_a_lease_is_held_while_the_clock_is_set_back_during_its_run(url, tmp_path, start, back):
     runs = [start("during", url, back) for _ in range(2)]
-    measured = [ended(run) for run in runs]
+    measured = [wait_for_success(run) for run in runs]
     assert sorted(map(len, measured)) == [0, 10]
     with tg.Repository(url, artifacts=tmp_path) as repository:
         assert repository.runs("d")["status"].tolist() == ["complete"] * 2
@@ -102,15 +107,15 @@ def test_during_a_run_its_lease_holds_and_nobody_measures_twice(url, tmp_path, s
 
 
 @BACK
-def test_a_run_that_is_killed_by_a_clock_set_back_is_completed_at_once(url, tmp_path, start, back):
-    """Its lease would hold for an hour or a day: what counts is that its process is gone."""
+def test_a_run_killed_with_a_clock_set_back_is_completed_at_once(url, tmp_path, start, back):
+    """According to the clock, its lease would be valid for an hour or a day, but its process is gone."""
     killed = start("during", url, back)
     for line in killed.stdout:
-        if line == "measured 4\n":  # the clock was set back after the third
+        if line == "measured 4\n":  # the clock was set back after the third partition
             break
     killed.kill()
     killed.communicate(timeout=60)
-    rest = ended(start("during", url, back))
+    rest = wait_for_success(start("during", url, back))
     assert rest[-1] == "measured 10"
     with tg.Repository(url, artifacts=tmp_path) as repository:
         assert sorted(repository.runs("d")["status"]) == ["complete", "interrupted"]
@@ -119,12 +124,14 @@ def test_a_run_that_is_killed_by_a_clock_set_back_is_completed_at_once(url, tmp_
 
 
 @pytest.mark.parametrize(("back", "days"), [(HOUR, 3), (DAY, 2), (4 * DAY, 0)])
-def test_overdue_is_what_the_clock_says_and_told_again_when_it_is_right(
-    tmp_path, start, back, days
-):
-    """Noon is 3 days and 12 hours after the newest partition's end; data take 2 hours, of which 4 are allowed."""
+def test_overdue_partitions_are_reported_again_when_the_clock_is_right(tmp_path, start, back, days):
+    """Noon is 3 days and 12 hours after the end of the newest partition.
+
+    Data take 2 hours; 4 hours are allowed.
+    """
     said = [
-        line.split("\t") for line in ended(start("overdue", f"sqlite:///{tmp_path / 'r.db'}", back))
+        line.split("\t")
+        for line in wait_for_success(start("overdue", f"sqlite:///{tmp_path / 'r.db'}", back))
     ]
     assert [int(missing) for missing, *_ in said] == [3, days, 3]
     for missing, *told in said:

@@ -1,6 +1,7 @@
-"""Disks that are full under artifacts, temporary files of Spark, and what it writes: named, and nothing is lost.
+"""Full disks below artifacts, temporary files of Spark and published data.
 
-The disk is a real one: a file system in memory that one process mounts for itself.
+The error names the disk, and nothing is lost. The disk is real: a file system in memory that
+one process mounts for itself.
 """
 
 import hashlib
@@ -19,8 +20,8 @@ from tests.support.integrity import check
 MIB = 1 << 20
 
 
-def on_a_disk_of(mib, work, folder):
-    """Run a function of this module in a process with a small disk, mounted at a folder's ``disk``."""
+def run_on_small_disk(mib, work, folder):
+    """Run a function of this module in a process with a small disk, mounted at ``disk`` of a folder."""
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("no unshare")
@@ -48,18 +49,18 @@ def on_a_disk_of(mib, work, folder):
 
 
 def fill(disk, left):
-    """Fill a disk but for some bytes; return the file to remove."""
+    """Fill a disk except for some bytes; return the file to remove."""
     filler = Path(disk) / "filler"
     free = shutil.disk_usage(disk).free
     filler.write_bytes(b"x" * (free - left))
     return filler
 
 
-# artifacts
+# Artifacts
 
 
 def with_large_states(repository, run, days):
-    """Store a batch of days with a state of some 700 KB each."""
+    """Store a batch of days with a state of about 700 KB each."""
     from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
     from tidegauge.repository.testing.samples import day, measurement
 
@@ -93,15 +94,15 @@ def artifacts_that_fill_their_disk(folder):
 
 
 @pytest.mark.soak
-def test_a_full_disk_of_artifacts_is_named_and_the_batch_leaves_nothing(tmp_path):
-    on_a_disk_of(4, "artifacts_that_fill_their_disk", tmp_path)
+def test_a_full_disk_of_artifacts_is_reported_and_the_batch_leaves_nothing(tmp_path):
+    run_on_small_disk(4, "artifacts_that_fill_their_disk", tmp_path)
 
 
 # Spark
 
 
 def spark_without_space(folder):
-    """Its shuffles find no space, and then what it publishes; both are done when there is some."""
+    """Run out of space in a shuffle and then while publishing; repeat both when there is space."""
     disk = Path(folder) / "disk"
     spark = tg.spark_session(
         f"{folder}/warehouse",
@@ -142,5 +143,5 @@ def spark_without_space(folder):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_spark_without_space_is_named_and_goes_on_when_there_is_some(tmp_path):
-    on_a_disk_of(160, "spark_without_space", tmp_path)
+def test_spark_without_space_is_reported_and_continues_when_there_is_space(tmp_path):
+    run_on_small_disk(160, "spark_without_space", tmp_path)

@@ -1,4 +1,4 @@
-"""First steps that are killed at a random moment: the demonstration, its notebooks, the dashboard."""
+"""The demonstration, its notebooks and the dashboard, killed at a random moment."""
 
 import socket
 import time
@@ -18,14 +18,14 @@ sys.exit(run_command(sys.argv[2:]))
 """
 
 
-def finished(folder, *arguments):
-    """Run a command to its end, and return how long it took."""
+def run_to_end(folder, *arguments):
+    """Run a command to its end, and return its duration."""
     began = time.monotonic()
     assert start(COMMAND, folder, *arguments).wait(300) == 0
     return time.monotonic() - began
 
 
-def killed(folder, moment, *arguments):
+def kill_after(folder, moment, *arguments):
     process = start(COMMAND, folder, *arguments)
     time.sleep(moment)
     kill(process)
@@ -35,8 +35,8 @@ def repository(folder):
     return tg.Repository(f"sqlite:///{folder / 'r.db'}", artifacts=folder / "kept")
 
 
-def told(folder):
-    """Return metrics and the days of an odd number of rows; quantiles of KLL are drawn by chance."""
+def repository_content(folder):
+    """Return metrics and the days with an odd number of rows, without quantiles of KLL, which are random."""
     with repository(folder) as repo:
         assert check(repo.database, repo.artifacts) == []
         metrics = repo.metrics("flights")
@@ -48,37 +48,37 @@ def told(folder):
 @pytest.mark.soak
 @pytest.mark.spark
 def test_a_demonstration_killed_at_any_moment_is_completed_by_the_next(tmp_path):
-    """It writes a Hive table, measures it and detects."""
+    """The demonstration writes a Hive table, measures it and detects."""
     demo = ["demo", "--db", "sqlite:///r.db", "--artifacts", "kept"]
     whole = tmp_path / "whole"
     whole.mkdir()
-    took = finished(whole, *demo)
-    expected = told(whole)
+    took = run_to_end(whole, *demo)
+    expected = repository_content(whole)
     draw, seed = random_moments()
     moments = [draw.uniform(0, took) for _ in range(soak(1, 4))]
     print(f"seed {seed}: it takes {took:.0f} s, and is killed after {moments}")
     for number, moment in enumerate(moments):
         folder = tmp_path / f"killed{number}"
         folder.mkdir()
-        killed(folder, moment, *demo)
-        finished(folder, *demo)
-        assert told(folder) == expected, f"seed {seed}"
+        kill_after(folder, moment, *demo)
+        run_to_end(folder, *demo)
+        assert repository_content(folder) == expected, f"seed {seed}"
 
 
 @pytest.mark.soak
-def test_notebooks_that_are_there_after_a_kill_are_whole(tmp_path):
+def test_a_killed_command_leaves_only_complete_notebooks(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()
-    took = finished(whole, "notebooks", "n")
+    took = run_to_end(whole, "notebooks", "n")
     expected = {path.name: path.read_bytes() for path in (whole / "n").iterdir()}
     draw, seed = random_moments()
     for number in range(soak(5, 25)):
         folder = tmp_path / f"killed{number}"
         folder.mkdir()
-        killed(folder, draw.uniform(0, took), "notebooks", "n")
+        kill_after(folder, draw.uniform(0, took), "notebooks", "n")
         for path in folder.glob("n/*.ipynb"):
             assert path.read_bytes() == expected[path.name], f"seed {seed}"
-        finished(folder, "notebooks", "n")
+        run_to_end(folder, "notebooks", "n")
         there = {path.name: path.read_bytes() for path in folder.glob("n/*.ipynb")}
         assert there == expected, f"seed {seed}"
     print(f"seed {seed}: it takes {took:.2f} s")
@@ -90,7 +90,7 @@ def serves(port):
 
 
 @pytest.mark.soak
-def test_a_dashboard_that_is_killed_leaves_its_repository_as_it_was(tmp_path):
+def test_a_killed_dashboard_leaves_its_repository_unchanged(tmp_path):
     from tidegauge.repository.testing.samples import commit, day
 
     with repository(tmp_path) as repo:
@@ -104,7 +104,7 @@ def test_a_dashboard_that_is_killed_leaves_its_repository_as_it_was(tmp_path):
             port = free.getsockname()[1]
         options = ("--db", "sqlite:///r.db", "--artifacts", "kept", "--no-browser", "--port", port)
         process = start(COMMAND, tmp_path, "dashboard", *options)
-        while number % 2 and not serves(port):  # every second one is killed while it serves
+        while number % 2 and not serves(port):  # every second process is killed while it serves
             assert process.poll() is None
             time.sleep(0.1)
         time.sleep(draw.uniform(0, 3))

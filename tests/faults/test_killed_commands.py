@@ -1,4 +1,4 @@
-"""Commands that are killed at a random moment: the repository is sound, and the next try completes them."""
+"""Commands that are killed at a random moment: the repository is intact, and the next try completes them."""
 
 import multiprocessing
 import os
@@ -47,14 +47,14 @@ COMMANDS = {
     "consistency export": ["consistency", "export", "out.jsonl"],
 }
 WRITING = ["detect", "forget", "clean", "label", "import"]
-"""Commands that write into the database; the others write files beside it."""
+"""Commands that write into the database. The others write files next to it."""
 BEFORE = {"label": ["detect", "d"]}
-"""What has to be done before a command can be tried."""
+"""Commands that have to run before a command can be tried."""
 MIGRATIONS = {
     "upgrade": ("0005", ["db", "upgrade"]),
     "downgrade": ("0007", ["db", "downgrade", "0005"]),
 }
-"""Kept revisions, and the commands that leave them."""
+"""Kept revisions, and the commands that start from them."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run(command, url, folder):
 
 @pytest.fixture(scope="module")
 def processes():
-    """Start processes from one that has imported what they need."""
+    """Return a context that forks processes from a server with all modules imported."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(MODULES)
     return context
@@ -94,9 +94,9 @@ def processes():
 
 @pytest.fixture(scope="module")
 def new_place(request, tmp_path_factory):
-    """Give a place by the kind of its database: an empty one, or a copy of another."""
+    """Return a function that creates a repository by the kind of its database, empty or as a copy."""
 
-    def made(kind, source=None):
+    def create(kind, source=None):
         folder = tmp_path_factory.mktemp("place")
         if source is not None:
             shutil.copytree(source.folder, folder, dirs_exist_ok=True)
@@ -107,12 +107,12 @@ def new_place(request, tmp_path_factory):
             return Place(server.repository(), folder)
         return Place(server.database(source.url.rpartition("/")[2]), folder)
 
-    return made
+    return create
 
 
 @pytest.fixture(scope="module")
 def filled(new_place):
-    """Give the repository that all commands begin with, once of each kind of database."""
+    """Create the repository that all commands start from, once for each kind of database."""
     places = {}
 
     def fill(kind):
@@ -138,8 +138,8 @@ def filled(new_place):
     return given
 
 
-def told(place):
-    """Return what a repository says, without ids, times and tokens."""
+def repository_content(place):
+    """Return the content of a repository without ids, times and tokens."""
     with place.open() as repository:
         assert check(repository.database, repository.artifacts) == []
         metrics = repository.metrics("d")
@@ -147,7 +147,7 @@ def told(place):
         anomalies = repository.anomalies("d")[["partition", "name", "value", "severity"]]
         histogram = repository.merge("d", tg.Histogram("s"), allow_missing=True).value
         counts = sorted(value.absolute for value in histogram.values.values())
-        labels = set(repository.labels("d")["label"])  # one that was said twice is no other
+        labels = set(repository.labels("d")["label"])  # a label that was saved twice counts as one
         imported = ""
         if "orders" in repository.datasets():
             imported = repository.metrics("orders")[["partition", "name", "value"]].to_csv()
@@ -155,8 +155,8 @@ def told(place):
         return *frames, counts, labels, "a" in histogram.values
 
 
-def assert_outputs_are_whole(folder, whole):
-    """Check that what is there of a command's outputs is as good as if it had not been killed."""
+def assert_outputs_are_complete(folder, whole):
+    """Check that each output that exists is as good as the output of an undisturbed command."""
     for name in ("out.csv", "out.parquet", "out.prom", "out.json", "out.jsonl"):
         if (folder / name).exists():
             assert (folder / name).read_bytes() == (whole / name).read_bytes()
@@ -170,7 +170,7 @@ def assert_outputs_are_whole(folder, whole):
 
 def starter(processes, command):
     def start(place):
-        # OpenLineage names runs by the address.
+        # OpenLineage names runs by the address of the database.
         url = place.url.replace(f"{place.folder}/", "")
         process = processes.Process(target=run, args=(command, url, str(place.folder)))
         process.start()
@@ -179,12 +179,12 @@ def starter(processes, command):
     return start
 
 
-def finished(process):
+def wait_for(process):
     process.join(120)
     assert process.exitcode == 0
 
 
-def killed(process, moment):
+def kill_after(process, moment):
     process.join(moment)
     if process.exitcode is None:
         os.kill(process.pid, signal.SIGKILL)
@@ -206,26 +206,26 @@ def test_a_command_killed_at_any_moment_is_completed_by_the_next(
     first = filled(kind)
     if name in BEFORE:
         first = new_place(kind, first)
-        finished(starter(processes, BEFORE[name])(first))
+        wait_for(starter(processes, BEFORE[name])(first))
     whole = new_place(kind, first)
     began = time.monotonic()
-    finished(start(whole))
+    wait_for(start(whole))
     took = time.monotonic() - began
-    expected = told(whole)
+    expected = repository_content(whole)
     draw, seed = random_moments()
     for _ in range(soak(2, 25)):
         place = new_place(kind, first)
-        killed(start(place), draw.uniform(0, took))
+        kill_after(start(place), draw.uniform(0, took))
         with place.open() as repository:
             assert check(repository.database, repository.artifacts) == [], f"seed {seed}"
-        assert_outputs_are_whole(place.folder, whole.folder)
-        finished(start(place))
-        assert told(place) == expected, f"seed {seed}"
+        assert_outputs_are_complete(place.folder, whole.folder)
+        wait_for(start(place))
+        assert repository_content(place) == expected, f"seed {seed}"
     print(f"seed {seed}: {name} takes {took:.2f} s on {kind}")
 
 
 def dump(url):
-    """Return the revision of a database, and all that is in it."""
+    """Return the revision of a database and all of its rows."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -248,14 +248,14 @@ FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MIGRATIONS)
-def test_a_migration_killed_at_any_moment_happened_or_did_not(
+def test_a_migration_killed_at_any_moment_has_happened_or_not(
     name, kind, processes, request, tmp_path
 ):
-    """Of the database and of its backup, which is made before."""
+    """The same holds for the backup of the database, which is made before."""
     kept, command = MIGRATIONS[name]
     start = starter(processes, command)
 
-    def made(name):
+    def create(name):
         folder = tmp_path / name
         folder.mkdir()
         url = f"sqlite:///{folder / 'r.db'}"
@@ -265,23 +265,23 @@ def test_a_migration_killed_at_any_moment_happened_or_did_not(
         put_kept(kept, url, place.artifacts)
         return place
 
-    before = dump(made("before").url)
-    whole = made("whole")
+    before = dump(create("before").url)
+    whole = create("whole")
     began = time.monotonic()
-    finished(start(whole))
+    wait_for(start(whole))
     took = time.monotonic() - began
     after = dump(whole.url)
     assert after[0] != before[0] == kept
     draw, seed = random_moments()
     left = []
     for number in range(soak(3, 25)):
-        place = made(f"killed{number}")
-        killed(start(place), draw.uniform(0, took))
+        place = create(f"killed{number}")
+        kill_after(start(place), draw.uniform(0, took))
         found = dump(place.url)
         assert found in (before, after), f"seed {seed}"
         left.append(found[0])
         for backup in place.folder.glob("r.*.backup.db"):
             assert dump(f"sqlite:///{backup}")[1] == before[1], f"seed {seed}"
-        finished(start(place))
+        wait_for(start(place))
         assert dump(place.url) == after, f"seed {seed}"
     print(f"seed {seed}: {name} takes {took:.2f} s on {kind}; revisions left by each kill: {left}")

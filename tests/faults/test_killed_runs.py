@@ -1,4 +1,4 @@
-"""`tidegauge run` and `check`, killed at random moments: the next ones end with what undisturbed ones leave."""
+"""`tidegauge run` and `check`, killed at random moments: the next try gives the result of an undisturbed one."""
 
 import datetime as dt
 import time
@@ -16,7 +16,7 @@ from tidegauge.notifications import notify
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 DAYS = [dt.date(2023, 1, 1) + dt.timedelta(n) for n in range(40)]
 SHORT, LAST = 17, 39
-"""The days whose rows are too few for the check, the last one also for its past."""
+"""The days with too few rows for the check. The last one is also low compared with its past."""
 SUITE = """
 dataset: orders
 path: {source}
@@ -42,7 +42,7 @@ sys.exit(run_command(sys.argv[3:]))
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """Forty days of about two hundred rows; of two days most are missing."""
+    """Forty days of about two hundred rows; on two days most of them are missing."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -55,8 +55,8 @@ def source(tmp_path_factory):
     return folder
 
 
-def content(url):
-    """Return what a repository says, without times, runs and versions."""
+def repository_content(url):
+    """Return the content of a repository without times, runs and versions."""
     with tg.Repository(url) as repository:
         assert check(repository.database, repository.artifacts) == []
         frames = [
@@ -75,17 +75,18 @@ def messages(server):
 
 
 def started(ready, arguments):
-    """Start a command, and return when its session is there."""
+    """Start a command, and return when its session exists."""
     process = start(JOB, "", ready, *arguments)
     wait_for(ready, process)
     return process
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_a_run_killed_at_any_moment_is_finished_by_the_next(
-    command, spark, source, tmp_path, monkeypatch
-):
-    """Measured, judged, detected and told. What is told may be told twice, an hour after the kill."""
+def test_a_killed_run_is_completed_by_the_next(command, spark, source, tmp_path, monkeypatch):
+    """It measures, checks, detects and notifies.
+
+    A message may be sent twice, an hour after the kill.
+    """
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)
 
     def arguments(name, server):
@@ -103,7 +104,7 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(
         began = time.monotonic()
         status = whole.wait(600)
         took = time.monotonic() - began
-        wanted, told = content(f"sqlite:///{tmp_path}/whole/r.db"), messages(server)
+        wanted, told = repository_content(f"sqlite:///{tmp_path}/whole/r.db"), messages(server)
     assert status == 2  # checks fail
     assert [len(found) for found in wanted[:2]] == [3 * len(DAYS), len(DAYS)]
     assert set(told.values()) == {1}
@@ -123,7 +124,9 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(
                 if again:
                     monkeypatch.setattr(notify, "_now", lambda: later)
                 assert run_command(arguments(name, server)) == status
-                assert content(f"sqlite:///{tmp_path}/{name}/r.db") == wanted, f"seed {seed}"
+                assert repository_content(f"sqlite:///{tmp_path}/{name}/r.db") == wanted, (
+                    f"seed {seed}"
+                )
             monkeypatch.undo()
             found = messages(server)
             assert set(found) == set(told), f"seed {seed}"
@@ -131,7 +134,7 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(
     print(f"partitions left by each kill: {left}")
 
 
-def test_a_profile_killed_at_any_moment_leaves_files_that_are_whole(source, tmp_path):
+def test_a_killed_profile_leaves_only_complete_files(source, tmp_path):
     def arguments(name):
         files = [tmp_path / f"{name}.yml", tmp_path / f"{name}.rules.yml"]
         return files, [

@@ -1,4 +1,4 @@
-"""Each partition has the columns of its own files, whatever is measured together with it."""
+"""Each partition has the columns of its own files, regardless of the partitions measured with it."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ SUITE = tg.Suite(
 
 
 def write_rows(path, kind, columns, modified):
-    """Write a file of a kind; columns are lists of Python values by name."""
+    """Write a file of a format; columns are lists of Python values by name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
         pq.write_table(pa.table(columns), path)
@@ -73,7 +73,7 @@ def write_avro(path, columns):
 
 
 def random_files(rng):
-    """Return the files of a day: columns may be added, dropped, renamed, reordered and retyped."""
+    """Return the files of a day: columns may be added, dropped, renamed, reordered and change their type."""
     files = []
     for _ in range(rng.choice([1, 1, 1, 2])):
         columns = {}
@@ -94,7 +94,7 @@ def write_day(folder, kind, day, files, modified):
         write_rows(partition / f"part-{number}.{kind}", kind, columns, modified + number)
 
 
-def stored(repository):
+def repository_content(repository):
     """Return all current metrics, states, schemas and errors by partition."""
     metrics = repository.metrics("days")
     columns = ["partition", "name", "instance", "value", "status", "error"]
@@ -123,7 +123,7 @@ def stored(repository):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_backfill_stores_what_daily_runs_store(spark, tmp_path, kind):
+def test_a_backfill_stores_the_same_as_daily_runs(spark, tmp_path, kind):
     """All days at once, day by day, in random batches, and with a late rewrite of an old day."""
 
     if kind == "avro" and not has_format(spark, "avro"):
@@ -147,7 +147,7 @@ def test_a_backfill_stores_what_daily_runs_store(spark, tmp_path, kind):
                 write_day(folder, kind, rewritten + 1, history[rewritten], 10 * rewritten)
                 os.utime(next((folder / f"ds=2026-03-{rewritten + 1:02}").iterdir()))
                 measure(spark, folder, kind, options, repository)
-                results[way] = stored(repository)
+                results[way] = repository_content(repository)
         assert results["all"] == results["daily"]
         assert results["all"] == results["batches"]
 
@@ -173,8 +173,8 @@ def values(repository, name, instance="*"):
 
 
 @pytest.mark.spark
-def test_a_rename_costs_no_other_day_a_value(spark, tmp_path):
-    """Three days in one run, the third one with another name for ``b``, and an old day repaired beside it."""
+def test_a_renamed_column_affects_only_its_own_day(spark, tmp_path):
+    """Three days in one run, where the third one has another name for ``b``, and an old day that is repaired."""
     for day in (1, 2):
         write_day(tmp_path, "parquet", day, [{"a": [1], "b": ["x"]}], day)
     write_day(tmp_path, "parquet", 3, [{"a": [1], "c": ["x"]}], 3)
@@ -195,8 +195,8 @@ def test_a_rename_costs_no_other_day_a_value(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_files_of_one_partition_are_read_by_their_own_columns(spark, tmp_path):
-    """Numbers are widened, a missing column is null, and an integer beside text is text."""
+def test_files_of_one_partition_are_read_with_their_own_columns(spark, tmp_path):
+    """Numbers are widened, a missing column is null, and an integer next to a string is a string."""
     files = [
         {"a": pa.array([1, 2], pa.int32()), "b": ["x", "y"], "n": [1, 2]},
         {"a": [0.5, 1.5], "n": ["p", "q"]},
@@ -216,7 +216,7 @@ def test_files_of_one_partition_are_read_by_their_own_columns(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_nested_columns_that_no_type_holds_cost_their_partition(spark, tmp_path):
+def test_incompatible_nested_columns_affect_only_their_partition(spark, tmp_path):
     good = [{"a": [1], "b": pa.array([{"u": 1}], pa.struct([("u", pa.int64())]))}]
     more = [{"a": [1], "b": pa.array([{"v": "x"}], pa.struct([("v", pa.string())]))}]
     other = [{"a": [1], "b": ["x"]}]
@@ -246,8 +246,8 @@ def test_an_empty_file_has_the_columns_of_the_day_before(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_new_header_costs_no_other_day_its_types(spark, tmp_path):
-    """CSV with another order, another name and text in place of numbers, each in a file of its own."""
+def test_a_new_header_changes_the_types_of_no_other_day(spark, tmp_path):
+    """CSV with another order, another name and strings instead of numbers, each in a separate file."""
     rows = [
         {"a": [1, 2], "b": ["x", "y"]},
         {"b": ["x", "y"], "a": [1, 2]},
@@ -265,8 +265,8 @@ def test_a_new_header_costs_no_other_day_its_types(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_pattern_names_a_part_of_a_folder(spark, tmp_path):
-    """Three of four days, of which the last one has another column."""
+def test_a_pattern_matches_part_of_a_folder(spark, tmp_path):
+    """Three of four days; the last one has another column."""
     for day in (9, 10, 11):
         write_day(tmp_path, "parquet", day, [{"a": [day, 1]}], day)
     write_day(tmp_path, "parquet", 12, [{"b": ["x"]}], 12)
@@ -282,8 +282,8 @@ def test_a_pattern_names_a_part_of_a_folder(spark, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
-def test_a_single_file_is_a_source_wherever_it_lies(spark, tmp_path, monkeypatch, format):
-    """The folders above a file decide neither its partition nor whether it is hidden."""
+def test_the_folders_above_a_single_file_do_not_matter(spark, tmp_path, monkeypatch, format):
+    """They decide neither its partition nor whether it is hidden."""
     folder = tmp_path / ".cache" / "ds=2026-03-01"
     folder.mkdir(parents=True)
     write_day(tmp_path / "written", format, 1, [{"a": [1, 2]}], 1)

@@ -37,8 +37,8 @@ def days(tmp_path):
     return tmp_path / "days"
 
 
-class Meanwhile(PathSource):
-    """A folder that something happens to between its listing and the first reading of rows."""
+class ChangingSource(PathSource):
+    """A folder that is changed between its listing and the first reading of rows."""
 
     happens = staticmethod(lambda: None)
 
@@ -48,7 +48,7 @@ class Meanwhile(PathSource):
         return super().read(partitions)
 
 
-def measured(source, repository):
+def measured_rows(source, repository):
     run = tg.analyze(source, SUITE, repository=repository, spark=source.spark)
     frame = repository.metrics("days", name="Size")
     return run, dict(
@@ -60,10 +60,8 @@ def measured(source, repository):
 
 
 @pytest.mark.spark
-def test_a_run_that_waited_lists_what_is_there_when_its_turn_comes(
-    spark, days, tmp_path, monkeypatch
-):
-    """Else it would call gone what another run measured meanwhile, and miss what came."""
+def test_a_run_that_waited_lists_partitions_when_its_turn_comes(spark, days, tmp_path, monkeypatch):
+    """Otherwise it would report partitions that another run measured meanwhile as missing, and miss new ones."""
     asked = threading.Event()
     with (
         tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository,
@@ -77,7 +75,7 @@ def test_a_run_that_waited_lists_what_is_there_when_its_turn_comes(
 
         with hold("days", 0):
             monkeypatch.setattr(type(repository.store), "hold", lambda _, *args: waiting(*args))
-            later = pool.submit(measured, PathSource(spark, str(days)), repository)
+            later = pool.submit(measured_rows, PathSource(spark, str(days)), repository)
             assert asked.wait(60)
             write(days, "2024-01-05", 5)
         run, found = later.result(120)
@@ -85,7 +83,7 @@ def test_a_run_that_waited_lists_what_is_there_when_its_turn_comes(
         assert found["ds=2024-01-05"] == (1, 5)
 
 
-# Which partitions an error is about
+# Which partitions an error concerns
 
 PARTS = [Partition(("ds", "hr"), (day, "07")) for day in DAYS]
 
@@ -95,22 +93,22 @@ class ReadError(Exception):
         super().__init__(f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file {path}.")
 
 
-def scan_that_fails_for(bad, path=lambda part: f"s3a://b/t/{part.name}/a%20b.parquet"):
-    """Return a scan of partitions that fails as Spark does, and the number of its calls."""
+def failing_scan(bad, path=lambda part: f"s3a://b/t/{part.name}/a%20b.parquet"):
+    """Return a scan of partitions that fails as Spark does, and a list of its calls."""
     calls = []
 
-    def measure(some):
-        calls.append(len(some))
-        for part in some:
+    def measure(partitions):
+        calls.append(len(partitions))
+        for part in partitions:
             if part in bad:
                 raise ReadError(path(part))
-        return [part.name for part in some]
+        return [part.name for part in partitions]
 
     return measure, calls
 
 
-def test_the_error_names_the_partition():
-    measure, calls = scan_that_fails_for({PARTS[1], PARTS[3]})
+def test_the_error_names_the_partition_that_failed():
+    measure, calls = failing_scan({PARTS[1], PARTS[3]})
     found, broken = measure_readable(PARTS, lambda part: part, measure)
     assert found == [PARTS[0].name, PARTS[2].name]
     assert set(broken) == {PARTS[1], PARTS[3]}
@@ -118,16 +116,16 @@ def test_the_error_names_the_partition():
     assert "FAILED_READ_FILE" in broken[PARTS[1]]
 
 
-def test_halves_are_tried_where_no_folder_is_named():
-    """Partitions may lie anywhere, under names of their own."""
-    measure, calls = scan_that_fails_for({PARTS[2]}, path=lambda part: "hdfs://n/elsewhere/a.orc")
+def test_partitions_are_bisected_if_no_folder_is_named():
+    """Partitions can lie anywhere, and their folders can have other names."""
+    measure, calls = failing_scan({PARTS[2]}, path=lambda part: "hdfs://n/elsewhere/a.orc")
     found, broken = measure_readable(PARTS, lambda part: part, measure)
     assert found == [PARTS[0].name, PARTS[1].name, PARTS[3].name]
     assert set(broken) == {PARTS[2]}
     assert calls == [4, 2, 2, 1, 1]
 
 
-def test_the_cause_is_told_where_spark_says_only_that_it_waited():
+def test_the_root_cause_is_reported_if_spark_only_waited():
     error = OSError(
         "An error occurred while calling o123.collectToPython.\n"
         ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat a.b(c.scala:1)\n"
@@ -139,7 +137,7 @@ def test_the_cause_is_told_where_spark_says_only_that_it_waited():
     )
 
 
-def test_other_errors_fail_the_batch():
+def test_other_errors_fail_the_whole_batch():
     def measure(some):
         raise RuntimeError("Job aborted: executor lost")
 
@@ -156,7 +154,7 @@ def test_other_errors_fail_the_batch():
         ("file:/t/x.parquet", None),
     ],
 )
-def test_partitions_are_known_by_all_of_their_keys(path, day):
+def test_partitions_are_matched_by_all_of_their_keys(path, day):
     found = named_partitions(ReadError(path), PARTS)
     assert found == (set() if day is None else {PARTS[day]})
 
@@ -165,41 +163,41 @@ def test_partitions_are_known_by_all_of_their_keys(path, day):
 
 
 @pytest.mark.spark
-def test_what_changes_between_listing_and_reading_is_measured_again(spark, days, tmp_path):
-    """One is rewritten, one dropped, one added: no number is stored that stays wrong."""
+def test_changes_between_listing_and_reading_are_measured_by_the_next_run(spark, days, tmp_path):
+    """One partition is rewritten, one dropped, one added; no wrong value stays stored."""
 
-    def happens():
+    def change_folder():
         write(days, DAYS[0], 50)
         shutil.rmtree(days / f"ds={DAYS[1]}")
         write(days, "2024-01-05", 5)
 
-    source = Meanwhile(spark, str(days))
-    source.happens = happens
+    source = ChangingSource(spark, str(days))
+    source.happens = change_folder
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured(source, repository)
+        run, found = measured_rows(source, repository)
         assert run.report.status == "complete"
-        # The dropped one is not recorded as empty, and the new one waits for its turn.
+        # The dropped partition is not recorded as empty, and the new one waits for the next run.
         assert found == {f"ds={DAYS[0]}": (1, 50), f"ds={DAYS[2]}": (1, 3), f"ds={DAYS[3]}": (1, 4)}
-        run, found = measured(PathSource(spark, str(days)), repository)
+        run, found = measured_rows(PathSource(spark, str(days)), repository)
         assert set(run.changes) == {f"ds={DAYS[0]}", "ds=2024-01-05"}
         assert found[f"ds={DAYS[0]}"] == (1, 50), "the rows that were measured before"
         assert found["ds=2024-01-05"] == (1, 5)
-        run, _ = measured(PathSource(spark, str(days)), repository)
+        run, _ = measured_rows(PathSource(spark, str(days)), repository)
         assert run.report.scanned == 0
 
 
 @pytest.mark.spark
-def test_what_changes_between_two_jobs_of_a_scan_is_measured_again(
+def test_changes_between_two_jobs_of_a_scan_are_measured_by_the_next_run(
     spark, days, tmp_path, monkeypatch
 ):
-    """The first job has read what the second finds rewritten: the numbers are of both, until the next run."""
+    """The second job reads a rewritten partition, so the values mix both contents until the next run."""
     from tidegauge.analyzers.scan import jobs
 
     suite = tg.Suite("days", [tg.Size(), tg.Sum("x"), tg.CountDistinct("s")])
     done = []
 
     def rewriting(job):
-        """Return a job that rewrites a partition when it is the first that ends."""
+        """Return a job that rewrites a partition if it is the first job to end."""
 
         def run(*args):
             found = job(*args)
@@ -228,7 +226,7 @@ def test_what_changes_between_two_jobs_of_a_scan_is_measured_again(
 
 
 def file_of(kind, columns):
-    """Return a file's bytes; those of Parquet and ORC know their types."""
+    """Return the bytes of a file; Parquet and ORC store the types."""
     if kind == "avro":
         return avro_of(columns)
     table, sink = pa.table(columns), pa.BufferOutputStream()
@@ -243,7 +241,7 @@ def file_of(kind, columns):
 
 
 def avro_of(columns):
-    """Return the bytes of an Avro file of whole numbers."""
+    """Return the bytes of an Avro file of integers."""
     fastavro = pytest.importorskip("fastavro")
     fields = [{"name": name, "type": "long"} for name in columns]
     schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
@@ -254,7 +252,7 @@ def avro_of(columns):
 
 
 def put(folder, number, content, kind="parquet"):
-    """Write a day's only file; each is newer than those of the days before."""
+    """Write the only file of a day; it is newer than the files of the days before."""
     place = folder / f"ds=2024-01-0{number}"
     place.mkdir(parents=True, exist_ok=True)
     file = place / f"part.{kind}"
@@ -270,8 +268,8 @@ def values(repository, name, instance):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["orc", "csv.gz", "avro"])
-def test_damage_in_other_formats_costs_its_partition(spark, tmp_path, kind):
-    """Cut off, and of another kind altogether."""
+def test_damage_in_other_formats_affects_only_its_partition(spark, tmp_path, kind):
+    """A truncated file, and a file of another format."""
     if kind == "avro" and not has_format(spark, "avro"):
         pytest.skip("the session has no spark-avro")
     folder, whole = tmp_path / "days", {}
@@ -285,36 +283,37 @@ def test_damage_in_other_formats_costs_its_partition(spark, tmp_path, kind):
         return PathSource(spark, str(folder), format=kind.partition(".")[0], options=options)
 
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured(source(), repository)
+        run, found = measured_rows(source(), repository)
         assert set(run.unreadable) == {"ds=2024-01-01", "ds=2024-01-04"}
         assert found == {"ds=2024-01-02": (1, 6000), "ds=2024-01-03": (1, 9000)}
         for number in (1, 4):
             put(folder, number, whole[number], kind)
-        run, found = measured(source(), repository)
+        run, found = measured_rows(source(), repository)
         assert set(run.changes) == {"ds=2024-01-01", "ds=2024-01-04"}
         assert found["ds=2024-01-04"] == (1, 12000)
 
 
 @pytest.mark.spark
-def test_what_a_listing_does_not_show_yet_is_measured_when_it_does(spark, days, tmp_path):
-    """A store whose listings lag: a new partition is missing, a rewritten one looks as it did."""
+def test_partitions_missing_from_a_listing_are_measured_when_they_are_listed(spark, days, tmp_path):
+    """In a store whose listings lag, a new partition is missing and a rewritten one looks unchanged."""
     lagging = PathSource(spark, str(days))
     before = lagging.list_partitions()
     write(days, "2024-01-05", 5)
     write(days, DAYS[0], 9)
     now, lagging.list_partitions = lagging.list_partitions, lambda: before
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        _, found = measured(lagging, repository)
+        _, found = measured_rows(lagging, repository)
         assert set(found) == {f"ds={day}" for day in DAYS}
         lagging.list_partitions = now
-        run, found = measured(lagging, repository)
+        run, found = measured_rows(lagging, repository)
         assert set(run.changes) == {f"ds={DAYS[0]}", "ds=2024-01-05"}
         assert (found[f"ds={DAYS[0]}"][1], found["ds=2024-01-05"]) == (9, (1, 5))
-        lagging.list_partitions = lambda: before  # from another server: the new one is gone again
-        run, _ = measured(lagging, repository)
+        # from another server, whose listing lacks the new partition again
+        lagging.list_partitions = lambda: before
+        run, _ = measured_rows(lagging, repository)
         assert run.report.gone == ("ds=2024-01-05",)
         lagging.list_partitions = now
-        run, found = measured(lagging, repository)
+        run, found = measured_rows(lagging, repository)
         assert run.report.gone == ()
         assert found["ds=2024-01-05"] == (1, 5)
         assert found[f"ds={DAYS[0]}"][1] == 9
@@ -322,10 +321,10 @@ def test_what_a_listing_does_not_show_yet_is_measured_when_it_does(spark, days, 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "page"])
-def test_a_damaged_file_costs_its_partition_and_no_other(spark, days, tmp_path, damage):
-    """The first, from which Spark takes the schema, and the last; mended, they are measured.
+def test_a_damaged_file_affects_only_its_partition(spark, days, tmp_path, damage):
+    """The first file, whose schema Spark reads, and the last one; once repaired, they are measured.
 
-    Of the damaged page the footer is sound: it is found only by who unpacks it.
+    The footer of the damaged page is valid: only unpacking the page shows the damage.
     """
     whole = {day: (days / f"ds={day}" / "part.parquet").read_bytes() for day in DAYS}
     for day in (DAYS[0], DAYS[3]):
@@ -335,17 +334,17 @@ def test_a_damaged_file_costs_its_partition_and_no_other(spark, days, tmp_path, 
         content = {"truncated": whole[day][:-20], "foreign": b"id,x\n1,2\n" * 9, "page": torn}
         (days / f"ds={day}" / "part.parquet").write_bytes(content[damage])
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured(PathSource(spark, str(days)), repository)
+        run, found = measured_rows(PathSource(spark, str(days)), repository)
         assert set(found) == {f"ds={DAYS[1]}", f"ds={DAYS[2]}"}
         assert set(run.unreadable) == {f"ds={DAYS[0]}", f"ds={DAYS[3]}"}
         assert run.status == "failed"
         (error,) = repository.runs("days")["error"]
         assert f"ds={DAYS[3]} cannot be read: " in error
         with pytest.raises(tg.SourceError, match=f"ds={DAYS[0]} cannot be read"):
-            measured(PathSource(spark, str(days)), repository)
+            measured_rows(PathSource(spark, str(days)), repository)
         for day in (DAYS[0], DAYS[3]):
             (days / f"ds={day}" / "part.parquet").write_bytes(whole[day])
-        run, found = measured(PathSource(spark, str(days)), repository)
+        run, found = measured_rows(PathSource(spark, str(days)), repository)
         assert set(run.changes) == {f"ds={DAYS[0]}", f"ds={DAYS[3]}"}
         assert found[f"ds={DAYS[3]}"] == (1, 4)
         assert run.status == "complete"

@@ -1,4 +1,4 @@
-"""Private columns: their values are in no state, series, segment, sample or error that is stored."""
+"""Values of private columns appear in no state, series, segment, sample or error that is stored."""
 
 import pytest
 from tidegauge.analyzers.core.partitions import TimeFormat
@@ -28,7 +28,7 @@ TAGGED = Schema(
 )
 
 
-def refused(analyzer, private, schema=SCHEMA):
+def is_refused(analyzer, private, schema=SCHEMA):
     try:
         private.check(analyzer.requests(schema), schema)
     except tg.PrivateColumnError:
@@ -47,10 +47,10 @@ def refused(analyzer, private, schema=SCHEMA):
     ],
 )
 def test_states_that_would_hold_values_are_refused(analyzer):
-    assert refused(analyzer, Privacy(columns=("E*L",)))
-    assert refused(analyzer, Privacy(tables=("hr.*",)).for_dataset("people", "hr.people"))
-    assert refused(analyzer, Privacy(tags=("pii",)).for_dataset("people", tags={"pii": "yes"}))
-    assert not refused(
+    assert is_refused(analyzer, Privacy(columns=("E*L",)))
+    assert is_refused(analyzer, Privacy(tables=("hr.*",)).for_dataset("people", "hr.people"))
+    assert is_refused(analyzer, Privacy(tags=("pii",)).for_dataset("people", tags={"pii": "yes"}))
+    assert not is_refused(
         analyzer, Privacy(columns=("phone",), tables=("hr.*",)).for_dataset("d", "shop.t")
     )
 
@@ -69,32 +69,32 @@ def test_states_that_would_hold_values_are_refused(analyzer):
         tg.TopValues("city", where="email IS NOT NULL"),
     ],
 )
-def test_counts_and_hashes_are_allowed(analyzer):
-    assert not refused(analyzer, Privacy(columns=("*email*",)))
+def test_counts_and_hashes_of_private_columns_are_allowed(analyzer):
+    assert not is_refused(analyzer, Privacy(columns=("*email*",)))
 
 
-def test_numbers_in_sketches_of_quantiles_are_values():
-    assert refused(tg.ApproxQuantile("age", 0.5), Privacy(columns=("age",)))
-    assert refused(tg.ExactQuantile("age", 0.5), Privacy(columns=("age",)))
-    assert not refused(tg.Mean("age"), Privacy(columns=("age",)))
+def test_quantile_sketches_of_private_numbers_are_refused():
+    assert is_refused(tg.ApproxQuantile("age", 0.5), Privacy(columns=("age",)))
+    assert is_refused(tg.ExactQuantile("age", 0.5), Privacy(columns=("age",)))
+    assert not is_refused(tg.Mean("age"), Privacy(columns=("age",)))
 
 
-def test_nested_and_quoted_names():
+def test_nested_and_quoted_names_of_private_columns_are_recognized():
     for pattern in ("address", "zip", "address.zip", "addr*"):
-        assert refused(tg.Histogram("address.zip"), Privacy(columns=(pattern,)))
-    assert refused(tg.Histogram("`x.y`"), Privacy(columns=("x.y",)))
-    assert not refused(tg.Histogram("city"), Privacy(columns=("zip",)))
+        assert is_refused(tg.Histogram("address.zip"), Privacy(columns=(pattern,)))
+    assert is_refused(tg.Histogram("`x.y`"), Privacy(columns=("x.y",)))
+    assert not is_refused(tg.Histogram("city"), Privacy(columns=("zip",)))
 
 
-def test_columns_that_are_tagged_in_the_schema():
+def test_columns_tagged_private_in_the_schema_are_recognized():
     private = Privacy(tags=("pii",))
-    assert refused(tg.Histogram("phone"), private, TAGGED)
-    assert not refused(tg.Histogram("open"), private, TAGGED)
+    assert is_refused(tg.Histogram("phone"), private, TAGGED)
+    assert not is_refused(tg.Histogram("open"), private, TAGGED)
     assert private.covers("phone", TAGGED)
     assert not Privacy(tags=("pii=no",)).covers("phone", TAGGED)
 
 
-def test_names_of_partitions_and_segments_are_no_private_values():
+def test_partitions_and_segments_may_not_be_named_after_private_values():
     private = Privacy(columns=("*email*",), tags=("pii",))
     for columns in (["ds", "Email"], ["work_email"], ["address.email"]):
         for what in (PARTITIONS, SEGMENTS):
@@ -108,7 +108,7 @@ def test_names_of_partitions_and_segments_are_no_private_values():
     Privacy().refuse_names(["email"], PARTITIONS)
 
 
-def test_private_tables_are_partitioned_by_time_alone():
+def test_private_tables_can_only_be_partitioned_by_time():
     whole = Privacy(tables=("hr.*",)).for_dataset("people", "hr.people")
     whole.refuse_names(["ds", "hr"], PARTITIONS)
     whole.refuse_names(["jahr"], PARTITIONS, time=TimeFormat(("jahr",), ("%Y",)))
@@ -118,7 +118,7 @@ def test_private_tables_are_partitioned_by_time_alone():
 
 
 class PartitionedSource:
-    """A source whose rows are never read: a refusal comes before."""
+    """A source whose rows are never read, because the refusal comes first."""
 
     name = None
     time_format = None
@@ -153,7 +153,7 @@ def test_tables_partitioned_by_private_columns_are_refused_before_anything_is_re
     assert not repo.datasets() or repo.partitions("d").empty
 
 
-def test_recorded_values_have_no_private_partitions_and_segments(configured, repo):
+def test_recorded_values_cannot_have_private_partitions_or_segments(configured, repo):
     with pytest.raises(
         tg.SuiteError, match="'email' is a private column: the names of partitions would"
     ):
@@ -174,16 +174,14 @@ def test_recorded_values_have_no_private_partitions_and_segments(configured, rep
         ("[private]\ncolums = ['email']\n", "did you mean 'columns'"),
     ],
 )
-def test_a_configuration_that_would_protect_nothing_is_refused(
-    tmp_path, monkeypatch, text, problem
-):
+def test_a_configuration_without_private_columns_is_refused(tmp_path, monkeypatch, text, problem):
     (tmp_path / "t.toml").write_text(text)
     monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
     with pytest.raises(tg.TidegaugeError, match=problem):
         privacy_settings()
 
 
-def test_private_columns_of_a_suite():
+def test_suite_files_can_declare_private_columns():
     suite = tg.Suite("d", [tg.Size()], private=["*email*"])
     assert tg.Suite.from_json(suite.canonical()) == suite
     assert "private" not in tg.Suite("d", [tg.Size()]).canonical()
@@ -199,7 +197,7 @@ def configured(tmp_path, monkeypatch):
 
 @pytest.mark.spark
 def test_no_value_of_a_private_column_is_stored(spark, tmp_path, configured):
-    """Two partitions of people; exact groups, top values, failing casts, segments, samples of rules."""
+    """Two partitions of people, with exact groups, top values, failing casts, segments and samples."""
     rows = [(PERSON, "Ulm", "2024-01-01"), ("eve@example.org", "Ulm", "2024-01-02")]
     data = spark.createDataFrame(rows, "email STRING, city STRING, ds STRING")
     cast = tg.Compliance("n", "CAST(email AS INT) > 0")
@@ -248,8 +246,8 @@ def test_samples_of_rules_hide_private_columns(spark, configured):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("by", ["table", "tag of the dataset", "tag of the column"])
-def test_no_value_is_stored_of_what_is_private_by_name_or_tag(spark, tmp_path, monkeypatch, by):
-    """From a configuration to the bytes of the repository: all columns of a table, or one of them."""
+def test_no_value_of_columns_private_by_name_or_tag_is_stored(spark, tmp_path, monkeypatch, by):
+    """From the configuration to the bytes of the repository: all columns of a table, or one column."""
     (tmp_path / "t.toml").write_text('[private]\ntables = ["hr_*"]\ntags = ["pii"]\n')
     monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
     rows = [(PERSON, "Ulm", "2024-01-01"), ("eve@example.org", "Ulm", "2024-01-02")]
@@ -289,9 +287,9 @@ TYPES = "email STRING, city STRING, address STRUCT<zip: STRING, street: STRING>,
         ("concat(city, address.zip)", False),
     ],
 )
-def test_whole_structs_and_rows_hold_private_fields(expression, allowed):
+def test_whole_structs_and_rows_with_private_fields_are_refused(expression, allowed):
     private = Privacy(columns=("zip",))
-    assert refused(tg.Histogram("city", binning=expression), private) is not allowed
+    assert is_refused(tg.Histogram("city", binning=expression), private) is not allowed
 
 
 @pytest.mark.spark
@@ -307,7 +305,7 @@ def test_samples_hide_structs_with_private_fields(spark, tmp_path, monkeypatch):
 
 @pytest.mark.spark
 def test_errors_of_rules_and_checks_quote_no_private_value(spark, tmp_path, configured):
-    """A cast that fails quotes the value; what is stored and told of it does not."""
+    """The error of a failing cast quotes the value; the stored and printed error does not."""
     from tidegauge.rules.run import run_rules
 
     data = spark.createDataFrame(HELD, TYPES)
@@ -333,7 +331,7 @@ def test_errors_of_rules_and_checks_quote_no_private_value(spark, tmp_path, conf
 @pytest.mark.spark
 @pytest.mark.parametrize("way", ["apply", "publish", "dataset"])
 def test_no_record_of_a_private_dataset_is_kept(spark, tmp_path, monkeypatch, way):
-    """Neither samples of rejected records, nor errors of rules, which quote values."""
+    """This covers samples of rejected records, and errors of rules, which quote values."""
     (tmp_path / "t.toml").write_text('[private]\ntables = ["hr_*"]\n')
     monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
     data = spark.createDataFrame(HELD, TYPES)

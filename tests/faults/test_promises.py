@@ -1,4 +1,4 @@
-"""What the documents promise has the test that they name."""
+"""Each promise of the documents names an existing test."""
 
 import re
 
@@ -21,7 +21,7 @@ def test_each_promise_names_a_test_that_exists(document):
 
 
 def test_each_promise_of_reliability_names_its_tests():
-    """A row without one, or with a whole file, would hold whatever becomes of the promise."""
+    """A row without a test, or with a whole file, would not notice that a promise is broken."""
     text = (ROOT / "docs/reliability.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     promises = [row for row in rows if row[-1] != "test"]

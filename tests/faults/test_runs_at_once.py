@@ -1,4 +1,4 @@
-"""Whole commands at once: many schedulers that start `tidegauge run` on one suite in the same moment."""
+"""Concurrent commands: many schedulers start `tidegauge run` on one suite at the same moment."""
 
 import json
 import os
@@ -37,7 +37,7 @@ publish: {folder}_clean
 
 @pytest.fixture
 def folder(tmp_path):
-    """A table whose day n has the values from n to n + 99."""
+    """A table whose day n has the values n to n + 99."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -48,8 +48,8 @@ def folder(tmp_path):
     return tmp_path / "days"
 
 
-def at_once(count, url, tmp_path, *arguments):
-    """Run a command in some processes, each with a Spark of its own; all must succeed."""
+def run_at_once(count, url, tmp_path, *arguments):
+    """Run a command in several processes, each with its own Spark session; all must succeed."""
     processes = []
     for number in range(count):
         place = tmp_path / str(number)
@@ -73,11 +73,11 @@ def at_once(count, url, tmp_path, *arguments):
 @pytest.mark.soak
 @pytest.mark.spark
 def test_runs_of_one_suite_at_once_measure_each_partition_once(url, folder, tmp_path):
-    """Those that wait for the others find nothing left to do."""
+    """The runs that wait for the others have nothing left to do."""
     suite = tmp_path / "suite.yml"
     suite.write_text(SUITE.format(folder=folder))
     count = soak(2, 10)
-    at_once(count, url, tmp_path, "run", suite)
+    run_at_once(count, url, tmp_path, "run", suite)
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
         assert check(repository.database, repository.artifacts) == []
         runs = repository.runs("days")
@@ -100,7 +100,7 @@ def test_rules_at_once_write_each_partition_once(url, folder, tmp_path):
     rules = tmp_path / "rules.yml"
     rules.write_text(RULES.format(folder=folder))
     count = soak(2, 10)
-    said = at_once(count, url, tmp_path, "rules", "run", rules)
+    said = run_at_once(count, url, tmp_path, "rules", "run", rules)
     assert sum("written: " in text for text in said) == 1, said
     kept, rejected = (
         {
@@ -117,14 +117,14 @@ def test_rules_at_once_write_each_partition_once(url, folder, tmp_path):
 @pytest.mark.soak
 @pytest.mark.spark
 def test_griffin_jobs_at_once_measure_each_partition_once(url, folder, tmp_path):
-    """Two processes with one job: who waits for the other finds nothing left to do."""
+    """The process that waits for the other has nothing left to do."""
     source = read("src", "file", {"format": "parquet", "paths": [str(folder)]})
     made = job([source], [rule("x", "completeness", "whole")], name="days")
     (tmp_path / "dq.json").write_text(json.dumps(made))
     (tmp_path / "env.json").write_text(json.dumps({"sinks": []}))
     count = soak(2, 10)
     files = (tmp_path / "env.json", tmp_path / "dq.json")
-    at_once(count, url, tmp_path, "griffin", "run", *files, "--partition-by", "ds")
+    run_at_once(count, url, tmp_path, "griffin", "run", *files, "--partition-by", "ds")
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
         assert check(repository.database, repository.artifacts) == []
         found = repository.metrics("days")

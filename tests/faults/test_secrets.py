@@ -1,4 +1,4 @@
-"""Passwords, tokens and keys: in no output, error, repr, stored row or process argument."""
+"""Passwords, tokens and keys appear in no output, error, repr, stored row or process argument."""
 
 import os
 import shutil
@@ -29,8 +29,8 @@ from tidegauge.griffin.sinks import open_sinks
 SECRET = "T0pS3cret4711"
 
 
-def holders(folder):
-    """Return the files that hold the secret."""
+def files_with_secret(folder):
+    """Return the files that contain the secret."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return [path.name for path in found if SECRET.encode() in path.read_bytes()]
 
@@ -70,13 +70,13 @@ def holders(folder):
         (f"slack://T0/B0/{SECRET}", "slack://***"),
     ],
 )
-def test_secrets_of_addresses_are_hidden(text, shown):
+def test_secrets_in_addresses_are_hidden(text, shown):
     assert shown in hide_secrets(text)
     assert SECRET not in describe(ValueError(f"cannot open {text}"))
 
 
-def test_long_words_are_looked_through_once():
-    """A value of megabytes that an error quotes; a second look from each letter would take hours."""
+def test_long_words_are_searched_in_linear_time():
+    """An error may quote a value of megabytes; a new search from each letter would take hours."""
     run_in_time("""
         from tidegauge.analyzers.core.formatting import hide_secrets, is_secret
 
@@ -95,7 +95,7 @@ def test_long_words_are_looked_through_once():
         "https://discord.com/channels/1 and https://slack.com/help",
     ],
 )
-def test_other_text_stays(text):
+def test_other_strings_are_unchanged(text):
     assert hide_secrets(text) == text
 
 
@@ -119,7 +119,7 @@ def test_other_text_stays(text):
         f"postgresql+psycopg://me@127.0.0.1:1/d?password={SECRET}",
     ],
 )
-def test_a_wrong_url_is_told_without_its_password(url, capsys):
+def test_the_error_for_an_invalid_url_hides_its_password(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 1
     said = capsys.readouterr()
     assert SECRET not in said.out + said.err
@@ -129,10 +129,10 @@ def test_a_wrong_url_is_told_without_its_password(url, capsys):
 
 @pytest.mark.soak
 @pytest.mark.postgres
-def test_no_command_tells_the_password_of_its_database(
+def test_no_command_reveals_the_password_of_its_database(
     postgres, tmp_path, capsys, caplog, monkeypatch
 ):
-    """Standard output, errors, logs, arguments of what is started, and everything written."""
+    """It is not in standard output, errors, logs, arguments of child processes or written files."""
     monkeypatch.chdir(tmp_path)
     url = postgres.database().replace("tester@", f"tester:{SECRET}@")
     told = tmp_path / "arguments"
@@ -171,7 +171,7 @@ def test_no_command_tells_the_password_of_its_database(
     said = capsys.readouterr()
     assert "ds=2013-01-30" in said.out
     assert SECRET not in said.out + said.err + caplog.text + "".join(shown)
-    assert holders(tmp_path) == []
+    assert files_with_secret(tmp_path) == []
     assert "pg_dump " in told.read_text()
 
 
@@ -188,7 +188,7 @@ def test_no_command_tells_the_password_of_its_database(
         ("spark.sql.catalog.c.uri", f"https://me:{SECRET}@host/"),
     ],
 )
-def test_secrets_of_spark_settings_are_no_arguments_of_java(name, value):
+def test_secrets_in_spark_settings_are_not_arguments_of_java(name, value):
     others = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-Dpassword=needed"}
     assert java_arguments({**others, name: value}) == others
 
@@ -204,8 +204,8 @@ def test_reprs_hide_the_settings_of_connectors_and_sinks():
 
 
 @pytest.mark.spark
-def test_sources_and_sinks_that_fail_tell_no_secret(spark, tmp_path, capsys, caplog, monkeypatch):
-    """Griffin's over JDBC and HTTP, and folders whose addresses hold keys; nothing of it is stored."""
+def test_errors_of_sources_and_sinks_hide_secrets(spark, tmp_path, capsys, caplog, monkeypatch):
+    """Griffin's sources over JDBC and HTTP, and folders with keys in their addresses; no secret is stored."""
     monkeypatch.chdir(tmp_path)
     url = f"sqlite:///{tmp_path / 'r.db'}"
     address = f"jdbc:nothing://h/d?user=a&password={SECRET}"
@@ -230,11 +230,11 @@ def test_sources_and_sinks_that_fail_tell_no_secret(spark, tmp_path, capsys, cap
     errors.append(failed.value)
     said = capsys.readouterr()
     assert SECRET not in "".join(map(str, errors)) + said.out + said.err + caplog.text
-    assert holders(tmp_path) == []
+    assert files_with_secret(tmp_path) == []
 
 
 def test_the_table_and_the_error_of_a_run_are_stored_without_secrets(tmp_path):
-    """A source of one's own, whose name and whose errors hold a password."""
+    """A custom source whose name and errors contain a password."""
 
     class Failing:
         name = f"s3a://key:{SECRET}@bucket/t"
@@ -251,7 +251,7 @@ def test_the_table_and_the_error_of_a_run_are_stored_without_secrets(tmp_path):
         tg.analyze(Failing(), tg.Suite("s", [tg.Size()]), repository=repository)
     with tg.Repository(url) as repository:
         assert repository.runs("s")["error"].tolist() == ["OSError: 403 for s3a://key:***@bucket/t"]
-    assert holders(tmp_path) == []
+    assert files_with_secret(tmp_path) == []
 
 
 JOB = """
@@ -313,7 +313,7 @@ notify: ["${HOOK}"]
 
 
 def arguments_of_session(number):
-    """Return the arguments of all processes of a session, as every user of the machine can read them."""
+    """Return the arguments of all processes of a session, which every user of the machine can read."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -325,8 +325,8 @@ def arguments_of_session(number):
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc to read")
-def test_all_output_of_a_job_and_of_a_run_is_without_their_secrets(tmp_path):
-    """What they print, log and write, and the arguments of their processes while they run; Java has them."""
+def test_output_and_arguments_of_jobs_and_runs_hide_their_secrets(tmp_path):
+    """This covers printed, logged and written output, and the arguments of child processes such as Java."""
     pytest.importorskip("apprise")
     rows = pa.table({"id": [1, 2], "nobody": ["a", None]})
     pq.write_table(rows, tmp_path / "part.parquet")
@@ -359,4 +359,4 @@ def test_all_output_of_a_job_and_of_a_run_is_without_their_secrets(tmp_path):
     assert any(b"java" in one and b"spark.driver.memory" in one for one in seen)
     assert not [one for one in seen if SECRET.encode() in one]
     assert SECRET not in said
-    assert holders(tmp_path) == []
+    assert files_with_secret(tmp_path) == []

@@ -1,4 +1,4 @@
-"""The served page under attack: questions only, no other file, no other origin, no stranger."""
+"""Attacks on the served page: it answers only queries, and serves no other file, origin or user."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ def address(url, tmp_path_factory):
 
 
 def get(address, *, data=None, opener=None, **headers):
-    """Return status, headers and bytes of an answer."""
+    """Return status, headers and body of a response."""
     request = urllib.request.Request(
         address, data, {name.replace("_", "-"): value for name, value in headers.items()}
     )
@@ -56,7 +56,7 @@ def get(address, *, data=None, opener=None, **headers):
 
 
 def ask(address, message, *, opener=None, **headers):
-    """Ask a question; return the status, and the JSON of the answer, or its text."""
+    """Send a query; return the status and the JSON of the answer, or its body."""
     given = {"Content_Type": "application/json", **headers}
     data = message if isinstance(message, bytes) else json.dumps(message).encode()
     status, _, body = get(f"{address}ask", data=data, opener=opener, **given)
@@ -65,7 +65,7 @@ def ask(address, message, *, opener=None, **headers):
     return status, json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])
 
 
-def test_a_page_tells_nothing_of_the_repositorys_place(address, url):
+def test_a_page_does_not_contain_the_address_of_the_repository(address, url):
     status, headers, page = get(address)
     assert status == 200
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
@@ -76,7 +76,7 @@ def test_a_page_tells_nothing_of_the_repositorys_place(address, url):
     assert b"https://" not in page
 
 
-def test_an_answer_tells_no_folder_of_this_machine(tmp_path):
+def test_an_answer_contains_no_folder_of_this_machine(tmp_path):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with Repository(url) as repo:
         commit(repo, day(1))
@@ -96,7 +96,7 @@ def test_an_answer_tells_no_folder_of_this_machine(tmp_path):
         (["--no-token", "--user-header", "X: a"], "Invalid HTTP header"),
     ],
 )
-def test_without_a_token_a_proxy_has_to_name_the_user(url, capsys, arguments, said):
+def test_without_a_token_the_proxy_must_name_the_user(url, capsys, arguments, said):
     assert run_command(["dashboard", "--db", url, "--host", "0.0.0.0", *arguments]) == 1
     assert said in " ".join(capsys.readouterr().err.split())
 
@@ -110,7 +110,7 @@ def test_a_page_has_an_icon(address):
     assert image.startswith(b"<svg")
 
 
-def test_only_questions_are_answered(address):
+def test_only_valid_queries_are_answered(address):
     status, told = ask(address, PULSE)
     assert (status, told["id"], set(told["told"])) == (200, "1", {"commits"})
     deep = b'{"id": 1, "ask": ' + b"[" * 200_000
@@ -126,18 +126,19 @@ def test_only_questions_are_answered(address):
         assert (status, told["kind"]) == (200, "UnknownQuestion"), name
     status, told = ask(address, {"id": 1, "ask": "cell", "about": [1]})
     assert (status, set(told)) == (200, {"id", "seconds", "error", "kind"})
-    for dataset in (1, [], {}, True):  # no text, as none of our pages sends
+    for dataset in (1, [], {}, True):  # not UTF-8, unlike the messages of our pages
         status, told = ask(address, {"id": 1, "ask": "sides", "about": {"dataset": dataset}})
         assert (status, told["id"], "error" in told) == (200, 1, True)
-    with contextlib.suppress(urllib.error.URLError, ConnectionError):  # it hangs up, or says so
+    # the server may hang up or answer
+    with contextlib.suppress(urllib.error.URLError, ConnectionError):
         assert ask(address, b"x" * ((1 << 20) + 1))[0] in {400, 413}
     assert get(f"{address}ask")[0] == 405
     assert ask(address, PULSE)[0] == 200
 
 
 @pytest.mark.parametrize("host", ["[bad", "[::1", "\xe9", "evil.example"])
-def test_a_host_that_is_no_name_of_this_machine_is_refused(address, host):
-    """With an answer, and not by an error of the server, of which strangers could fill its log."""
+def test_a_host_name_of_another_machine_is_refused(address, host):
+    """The server answers. It does not log an error, or strangers could fill its log."""
     place = urllib.parse.urlsplit(address)
     with socket.create_connection((place.hostname, place.port), 10) as connection:
         text = f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
@@ -145,7 +146,7 @@ def test_a_host_that_is_no_name_of_this_machine_is_refused(address, host):
         assert connection.makefile("rb").readline().split()[1] in {b"400", b"403"}
 
 
-def test_a_page_that_came_past_the_proxy_tells_nothing(url, tmp_path):
+def test_a_page_opened_past_the_proxy_shows_nothing(url, tmp_path):
     with dashboard_server(tmp_path, url, "--user-header", "X-Forwarded-User") as (_, own):
         state = re.compile(rb'data-state="([^"]*)"')
         assert state.findall(get(own)[2]) == [b"{}"]
@@ -175,7 +176,7 @@ def test_other_files_are_not_served(address):
     "path", ["", "ask", "static/page.js", "api/kernels", "api/kernels/1/channels"]
 )
 def test_no_channel_to_a_kernel_is_opened(address, path):
-    """There is no kernel behind the page, and no websocket by which one could be told to run code."""
+    """The page has no kernel and no websocket, which could run code."""
     asked = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": address.rstrip("/")}
     keys = {"Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
     status, headers, _ = get(f"{address}{path}", **asked, **keys)
@@ -219,7 +220,7 @@ def test_pages_of_other_sites_are_refused(address):
         assert get(address, Host=host)[0] == 200
 
 
-def test_on_a_network_only_who_knows_the_token_is_answered(url, tmp_path):
+def test_on_a_network_only_requests_with_the_token_are_answered(url, tmp_path):
     with dashboard_server(tmp_path, url, "--host", "0.0.0.0") as (server, told):
         token = re.search(r"\?token=([\w-]{32,})", told)[1]
         address = re.sub(r"//[^:/]+:", "//127.0.0.1:", told).partition("?")[0]
@@ -254,7 +255,7 @@ def test_on_a_network_only_who_knows_the_token_is_answered(url, tmp_path):
 
 
 class Client:
-    """A connection by hand to a served page."""
+    """A raw connection to a served page."""
 
     def __init__(self, port):
         self.port = port
@@ -264,8 +265,8 @@ class Client:
         self.writer.write(text)
         return self
 
-    async def rest(self):
-        """Return what comes until the server hangs up."""
+    async def read_until_closed(self):
+        """Return the bytes received until the server hangs up."""
         try:
             async with asyncio.timeout(20):
                 return await self.reader.read()
@@ -307,7 +308,7 @@ async def running(server, url, *, read_only=False, **site):
 
 
 async def fetch(port, path="", **options):
-    """Return the answer of a server in this event loop, whatever its status."""
+    """Return the response of a server in this event loop, whatever its status."""
     from tornado.httpclient import AsyncHTTPClient
 
     given = {"raise_error": False, "follow_redirects": False, **options}
@@ -315,7 +316,7 @@ async def fetch(port, path="", **options):
 
 
 async def fetch_answer(port, message):
-    """Return the JSON of the answer to a question."""
+    """Return the JSON of the answer to a query."""
     answer = await fetch(port, "ask", method="POST", body=json.dumps(message), headers=JSON)
     return json.loads(answer.body[4 : 4 + int.from_bytes(answer.body[:4], "little")])
 
@@ -343,8 +344,8 @@ def test_tokens_that_browsers_would_change_are_refused(url, capsys, monkeypatch,
 @pytest.mark.parametrize(
     ("token", "warned"), [("1", True), ("x" * 15, True), ("x" * 16, False), ("", False)]
 )
-def test_a_token_of_the_environment_is_not_printed(url, capsys, monkeypatch, token, warned):
-    """It would land in the logs of containers and services; a random one has to be printed."""
+def test_a_token_from_the_environment_is_not_printed(url, capsys, monkeypatch, token, warned):
+    """It would end up in the logs of containers and services. A random token has to be printed."""
     from tidegauge.widgets import server
 
     given = []
@@ -368,7 +369,7 @@ def test_a_token_of_the_environment_is_not_printed(url, capsys, monkeypatch, tok
 
 
 @pytest.mark.parametrize("token", ["plain-token_1234567", 'a;b,c"d\\e=f%41&g+h/i?j#k'])
-def test_any_token_of_ascii_survives_the_cookie(url, token):
+def test_any_ascii_token_survives_the_cookie(url, token):
     from tidegauge.widgets import server
 
     async def statuses():
@@ -382,7 +383,7 @@ def test_any_token_of_ascii_survives_the_cookie(url, token):
     assert asyncio.run(statuses()) == (302, 200, 403)
 
 
-def test_the_cookie_of_a_page_behind_tls_is_sent_by_tls_alone(url):
+def test_the_cookie_of_a_page_behind_tls_is_only_sent_over_tls(url):
     from tidegauge.widgets import server
 
     async def cookies():
@@ -420,7 +421,7 @@ def test_errors_are_logged_without_addresses_and_headers(url, caplog, monkeypatc
 @pytest.mark.parametrize(
     "path", ["static/%00", "static/a%00.js", "static/" + "x" * 5000, "static/%ff"]
 )
-def test_names_that_no_file_has_are_not_found_and_not_logged(url, caplog, path):
+def test_invalid_file_names_are_not_found_and_not_logged(url, caplog, path):
     from tidegauge.widgets import server
 
     async def status():
@@ -431,7 +432,7 @@ def test_names_that_no_file_has_are_not_found_and_not_logged(url, caplog, path):
     assert not [r for r in caplog.records if r.levelname in {"ERROR", "CRITICAL"}]
 
 
-def test_viewers_learn_neither_the_place_of_the_database_nor_what_the_operator_can_do(url):
+def test_viewers_see_neither_the_database_address_nor_the_rights_of_the_operator(url):
     from tidegauge.widgets import server
 
     said = {"incident": 1, "seen": 0, "action": "comment", "note": "x", "by": "m"}
@@ -452,7 +453,7 @@ def test_viewers_learn_neither_the_place_of_the_database_nor_what_the_operator_c
     assert not [answer for answer in odd if "sqlite" in str(answer) or "/tmp" in str(answer)]
 
 
-def test_errors_of_the_database_name_no_server(monkeypatch, repo):
+def test_database_errors_do_not_name_the_server(monkeypatch, repo):
     why = (
         "cannot open or write the database postgresql+psycopg://mallory:***@db.internal:5432/prod: connection to server at"
         ' "db.internal" (10.1.2.3), port 5432 failed: FATAL: password authentication failed for user "mallory"'
@@ -471,8 +472,11 @@ def test_errors_of_the_database_name_no_server(monkeypatch, repo):
 
 
 @pytest.mark.parametrize("site", [{}, {"user_header": "X-User"}], ids=["direct", "proxy"])
-def test_one_address_does_not_take_all_connections(url, limits, monkeypatch, site):
-    """Others are served at once, and silent connections end after 10 seconds; a proxy has one address for all."""
+def test_one_address_cannot_take_all_connections(url, limits, monkeypatch, site):
+    """Others are served immediately, and silent connections end after 10 seconds.
+
+    Behind a proxy, all have one address.
+    """
     assert (limits.MAX_CONNECTIONS_PER_ADDRESS, limits.FIRST_REQUEST_SECONDS) == (64, 10.0)
     monkeypatch.setattr(limits, "IDLE_SECONDS", 60.0)
     monkeypatch.setattr(limits, "MAX_CONNECTIONS", 512)
@@ -480,7 +484,7 @@ def test_one_address_does_not_take_all_connections(url, limits, monkeypatch, sit
     monkeypatch.setattr(limits, "FIRST_REQUEST_SECONDS", 1.0)
 
     async def answer(port, address):
-        """Return the status line of a page that is asked for twice, after some silence."""
+        """Return the status line of a page that is requested in two parts, with a pause between them."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
         lines = []
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -500,7 +504,7 @@ def test_one_address_does_not_take_all_connections(url, limits, monkeypatch, sit
             silent = [await Client(port).send() for _ in range(3)]
             await asyncio.sleep(0.2)
             both = await asyncio.gather(answer(port, "127.0.0.2"), answer(port, "127.0.0.1"))
-            return *both, [await client.rest() for client in silent]
+            return *both, [await client.read_until_closed() for client in silent]
 
     found = b"HTTP/1.1 404 Not Found"
     other, same, silent = asyncio.run(answers())
@@ -519,28 +523,28 @@ def test_one_address_does_not_take_all_connections(url, limits, monkeypatch, sit
     ],
     ids=["nothing", "half of the headers", "half of the question", "nothing more"],
 )
-def test_idle_and_slow_clients_are_hung_up_on(url, limits, sent):
-    async def told():
+def test_idle_and_slow_clients_are_disconnected(url, limits, sent):
+    async def exchange():
         async with running(limits, url) as port:
-            return await (await Client(port).send(sent)).rest()
+            return await (await Client(port).send(sent)).read_until_closed()
 
-    answer = asyncio.run(told())
+    answer = asyncio.run(exchange())
     assert (b"200 OK" in answer) is (b"page.js" in sent)
 
 
-def test_an_answer_that_nobody_reads_is_given_up(url, limits, monkeypatch):
-    """Its bytes are kept until they are read."""
+def test_an_unread_answer_is_dropped(url, limits, monkeypatch):
+    """Its bytes would be kept until they are read."""
     whole = b"x" * (64 << 20)
     monkeypatch.setattr(limits._Ask, "_answer", lambda *_: whole)
 
-    async def told():
+    async def exchange():
         async with running(limits, url) as port:
             client = await Client(port).send(ASKED + b'{"id": 1, "ask": "pulse"}')
             began = await client.reader.readexactly(15)
             await asyncio.sleep(1)
-            return began, await client.rest()
+            return began, await client.read_until_closed()
 
-    began, rest = asyncio.run(told())
+    began, rest = asyncio.run(exchange())
     assert began == b"HTTP/1.1 200 OK"
     assert len(rest) < len(whole)
 
@@ -548,29 +552,29 @@ def test_an_answer_that_nobody_reads_is_given_up(url, limits, monkeypatch):
 def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
     monkeypatch.setattr(limits, "IDLE_SECONDS", 60.0)
 
-    async def told():
+    async def exchange():
         page = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
         async with running(limits, url) as port:
             idle = [await Client(port).send(b"GET ") for _ in range(4)]
             await asyncio.sleep(0.2)
-            refused = await (await Client(port).send(page)).rest()
+            refused = await (await Client(port).send(page)).read_until_closed()
             idle[0].writer.close()
             served = b""
-            for _ in range(100):  # until the server has seen it
-                if served := await (await Client(port).send(page)).rest():
+            for _ in range(100):  # until the server has noticed it
+                if served := await (await Client(port).send(page)).read_until_closed():
                     break
                 await asyncio.sleep(0.05)
             for client in idle[1:]:
                 client.writer.close()
             return refused, served
 
-    refused, served = asyncio.run(told())
+    refused, served = asyncio.run(exchange())
     assert refused == b""
     assert served.startswith(b"HTTP/1.1 200 OK")
 
 
-def test_who_asks_too_much_is_refused(url):
-    """The queue is bounded, so that memory is."""
+def test_too_many_requests_are_refused(url):
+    """The queue is bounded, so memory is bounded."""
     from tidegauge.widgets.server import MAX_WAITING_QUESTIONS, Site, application
     from tidegauge.widgets.source import DashboardConfig, DashboardSource
     from tornado.httpclient import AsyncHTTPClient
