@@ -65,8 +65,8 @@ def start(folder, name, database, master, settings):
 
 def finish(job):
     status = job.process.wait(300)
-    assert status == 0, job.said
-    return json.loads(job.said.strip().splitlines()[-1])
+    assert status == 0, job.output
+    return json.loads(job.output.strip().splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_packages_that_workers_lack_are_told(folder, running):
     settings = {k: v for k, v in running.settings.items() if k != "spark.archives"}
     job = start(folder, "lacking", f"sqlite:///{folder / 'l.db'}", running.url, settings)
     assert job.process.wait(300) == 1
-    assert "Spark's Python workers have no datasketches: ship an environment" in job.said
+    assert "Spark's Python workers have no datasketches: ship an environment" in job.output
 
 
 def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgres):
@@ -125,7 +125,7 @@ def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgre
         except psutil.NoSuchProcess:
             continue
     assert finish(job) == local[0]
-    assert "Lost executor" in job.said
+    assert "Lost executor" in job.output
     assert_equal(folder, url, local)
 
 
@@ -147,8 +147,8 @@ def test_the_command_line_runs_by_spark_submit(folder, running):
     job = Server(
         [*map(str, command), "run", str(suite), "--db", url], folder / "submitted", environment
     )
-    assert job.process.wait(300) == 0, job.said
-    assert f"flights: {DAYS} partitions scanned, {DAYS} new, 0 skipped" in job.said
+    assert job.process.wait(300) == 0, job.output
+    assert f"flights: {DAYS} partitions scanned, {DAYS} new, 0 skipped" in job.output
     with Repository(url) as repository:
         metrics = repository.metrics("flights")
     assert metrics["status"].unique().tolist() == ["finite"]

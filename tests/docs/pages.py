@@ -1,18 +1,22 @@
-"""Pages of the documentation, taken apart: code blocks with their marks, headings, links.
+"""Parsed pages of the documentation: code blocks with their marks, headings and links.
 
-Marks are comments, which no reader sees:
+Marks are comments, which readers do not see:
 
 - ``<!-- run -->``: the Python blocks from here on run, in one namespace for each page.
-- ``<!-- run: flights -->``: and need ``flights.db``, which `tidegauge demo` would leave.
-- ``<!-- run: spark -->``: or a Spark session.
-- ``<!-- run: tables -->``: or both, and the demonstration's tables.
+- ``<!-- run: flights -->``: they need ``flights.db``, as `tidegauge demo` writes it.
+- ``<!-- run: spark -->``: they need a Spark session.
+- ``<!-- run: tables -->``: they need both, and the tables of the demonstration.
 - ``<!-- run: no (reason) -->``: the next block is not run.
-- ``<!-- run: no (tests/... runs it as printed) -->``: that file runs it, which gets it by `blocks_run_by`.
+- ``<!-- run: no (tests/... runs it as printed) -->``: that test file gets the block from
+  `blocks_run_by` and runs it.
 - ``<!-- setup: code -->``: run before the next block.
-- ``<!-- check: suite -->``: the next block is such a file; `test_blocks.FILES` has all kinds.
-- ``<!-- printed: name -->``: the next block is printed elsewhere, which a test compares by `assert_printed`.
+- ``<!-- check: suite -->``: the next block is a file of that kind; `test_blocks.FILES` has all
+kinds.
+- ``<!-- printed: name -->``: the next block is printed elsewhere; a test compares it by
+`assert_printed`.
 
-A block of ``text`` right after a Python block is its output. In all that is printed ``...`` stands for anything.
+A block of ``text`` right after a Python block is its output. In all output, ``...`` matches
+anything.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NEEDS = ("", "flights", "spark", "tables")
-"""What blocks may need."""
+"""The fixtures that blocks can need."""
 _MARK = re.compile(r"<!-- (run|setup|check|printed)(?:: (.*?))? -->")
 _PRINTED = doctest.OutputChecker()
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -44,15 +48,15 @@ class Block:
     Attributes
     ----------
     line : int
-        Where its code begins.
+        The line at which its code begins.
     language, code : str
     needs : str or None
-        One of `NEEDS`; None without a mark.
+        A key of `NEEDS`; None without a mark.
     why_not : str
-        Why it is not run, if it is not.
+        The reason why it is not run, if it is not.
     setup, check, printed : str
     output : str or None
-        What it prints.
+        The output that the page shows.
     """
 
     line: int
@@ -99,7 +103,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def blocks_run_by(test_file: str) -> list[Block]:
-    """Return the blocks that are run as printed by a test file, which their marks name, in order.
+    """Return the blocks whose marks name a test file that runs them, in order.
 
     Parameters
     ----------
@@ -110,29 +114,29 @@ def blocks_run_by(test_file: str) -> list[Block]:
     return [block for page in PAGES for block in blocks(page) if block.why_not == reason]
 
 
-def same(shown: str, printed: str) -> bool:
-    """Return whether a page shows what was printed."""
+def matches(shown: str, printed: str) -> bool:
+    """Return whether the output on a page matches the printed output."""
     return _PRINTED.check_output(shown, printed, _SAME)
 
 
 def assert_printed(name: str, printed: str) -> None:
-    """Compare what was printed with the block that is marked by this name."""
+    """Compare printed output with the block that is marked with a name."""
     (shown,) = (b.code for page in PAGES for b in blocks(page) if b.printed == name)
-    assert same(shown, printed.rstrip() + "\n"), f"{name}: printed was\n{printed}"
+    assert matches(shown, printed.rstrip() + "\n"), f"{name}: printed was\n{printed}"
 
 
 def prose(page: Path) -> str:
-    """Return a page without its code."""
+    """Return the prose of a page, without its code."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as MkDocs and GitHub make them."""
+    """Return the anchors of a page's headings, as MkDocs and GitHub generate them."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     plain = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
     return {re.sub(r"\s", "-", heading) for heading in plain}
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of a page's links and pictures."""
+    """Return the targets of a page's links and images."""
     return re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(page)))

@@ -1,4 +1,4 @@
-"""Files and tables that readers of a page have already; the setups of its blocks make them."""
+"""Files and tables that readers of a page already have; the setups of its blocks create them."""
 
 import datetime as dt
 import json
@@ -31,11 +31,14 @@ JOB = {
         ]
     },
 }
-"""Griffin's job of the pages. Its sources are files in the current folder."""
+"""Griffin's job on the pages. Its sources are files in the current folder."""
 
 
 def write_job():
-    """Write `JOB` as ``dq.json``, an empty ``env.json``, and two users, of whom one has another name in truth."""
+    """Write `JOB` as ``dq.json``, an empty ``env.json``, and the files of two users.
+
+    One user has another name in the true data.
+    """
     job = json.loads(json.dumps(JOB))
     for source, second in zip(job["data.sources"], ("Bob", "Rob"), strict=True):
         file = Path(f"{source['name']}.csv").absolute()
@@ -52,11 +55,12 @@ def write_block(page, check, file):
 
 
 def make_search(spark):
-    """Make what ``docs/consistency.md`` begins with: a query log, the views of its backfill, and ``search.yml``.
+    """Create a query log, the views of its backfill, and ``search.yml`` for ``docs/consistency.md``.
 
-    Users 1 to 4 ask at 07:30 of each day. The service knows clicks 45 minutes late, which is right: the hour
-    before 06:45 has two clicks of user 1, one of users 3 and 4, and none of user 2. On the second day the
-    service has missed the newest click of each, and answers with the prices of the day before.
+    Users 1 to 4 query at 07:30 of each day. The service sees clicks 45 minutes late, as intended:
+    the hour before 06:45 has two clicks of user 1, one each of users 3 and 4, and none of user 2.
+    On the second day the service has missed each user's newest click, and returns the prices of
+    the day before.
     """
     import tidegauge as tg
 
@@ -112,7 +116,7 @@ def make_search(spark):
 
 
 def drop_search(spark):
-    """Drop what `make_search` has made, if it is there."""
+    """Drop the tables of `make_search` if they exist."""
     spark.sql("DROP DATABASE IF EXISTS shop CASCADE")
     for view in ("clicks", "prices"):
         spark.catalog.dropTempView(view)

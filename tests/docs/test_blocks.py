@@ -1,4 +1,4 @@
-"""Every code block of README and docs runs, parses, or says why it does not."""
+"""Every code block of README and docs runs, parses, or gives a reason why it does not."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ from tidegauge.repository.store.config import (
 )
 
 import tidegauge as tg
-from tests.docs.pages import PAGES, blocks, blocks_run_by, name_of, same
+from tests.docs.pages import PAGES, blocks, blocks_run_by, matches, name_of
 from tests.docs.prepared import drop_search
 from tests.paths import ROOT
 
@@ -26,7 +26,7 @@ LANGUAGES = {"python", "text", "shell", "yaml", "toml", "sql"}
 
 
 def run(page, folder, monkeypatch):
-    """Run the Python blocks of a page from top to bottom, and compare what they print."""
+    """Run the Python blocks of a page from top to bottom, and compare their output."""
     monkeypatch.chdir(folder)
     namespace = {"__name__": "__page__"}
     for block in blocks(page):
@@ -40,7 +40,7 @@ def run(page, folder, monkeypatch):
             exec(compile(code, name_of(page), "exec"), namespace)
         if block.output is not None:
             got = printed.getvalue()
-            assert same(block.output, got), f"{place} prints\n{got}"
+            assert matches(block.output, got), f"{place} prints\n{got}"
     for value in namespace.values():
         if isinstance(value, tg.Repository):
             value.close()
@@ -55,7 +55,7 @@ def needs(page):
 
 
 def pages_that_need(*whats):
-    """Return the pages that need all of these, and nothing else beside them."""
+    """Return the pages that need exactly these fixtures."""
     found = [(page, needs(page) - {""}) for page in PAGES if needs(page)]
     wholes = [{"tables", "flights", "spark"} if "tables" in what else what for _, what in found]
     pages = zip((page for page, _ in found), wholes, strict=True)
@@ -86,15 +86,15 @@ def test_pages_run_on_the_demonstrations_tables(page, spark, measured_copy, monk
     run(page, measured_copy.database.file.parent, monkeypatch)
 
 
-def test_every_page_with_code_is_run():
-    """Whatever combination of needs a page has, one of the tests above runs it."""
+def test_every_page_with_code_is_run_by_a_test():
+    """Whatever combination of fixtures a page needs, one of the tests above runs it."""
     kinds = [(), ("flights",), ("spark",), ("tables", "flights", "spark")]
     taken = [param.values[0] for kind in kinds for param in pages_that_need(*kind)]
     assert sorted(taken) == [page for page in sorted(PAGES) if needs(page)]
 
 
-def test_reasons_name_tests_that_there_are():
-    """What another test runs as printed, it gets by its mark."""
+def test_blocks_that_are_run_elsewhere_name_existing_tests():
+    """A test that runs a block as printed gets it by its mark."""
     reasons = {b.why_not for page in PAGES for b in blocks(page)} - {""}
     for reason in reasons:
         for path in re.findall(r"tests/[\w/.]+", reason):
@@ -119,7 +119,7 @@ def test_blocks_name_their_language():
 
 
 def read_settings(file):
-    """A ``tidegauge.toml`` says something that a setting takes."""
+    """A ``tidegauge.toml`` contains a value that a setting accepts."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("TIDEGAUGE_DB", "TIDEGAUGE_NOTIFY", "TIDEGAUGE_DASHBOARD_URL"):
             patch.delenv(name, raising=False)
@@ -129,7 +129,7 @@ def read_settings(file):
 
 
 def read_entry_points(file):
-    """The groups are asked for somewhere."""
+    """The code loads each group of entry points."""
     (groups,) = tomllib.loads(file.read_text())["project"].values()
     rooms = ("analyzers", "tidegauge")
     code = "".join(p.read_text() for room in rooms for p in (ROOT / room).rglob("*.py"))
@@ -145,7 +145,7 @@ def read_monitors(file):
 
 
 def read_cron_job(file):
-    """Its containers run commands that exist, and set variables of ours."""
+    """Its containers run existing commands, and set our variables."""
     job = yaml.safe_load(file.read_text())["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     for container in job["containers"]:
         check_command(container["args"])
@@ -161,11 +161,11 @@ FILES = {
     "monitors": read_monitors,
     "CronJob": read_cron_job,
 }
-"""What reads the files of each kind; it raises, or fails, if a file is not right."""
+"""The reader for each kind of file. It raises an error, or fails, if a file is invalid."""
 
 
 @pytest.mark.parametrize("block", block_params("yaml", "toml"))
-def test_files_are_read(block, tmp_path):
+def test_shown_files_are_valid(block, tmp_path):
     file = tmp_path / "page.yml"
     file.write_text(block.code)
     assert block.check in FILES, "say what the file is: <!-- check: ... -->"
@@ -173,7 +173,7 @@ def test_files_are_read(block, tmp_path):
 
 
 def check_command(words):
-    """Fail unless a command of ours has these arguments and options."""
+    """Fail unless one of our commands accepts these arguments and options."""
     import typer
     from tidegauge.cli.main import app
     from typer.main import get_command
@@ -182,7 +182,7 @@ def check_command(words):
     command, arguments = get_command(app), words[1:]
     while hasattr(command, "commands"):
         own = {name for option in command.params for name in option.opts}
-        while arguments[0] in own:  # each with a value
+        while arguments[0] in own:  # each followed by a value
             arguments = arguments[2:]
         assert arguments[0] in command.commands, words
         command, arguments = command.commands[arguments[0]], arguments[1:]
@@ -194,7 +194,7 @@ def check_command(words):
 
 @pytest.mark.parametrize("block", block_params("shell"))
 def test_shell_lines_are_commands_that_exist(block):
-    """Programs of ours with their arguments and options, extras, make's targets."""
+    """Our programs with their arguments and options, extras, and the targets of make."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -210,7 +210,7 @@ def test_shell_lines_are_commands_that_exist(block):
 
 
 def sections(page):
-    """Yield the code blocks of each section of a page, as one text."""
+    """Yield the code blocks of each section of a page, joined to one string."""
     for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
         yield "\n".join(re.findall(r"^```(?!text)\w*\n(.*?)^```$", section, re.M | re.S))
 
@@ -226,14 +226,14 @@ def test_recipes_on_postgresql_install_its_driver_and_share_artifacts(page):
 
 
 def lines(code):
-    """Return the lines of a shell block, continued ones as one."""
+    """Return the lines of a shell block, with continued lines joined."""
     return code.replace("\\\n", " ").splitlines()
 
 
 @pytest.mark.parametrize(
     "block", [param for param in block_params("sql") if not param.values[0].why_not]
 )
-def test_queries_run_on_the_views(block, repo):
+def test_sql_queries_run_on_the_views(block, repo):
     from tidegauge.repository.testing.samples import commit, day
 
     commit(repo, day(1), day(2))
@@ -241,8 +241,8 @@ def test_queries_run_on_the_views(block, repo):
         connection.exec_driver_sql(block.code)
 
 
-def test_roles_of_postgresql(postgres, tmp_path):
-    """The cookbook makes a database and roles; by the guide's grants they can do their work, and no more."""
+def test_the_documented_roles_of_postgresql_can_do_their_work_and_no_more(postgres, tmp_path):
+    """The cookbook creates a database and roles, and the guide grants their rights."""
     import psycopg
     from tidegauge.repository.testing.samples import commit, day
 
@@ -256,7 +256,7 @@ def test_roles_of_postgresql(postgres, tmp_path):
             for statement in re.sub("--.*", "", roles).split(";")[:-1]:
                 admin.execute(statement)
             with tg.Repository(f"postgresql+psycopg://tidegauge@{at}", artifacts=tmp_path) as repo:
-                commit(repo, day(1))  # makes the tables
+                commit(repo, day(1))  # creates the tables
             with psycopg.connect(f"postgresql://tidegauge@{at}") as owner:
                 owner.execute(grants)
             with tg.Repository(f"postgresql+psycopg://tidegauge_reader@{at}") as repo:

@@ -1,4 +1,4 @@
-"""The table of formulas of the detectors says what they do: from where they score, bands, infinities."""
+"""The table of the detectors' formulas is right: the first scored point, bands, infinite scores."""
 
 import re
 
@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "reference" / "detectors.md"
 
 
 def formulas():
-    """Return the rows of the table by detector: score, from, infinite, band."""
+    """Return the rows of the table by detector: score, first scored point, infinite scores, band."""
     part = PAGE.read_text().partition("\n## Formulas\n")[2].partition("\n## ")[0]
     rows = {}
     for line in part.splitlines():
@@ -32,7 +32,7 @@ def formulas():
 
 
 def history(points, value=None, metrics=5):
-    """Metrics of some days without any gap; the first is `value` on the tenth day from the end."""
+    """Metrics of some days without gaps; the first has `value` on the tenth day from the end."""
     values = 100 + 5 * np.random.default_rng(1).normal(size=(metrics, points))
     if value is not None:
         values[0, -10] = value
@@ -53,10 +53,10 @@ def test_every_detector_has_its_formula():
 
 
 @pytest.mark.parametrize("detector", EVERY)
-def test_the_table_says_what_a_detector_does(detector):
+def test_the_table_describes_what_each_detector_does(detector):
     _, begins, infinite, band = formulas()[type(detector).__name__]
     points = 150 if isinstance(detector, VolatilityShift) else 60  # it compares seven weeks
-    metrics = 1 if isinstance(detector, HoltWinters) else 5  # it fits each at each point
+    metrics = 1 if isinstance(detector, HoltWinters) else 5  # it is fitted at each point
     usual = detector.score(history(points, metrics=metrics))
     scored = np.flatnonzero(~np.isnan(usual.score[0]))
     assert int(begins) == scored[0] + 1
@@ -73,4 +73,4 @@ def test_the_table_says_what_a_detector_does(detector):
     elif infinite == "not scored" and not isinstance(detector, PartitionDetector):
         assert np.isnan(odd)
     else:
-        assert odd < 3  # the partition is judged by its other metrics, or by no metric
+        assert odd < 3  # the partition is scored by its other metrics, or by no metric

@@ -1,4 +1,4 @@
-"""Every public name has an example in its docstring, those that need Spark run on it, and signatures read well."""
+"""Every public name has an example in its docstring, examples run on Spark, and signatures read well."""
 
 import doctest
 import inspect
@@ -13,7 +13,7 @@ SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def public():
-    """Return functions and classes by the name under which users know them; no errors, no aliases of types."""
+    """Return public functions and classes by the name that users import, without errors and type aliases."""
     names = [name for name in tg.__all__ if name not in MODULES]
     names += [f"{module}.{name}" for module in MODULES for name in getattr(tg, module).__all__]
     found = {}
@@ -27,7 +27,7 @@ def public():
 
 
 def own_methods(name, cls):
-    """Yield public methods that a class defines itself."""
+    """Yield the public methods that a class itself defines."""
     for method, member in vars(cls).items():
         function = getattr(member, "__func__", member)
         if inspect.isfunction(function) and not method.startswith("_"):
@@ -46,12 +46,12 @@ def test_every_public_name_has_an_example():
 
 
 def test_signatures_show_types_without_quotation_marks():
-    """So that ``?`` and `help` are read as they were written."""
+    """This lets ``?`` and `help` show them as they were written."""
     quoted = []
     for name, one in everything():
         try:
             signature = inspect.signature(one)
-        except ValueError:  # of an enumeration
+        except ValueError:  # members of an enumeration
             continue
         shown = [p.annotation for p in signature.parameters.values()] + [
             signature.return_annotation
@@ -66,7 +66,7 @@ def test_signatures_show_types_without_quotation_marks():
 
 @pytest.mark.soak
 def test_examples_run_on_spark(spark, tmp_path, monkeypatch):
-    """Those that the everyday doctests leave out."""
+    """The everyday doctests leave these examples out."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     said, ran = [], 0
@@ -90,19 +90,19 @@ CLASSES_IN_USE = (
     "Published", "Repository", "Run", "Suggestions", "Suite", "Verification", "consistency.Comparison",
     "consistency.LagEstimates", "consistency.LogSchema", "griffin.GriffinResult",
 )  # fmt: skip
-"""Classes whose objects users hold, and ask by their methods."""
+"""Classes whose methods users call on objects."""
 INTERNAL_METHODS = {
     "Monitor.with_default",
     "Monitor.decide",
     "consistency.Comparison.measured",
     "consistency.LogSchema.require_key",
 }
-"""Methods of those that are called by ourselves."""
+"""Methods of these classes that only Tidegauge calls."""
 
 
 @pytest.mark.parametrize("name", CLASSES_IN_USE)
 def test_methods_that_users_call_have_an_example(name):
-    """Their own, or a call in that of the class."""
+    """The example is in the method's docstring, or the docstring of the class calls the method."""
     cls = public()[name]
     lines = [line.strip() for line in (cls.__doc__ or "").splitlines()]
     code = "\n".join(line for line in lines if line.startswith((">>>", "...")))

@@ -1,4 +1,4 @@
-"""The quick start's six commands, as printed: from a folder of Parquet to a check that fails."""
+"""The six commands of the quick start, as printed: from a folder of Parquet to a failing check."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ def commands():
 
 
 @pytest.mark.spark
-def test_six_commands_lead_to_a_check_that_fails(spark, tmp_path, monkeypatch):
+def test_the_six_commands_lead_to_a_failing_check(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("TIDEGAUGE_DB", "TIDEGAUGE_ARTIFACTS", "TIDEGAUGE_CONFIG"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""Every link of README and docs leads somewhere, and every public name has its place in the reference."""
+"""Every link of README and docs leads to an existing target, and the reference contains every public name."""
 
 import ast
 import re
@@ -12,13 +12,13 @@ from tests.paths import ROOT
 
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
 GENERATED = {"reference/cli.md", "architecture.md", "changelog.md", "security.md"} | NOTEBOOKS
-"""Pages that `docs/hooks.py` makes."""
+"""Pages that `docs/hooks.py` generates."""
 SCHEMAS = {f"schemas/{kind}.schema.json" for kind in FILE_KINDS}
-"""Other files that it makes."""
+"""Other files that it generates."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_hold(page):
+def test_link_targets_exist(page):
     docs = ROOT / "docs"
     for link in links(page):
         target, _, anchor = link.partition("#")
@@ -53,11 +53,11 @@ STABLE_MODULES = (
     "repository.testing.contract",
     "repository.testing.samples",
 )
-"""Modules whose names are stable without being names of `tidegauge`; see docs/stability.md."""
+"""Modules with stable names that are not in `tidegauge`; see docs/stability.md."""
 
 
 def defined(module):
-    """Yield the public functions and classes of a module, which may need what is not installed."""
+    """Yield the public functions and classes of a module, whose imports may be missing here."""
     tree = ast.parse((ROOT / "tidegauge" / f"{module.replace('.', '/')}.py").read_text())
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
@@ -88,8 +88,8 @@ def test_headings_are_numbered_by_their_level():
             assert after <= before + 1, name_of(page)
 
 
-def test_the_glossary_explains_what_incidents_are_called():
-    """Statuses, severities, and the labels that teach a detector."""
+def test_the_glossary_explains_statuses_severities_and_labels():
+    """These are the words for incidents that users see."""
     from tidegauge.repository.store.labels import LABEL_STATUSES, TRAINING_LABELS
 
     page = (ROOT / "docs" / "glossary.md").read_text()

@@ -1,4 +1,4 @@
-"""Names of ours in prose, tables and code of all pages are names that there are."""
+"""Our names in prose, tables and code of all pages exist."""
 
 import re
 
@@ -8,14 +8,14 @@ import tidegauge as tg
 from tests.docs.pages import PAGES, name_of
 
 DATED = {"CHANGELOG.md"}
-"""Pages that tell of other versions."""
+"""Pages about other versions."""
 OBJECTS = {"repo": tg.Repository, "dqm": tg.DQM}
-"""What variables of these names are on every page."""
+"""The objects that these variables hold on every page."""
 CONSTRAINT = re.compile(r"\.((?:has|is|are|satisfies|not_below|compared)(?:_[a-z_]+)?)\(")
 
 
-def missing(text):
-    """Return the names in a text that there are not."""
+def missing_names(text):
+    """Return the names in a string that do not exist."""
     found = set()
     for path in re.findall(r"\btg((?:\.[A-Za-z]\w*)+)", text):
         of = tg
@@ -25,7 +25,7 @@ def missing(text):
                 break
             of = getattr(of, name, None)
             if not isinstance(of, type) and not hasattr(of, "__all__"):
-                break  # what a value has is not known
+                break  # the type of a value is unknown
     for variable, cls in OBJECTS.items():
         for name in re.findall(rf"(?<![\w.]){variable}\.([a-z]\w*)", text):
             if name not in members(cls):
@@ -42,8 +42,8 @@ def members(of):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name not in DATED], ids=name_of)
-def test_names_are_there(page):
-    assert missing(page.read_text(encoding="utf-8")) == set()
+def test_names_on_pages_exist(page):
+    assert missing_names(page.read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_names_are_there(page):
         ("PyDeequ's `.isComplete('a')` is `.is_complete('a')`", None),
     ],
 )
-def test_names_that_are_not_there_are_noticed(text, wrong):
-    assert missing(text) == ({wrong} if wrong else set())
+def test_missing_names_are_reported(text, wrong):
+    assert missing_names(text) == ({wrong} if wrong else set())

@@ -1,4 +1,4 @@
-"""What pages show of messages and explanations is what is told; see `pages.assert_printed`."""
+"""The messages and explanations on pages are the printed ones; see `pages.assert_printed`."""
 
 import datetime as dt
 import importlib.util
@@ -14,8 +14,8 @@ from tests.paths import ROOT
 LOGGER = "tidegauge.incidents"
 
 
-def test_every_text_is_output_or_says_why_not():
-    """Of those that are printed elsewhere, a test compares each: the name stands in its code."""
+def test_every_text_block_is_output_or_gives_a_reason():
+    """If a block is printed elsewhere, a test compares it: its name appears in the code of the test."""
     texts = [(page, b) for page in PAGES for b in blocks(page) if b.language == "text"]
     assert [
         f"{name_of(page)}:{b.line}" for page, b in texts if not b.printed and not b.why_not
@@ -27,18 +27,18 @@ def test_every_text_is_output_or_says_why_not():
 
 
 @pytest.mark.spark
-def test_an_explanation(measured_copy):
+def test_the_explanation_on_the_page_is_printed(measured_copy):
     found = measured_copy.detect("flights")
     point = (found["analyzer"] == "Completeness('dep_time')") & (
         found["partition"] == "ds=2013-02-08"
     )
-    point &= found["detector"].str.startswith("Seasonal")  # another monitor reports the day, too
+    point &= found["detector"].str.startswith("Seasonal")  # another monitor also reports the day
     assert_printed("explanation", found.loc[point, "explanation"].item())
 
 
 @pytest.mark.spark
-def test_a_message_of_checks_that_fail(measured_copy, caplog):
-    """One day failed, was told, and passes now; another fails."""
+def test_the_message_of_failed_checks_is_as_shown(measured_copy, caplog):
+    """One day failed, was reported, and passes now; another day fails."""
     caplog.set_level(logging.INFO, LOGGER)
     check = tg.Check("flights").is_complete("dep_time", at_least=0.95)
     failure = tg.verify(measured_copy, check, dataset="flights", partitions=["ds=2013-02-08"])
@@ -46,16 +46,16 @@ def test_a_message_of_checks_that_fail(measured_copy, caplog):
         str(line).partition("flights ds=2013-02-08: ")[2] for line in str(failure).splitlines()[1:]
     )
     name = check.constraints[0].description
-    judge(measured_copy, "ds=2013-02-07", (name, "0 is too low"))
+    keep_verdict(measured_copy, "ds=2013-02-07", (name, "0 is too low"))
     assert len(tg.notify(measured_copy, "log")) == 1
-    judge(measured_copy, "ds=2013-02-07")
-    judge(measured_copy, "ds=2013-02-08", (name, message))
+    keep_verdict(measured_copy, "ds=2013-02-07")
+    keep_verdict(measured_copy, "ds=2013-02-08", (name, message))
     assert len(tg.notify(measured_copy, "log")) == 1
     assert_printed("failed-checks", caplog.records[-1].getMessage())
 
 
-def judge(repo, partition, *failed):
-    """Keep a verdict of the check ``checks`` on what is measured of a partition."""
+def keep_verdict(repo, partition, *failed):
+    """Store a verdict of the check ``checks`` on the metrics of a partition."""
     ledger = repo.partitions("flights").set_index("partition")
     result = tg.CheckResult(not failed, tuple(failed)).to_json()
     of = {"name": "checks", "specification": str(failed), "partition": partition}
@@ -63,7 +63,7 @@ def judge(repo, partition, *failed):
     repo.keep_verdict("flights", **of, fingerprint=fingerprint, passed=not failed, result=result)
 
 
-def test_a_message_of_a_common_cause(repo, caplog):
+def test_the_message_of_a_common_cause_is_as_shown(repo, caplog):
     """Three tables of about a thousand rows have seven on 30 January."""
     caplog.set_level(logging.INFO, LOGGER)
     for name in ("orders", "returns", "users"):
@@ -77,8 +77,8 @@ def test_a_message_of_a_common_cause(repo, caplog):
 
 
 @pytest.mark.soak
-def test_the_message_with_which_the_walk_on_call_begins(tmp_path, caplog, monkeypatch):
-    """Of the table that is measured first: its job cannot know of the others."""
+def test_the_first_message_of_the_on_call_walk_is_as_shown(tmp_path, caplog, monkeypatch):
+    """It is about the first table that is measured; its job cannot know the others."""
     caplog.set_level(logging.INFO, LOGGER)
     monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://quality.example.org/")
     spec = importlib.util.spec_from_file_location("desk", ROOT / "docs" / "desk.py")
@@ -94,8 +94,8 @@ def test_the_message_with_which_the_walk_on_call_begins(tmp_path, caplog, monkey
 
 
 @pytest.mark.spark
-def test_bad_values_in_a_message(spark):
-    """Three of four texts are no e-mail addresses, two different ones."""
+def test_the_bad_values_in_a_message_are_as_shown(spark):
+    """Three of four strings are not e-mail addresses, and two of them differ."""
     data = spark.sql("VALUES ('a@b.example'), ('x'), ('x'), ('') AS t(email)")
     found = tg.verify(data, tg.Check("orders").has_pattern("email", "@"))
     (message,) = found.failures["message"]

@@ -1,8 +1,8 @@
-"""Shell lines of README and docs end with status 0, each page's in one folder.
+"""Shell lines of README and docs exit with 0. All lines of a page run in one folder.
 
-Our own command runs on tables that are made for it, on SQLite and PostgreSQL as the page says, by the session
-of the tests. `ELSEWHERE` has the programs that other tests run. Blocks that need what is not here say so, by
-``<!-- run: no (reason) -->``.
+Our own command runs on prepared tables, on SQLite or PostgreSQL as the page shows, in the Spark
+session of the tests. `ELSEWHERE` lists the programs that other tests run. Blocks that cannot
+run here give a reason in ``<!-- run: no (reason) -->``.
 """
 
 import datetime as dt
@@ -33,7 +33,7 @@ ELSEWHERE = {
     "python3 -m venv": "tests/matrix/__main__.py",
     "spark-submit": "tests/cluster/test_cluster.py",
 }
-"""What takes long, runs for ever or installs packages, by the files that run it."""
+"""Commands that take long, run forever or install packages, by the test files that run them."""
 SLACK = "https://hooks.slack.com/services/T000/B000/XXXX"
 LAST_DAY = dt.date(2026, 2, 9)
 TABLE_DAYS = 7
@@ -48,7 +48,7 @@ SETTINGS = (
     "HTTP_PROXY",
     "http_proxy",
 )
-"""Variables that may be set outside and would change what the commands do."""
+"""Variables that may be set outside and would change the behavior of the commands."""
 
 
 def shell_lines(block):
@@ -64,7 +64,7 @@ def is_run_elsewhere(line):
 
 
 def commands(page):
-    """Yield the setup and the text of each line that is run here."""
+    """Yield the setup and the command of each line that is run here."""
     for block in shell_blocks(page):
         setup = block.setup
         for line in itertools.filterfalse(is_run_elsewhere, shell_lines(block)):
@@ -73,12 +73,12 @@ def commands(page):
 
 
 def needs_demonstration(page):
-    """Return whether a page's commands are about the repository of the demonstration."""
+    """Return whether the commands of a page read the repository of the demonstration."""
     return any(re.search("flights|--db DB", line) for command in commands(page) for line in command)
 
 
 def expand(line):
-    """Return a line with its variables replaced, but for those in single quotes, as by a shell."""
+    """Return a line with its variables replaced as in a shell, except in single quotes."""
     parts = re.split("('[^']*')", line)
     return "".join(part if part.startswith("'") else os.path.expandvars(part) for part in parts)
 
@@ -88,14 +88,14 @@ RUN = [pytest.param(page, id=name_of(page)) for page in PAGES if any(commands(pa
 
 @pytest.fixture
 def slack():
-    """A web server in the place of Slack."""
+    """A web server in place of Slack."""
     with web() as server:
         yield server
 
 
 @pytest.fixture
 def places(postgres, bucket, slack, tmp_path):
-    """The test's places by those that the pages name; setups add to it."""
+    """The replacements for hosts and paths on the pages; setups add to them."""
     return {
         "postgresql+psycopg://tidegauge@db/tidegauge": postgres.database(),
         "s3://bucket/tidegauge": f"s3://{bucket}/tidegauge",
@@ -109,7 +109,7 @@ def places(postgres, bucket, slack, tmp_path):
 
 @pytest.fixture(scope="module")
 def two_tables(spark):
-    """Two tables of a few days."""
+    """Two tables with a few days each."""
     spark.sql("CREATE DATABASE IF NOT EXISTS warehouse")
     first = LAST_DAY - dt.timedelta(days=TABLE_DAYS - 1)
     rows = spark.range(200 * TABLE_DAYS).selectExpr(
@@ -126,7 +126,7 @@ def two_tables(spark):
 
 @pytest.fixture
 def tables(spark, two_tables):
-    """The tables of all pages; those of one page are dropped at its end."""
+    """The tables of all pages; the tables of a single page are dropped at its end."""
     yield
     drop_search(spark)
     for name in ("customers", "people"):
@@ -139,7 +139,7 @@ def append(file, text):
 
 
 def incident_in(url, dataset="shop"):
-    """Record numbers with a surge on the tables' last day, and return the number of the incident."""
+    """Record numbers with a surge on the tables' last day, and return the id of the incident."""
     first = LAST_DAY - dt.timedelta(days=SERIES_DAYS - 1)
     days = {f"ds={first + dt.timedelta(days=n)}": 100.0 + n % 3 for n in range(SERIES_DAYS)}
     days[f"ds={LAST_DAY}"] = 900.0
@@ -152,7 +152,7 @@ def incident_in(url, dataset="shop"):
 
 
 def fail_checks(repo, dataset, partition):
-    """Keep a failed verdict on a partition."""
+    """Store a failed verdict on a partition."""
     ledger = repo.partitions(dataset).set_index("partition")
     repo.keep_verdict(
         dataset,
@@ -166,7 +166,7 @@ def fail_checks(repo, dataset, partition):
 
 
 def make_people(spark):
-    """Make the tables of the guide's rules file, with two records that it rejects."""
+    """Create the tables of the guide's rules file, with two records that it rejects."""
     spark.sql("SELECT 1 AS id").write.saveAsTable("warehouse.customers", mode="overwrite")
     people = spark.sql(
         "SELECT id, 1 AS line, CAST(id AS INT) AS age, concat('c', id) AS email, '01' AS region,"
@@ -177,7 +177,7 @@ def make_people(spark):
 
 
 def run_line(line, places, monkeypatch):
-    """Run one line as a shell would: our own command in this process, all others in a shell."""
+    """Run a line as a shell does: our own command in this process, all others in a shell."""
     program, *words = shlex.split(expand(line), comments=True)
     if program == "tidegauge":
         assert run_command([places.get(word, word) for word in words]) == 0, line
@@ -188,13 +188,13 @@ def run_line(line, places, monkeypatch):
         for printed, real in places.items():
             if printed.startswith("/"):
                 line = line.replace(printed, real)
-        answers = f"{PASSWORD}\n{PASSWORD}\n"  # to openssl, which asks twice
+        answers = f"{PASSWORD}\n{PASSWORD}\n"  # for openssl, which prompts twice
         subprocess.run(
             line, shell=True, check=True, input=answers, text=True, start_new_session=True
         )
 
 
-def test_what_is_run_elsewhere_is_in_pages_and_has_tests():
+def test_commands_run_elsewhere_are_on_pages_and_have_tests():
     shown = [line for page in PAGES for block in shell_blocks(page) for line in shell_lines(block)]
     for program, path in ELSEWHERE.items():
         assert any(line.startswith(program) for line in shown), program
@@ -227,7 +227,7 @@ def test_shell_lines_run(page, spark, tables, places, slack, tmp_path, monkeypat
 
 
 def assert_password(users):
-    """The file is one that nginx reads: the user, and the password's hash with its salt."""
+    """The file is a valid password file of nginx: the user, and the password's salted hash."""
     user, _, digest = users.rstrip().partition(":")
     _, kind, salt, _ = digest.split("$")
     again = ["openssl", "passwd", f"-{kind}", "-salt", salt, PASSWORD]
@@ -235,7 +235,7 @@ def assert_password(users):
     assert (user, digest) == ("ann", hashed.rstrip())
 
 
-def test_the_crontab_logs_what_went_wrong(tmp_path):
+def test_the_crontab_logs_errors(tmp_path):
     (block,) = blocks_run_by(__file__)
     command = re.fullmatch(r"(?:[\d*]+ +){5}(.*)\n", block.code)[1]
     assert "%" not in command, "cron ends the line there"

@@ -1,4 +1,4 @@
-"""Python blocks that are not run call what exists, with arguments that it takes."""
+"""Python blocks that are not run call existing functions, with arguments that they accept."""
 
 import ast
 import inspect
@@ -18,14 +18,14 @@ UNRUN = [
 
 
 class Reader(ast.NodeVisitor):
-    """Follows names through a block: from `tg`, repositories and what is imported to what calls return.
+    """Follows names through a block: from `tg`, repositories and imports to the results of calls.
 
-    What it does not know, such as a Spark session, it passes over.
+    Objects that it does not know, such as a Spark session, are skipped.
 
     Attributes
     ----------
     known : dict
-        By name a module, a class, a function, or an `Instance` of a class.
+        A module, a class, a function, or an `Instance` of a class, by name.
     calls : int
         Number of calls that were checked.
     """
@@ -54,7 +54,7 @@ class Reader(ast.NodeVisitor):
             self.value(decorator)
 
     def value(self, node):
-        """Return what an expression gives, if that is known; else None."""
+        """Return the object that an expression evaluates to; None if it is unknown."""
         if isinstance(node, ast.Name):
             return self.known.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -79,7 +79,7 @@ class Reader(ast.NodeVisitor):
 
 
 def returned_by(called):
-    """Return an `Instance` of the public class that a call returns; None if it is no such class."""
+    """Return an `Instance` of the public class that a call returns; None for other return types."""
     if inspect.isclass(called):
         return Instance(called)
     name = str(getattr(called, "__annotations__", {}).get("return"))
@@ -89,7 +89,7 @@ def returned_by(called):
 
 
 class Instance:
-    """An object of a class, of which only the class is known."""
+    """An object with a known class and unknown attributes."""
 
     def __init__(self, cls):
         self.cls = cls
@@ -105,7 +105,7 @@ def attribute(of, name):
 
 
 def stand_in(module, name):
-    """Return a function that takes what a name of a module takes, which may need what is not installed."""
+    """Return a stand-in with the parameters of a function, whose module may not be importable here."""
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
     (found,) = (node for node in tree.body if getattr(node, "name", None) == name)
     if isinstance(found, ast.ClassDef):
@@ -123,7 +123,7 @@ def stand_in(module, name):
 
 
 @pytest.mark.parametrize("block", UNRUN)
-def test_it_calls_what_exists(block):
+def test_unrun_blocks_call_existing_functions(block):
     reader = Reader()
     reader.visit(ast.parse(block.code))
     assert reader.calls or "tidegauge" not in block.code.replace("tidegauge run", "")
@@ -140,6 +140,6 @@ def test_it_calls_what_exists(block):
         ("from tidegauge.integrations.airflow import Operator", ValueError),
     ],
 )
-def test_what_does_not_exist_is_noticed(code, error):
+def test_calls_of_missing_functions_are_reported(code, error):
     with pytest.raises(error):
         Reader().visit(ast.parse(code))

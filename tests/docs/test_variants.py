@@ -1,4 +1,4 @@
-"""Pictures of the dashboard are shown in the variant that fits the page."""
+"""Pages show images of the dashboard in the variant that fits the page."""
 
 import importlib.util
 
@@ -23,7 +23,7 @@ def docs(tmp_path):
     return tmp_path
 
 
-def test_a_picture_of_each_width_and_theme(variants, docs):
+def test_an_image_has_variants_of_each_width_and_theme(variants, docs):
     got = variants.with_variants('<p><img alt="All" src="../screens/home.png" /></p>', docs)
     media = variants.NARROW
     assert got == (
@@ -36,13 +36,13 @@ def test_a_picture_of_each_width_and_theme(variants, docs):
     )
 
 
-def test_variants_that_there_are_not_are_left_out(variants, docs):
+def test_missing_variants_are_left_out(variants, docs):
     got = variants.with_variants('<img alt="" src="screens/weeks.png">', docs)
     assert "narrow" not in got
     assert 'src="screens/weeks-dark.png"' in got
 
 
 @pytest.mark.parametrize("name", ["screens/incident.png", "flights.svg", "pictures/home.png"])
-def test_other_pictures_stay_as_they_are(variants, docs, name):
+def test_other_images_are_unchanged(variants, docs, name):
     html = f'<img alt="" src="{name}" />'
     assert variants.with_variants(html, docs) == html

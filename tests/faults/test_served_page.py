@@ -251,7 +251,7 @@ def test_on_a_network_only_requests_with_the_token_are_answered(url, tmp_path):
         status, told = ask(address, {"id": 1, "ask": "catalogue"}, opener=opener)
         assert told["told"]["writable"] is False
         assert not server.children()
-        assert token not in server.said.replace(f"?token={token}", "", 1)
+        assert token not in server.output.replace(f"?token={token}", "", 1)
 
 
 class Client:

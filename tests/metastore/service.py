@@ -92,8 +92,8 @@ class Metastore:
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return
-            assert self.server.process.poll() is None, f"it ended: {self.server.said[-3000:]}"
-            assert time.monotonic() < deadline, f"it does not answer: {self.server.said[-3000:]}"
+            assert self.server.process.poll() is None, f"it ended: {self.server.output[-3000:]}"
+            assert time.monotonic() < deadline, f"it does not answer: {self.server.output[-3000:]}"
             time.sleep(0.1)
 
     @property

@@ -19,7 +19,7 @@ dqm:
 
 
 def make_orders(folder: Path) -> Path:
-    """Write three days, of which the last has a bad record; return the suite file."""
+    """Write three days; the last one has a bad record. Return the suite file."""
     for day, amounts in (("01", [1, 2, 3]), ("02", [4, 5]), ("03", [6, -7])):
         place = folder / "orders" / f"ds=2024-01-{day}"
         place.mkdir(parents=True)

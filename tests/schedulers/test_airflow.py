@@ -1,6 +1,6 @@
 """The Airflow operator and the cookbook's recipes, run by Airflow.
 
-With good data, bad data, a table that is not there, and the same day again.
+The cases are good data, bad data, a missing table, and a repeated day.
 """
 
 import json
@@ -61,7 +61,7 @@ print(json.dumps({task: [state, tries] for task, state, tries in rows}))
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory):
-    """Return a function that runs the DAG of a day, and returns each task's state and tries."""
+    """Return a function that runs the DAG of a day, and returns the state and tries of each task."""
     folder = tmp_path_factory.mktemp("airflow")
     python = environment("airflow")
     suite = make_orders(folder)
@@ -117,7 +117,7 @@ def airflow(tmp_path_factory):
 
 @pytest.fixture
 def run_recipe(airflow):
-    """Return a function that writes a DAG of a recipe, runs it on a good and on a bad day, and checks the tasks."""
+    """Return a function that runs a recipe as a DAG on a good and a bad day, and checks the tasks."""
 
     def run(name, recipe, places, **variables):
         recipe = with_real_places(recipe, {"/suites/orders.yml": airflow.suite} | places)
@@ -168,7 +168,7 @@ def history(folder):
         )
 
 
-def test_tasks_measure_the_partition_of_their_day_and_tell_bad_data_from_failures(airflow):
+def test_tasks_measure_the_partition_of_their_day_and_distinguish_bad_data_from_failures(airflow):
     states, told = airflow("2024-01-01")
     assert states["orders"] == ["success", 1], told
     assert states["missing"][0] == "failed", told

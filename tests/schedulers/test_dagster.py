@@ -1,6 +1,6 @@
-"""The Dagster asset and asset checks and the cookbook's recipe, run by Dagster.
+"""The Dagster asset, its checks and the cookbook's recipe, run by Dagster.
 
-With good and bad data, and a table that is not there.
+The cases are good data, bad data, and a missing table.
 """
 
 import json
@@ -92,7 +92,7 @@ print(json.dumps({
 
 
 def run_in_dagster(folder, script, *arguments, **variables):
-    """Run a script by Dagster's Python, and return what it printed last, as JSON, and its log."""
+    """Run a script with Dagster's Python, and return its last line of output as JSON, and its log."""
     known = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "TIDEGAUGE"))}
     settings = known | {
         "DAGSTER_HOME": str(folder),
@@ -114,7 +114,7 @@ def run_in_dagster(folder, script, *arguments, **variables):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """What the runs gave, by name, and the folder of the repository."""
+    """The results of the runs by name, and the folder of the repository."""
     folder = tmp_path_factory.mktemp("dagster")
     suite = make_orders(folder)
     missing = suite.read_text().replace("dataset: orders", "dataset: missing")
@@ -140,7 +140,7 @@ def test_checks_measure_the_partitions_of_their_run(done):
     assert sorted(versions) == ["ds=2024-01-01", "ds=2024-01-02", "ds=2024-01-03"]
 
 
-def test_an_asset_holds_the_summary_and_its_checks(done):
+def test_an_asset_contains_the_summary_and_its_checks(done):
     results, log, _ = done
     assert results["all"]["success"], log
     assert results["all"]["metadata"] == [
@@ -149,7 +149,7 @@ def test_an_asset_holds_the_summary_and_its_checks(done):
     assert results["all"]["checks"] == {"checks": True, "policies": False, "anomalies": True}
 
 
-def test_what_cannot_be_measured_fails(done):
+def test_a_table_that_cannot_be_measured_fails_the_run(done):
     results, log, _ = done
     assert not results["missing"]["success"]
     assert "no data files under" in log

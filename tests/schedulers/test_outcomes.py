@@ -1,4 +1,4 @@
-"""The twelve outcomes of a run as Airflow and Dagster take them, in their own environments. No Spark."""
+"""The twelve outcomes of a run in Airflow and Dagster, in their own environments, without Spark."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from tests.paths import ROOT
 from tests.services.environments import environment
 from tests.support.outcomes import CASES
 
-pytestmark = [pytest.mark.soak, pytest.mark.spark]  # where the environments are made
+pytestmark = [pytest.mark.soak, pytest.mark.spark]  # the folder of the environments
 
 EACH = """
 import json, sys, tempfile
@@ -64,7 +64,7 @@ each(take)
 """
 
 
-def taken(scheduler, script, folder):
+def run_cases(scheduler, script, folder):
     (folder / "job.py").write_text(EACH + script)
     known = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "TIDEGAUGE"))}
     homes = {"DAGSTER_HOME": str(folder), "AIRFLOW_HOME": str(folder)}
@@ -80,14 +80,17 @@ def taken(scheduler, script, folder):
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_airflow_tries_errors_again_and_bad_data_not(tmp_path):
+def test_airflow_retries_errors_but_not_bad_data(tmp_path):
     words = {"error": "AirflowException", "failed": "AirflowFailException"}
     expected = {name: words.get(case.outcome, case.outcome) for name, case in CASES.items()}
-    assert taken("airflow", AIRFLOW, tmp_path) == expected
+    assert run_cases("airflow", AIRFLOW, tmp_path) == expected
 
 
-def test_dagster_has_no_green_check_over_bad_data(tmp_path):
-    """An error fails the run; bad data fails a blocking check; what warns is told and blocks nothing."""
+def test_dagster_shows_no_green_check_for_bad_data(tmp_path):
+    """An error fails the run.
+
+    Bad data fails a blocking check. A warning is shown and blocks nothing.
+    """
     asset_check = {"check": "checks", "policy": "policies", "anomaly": "anomalies"}
     expected = {
         name: [
@@ -100,4 +103,4 @@ def test_dagster_has_no_green_check_over_bad_data(tmp_path):
         ]
         for name, case in CASES.items()
     }
-    assert taken("dagster", DAGSTER, tmp_path) == expected
+    assert run_cases("dagster", DAGSTER, tmp_path) == expected

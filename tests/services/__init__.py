@@ -1,1 +1,1 @@
-"""Servers of the tests' own, and the jars that they need."""
+"""Servers that the tests start, and the jars that they need."""

@@ -1,4 +1,4 @@
-"""A Cassandra server of one node, for tests, and what speaks CQL to it: jars that Maven fetches once."""
+"""A Cassandra server of one node, for tests, and its CQL client: jars that Maven fetches once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROJECT = maven.pom("org.apache.cassandra:cassandra-all:5.0.5")
 CONNECTOR = maven.pom("com.datastax.spark:spark-cassandra-connector_2.13:3.5.1")
 ACCOUNT = {"user": "tester", "password": "secret"}
 FIRST = ("cassandra", "cassandra")
-"""The superuser that every new server has."""
+"""The superuser of every new server."""
 ROLE = "CREATE ROLE tester WITH PASSWORD = 'secret' AND LOGIN = true AND SUPERUSER = true"
 SETTINGS = """
 cluster_name: tests
@@ -59,7 +59,7 @@ OPENED = {
     ),
     "jdk.management": ("com.sun.management.internal",),
 }
-"""Packages of Java's modules that it reaches into."""
+"""Packages of Java's modules that the server accesses."""
 SHELL = """
 import sys
 from cassandra.auth import PlainTextAuthProvider
@@ -74,7 +74,7 @@ with Cluster(["127.0.0.1"], port=int(port), auth_provider=PlainTextAuthProvider(
 
 
 def fetch() -> str | None:
-    """Fetch the jars if they are not there; return why it cannot be, or None."""
+    """Fetch the jars unless they exist; return the reason for a failure, or None."""
     return maven.fetch(PROJECT) or maven.fetch(CONNECTOR)
 
 
@@ -85,7 +85,7 @@ def submit_arguments() -> str:
 
 
 class Cassandra:
-    """A server on free ports that asks for a password."""
+    """A server on free ports that requires a password."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -112,13 +112,13 @@ class Cassandra:
         self.server = Server(command, folder / "log", dict(os.environ))
 
     def fill(self, statements: str) -> None:
-        """Wait until it answers, and make some tables."""
+        """Wait until the server answers, and create some tables."""
         self.server.wait_for("Startup complete", within=180.0)
-        self.execute(ROLE, within=30.0)  # the superuser is made a little later
+        self.execute(ROLE, within=30.0)  # the superuser is created a little later
         self.execute(statements)
 
     def execute(self, statements: str, *, within: float = 0.0) -> None:
-        """Run CQL statements; try for some seconds."""
+        """Run CQL statements, with retries for some seconds."""
         deadline = time.monotonic() + within
         while True:
             done = subprocess.run(

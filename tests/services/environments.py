@@ -14,16 +14,16 @@ ENVIRONMENTS = ROOT / ".matrix"
 
 
 def environment(lock: str, python: str = sys.executable, name: str | None = None) -> Path:
-    """Return the Python of an environment; make it if its lock file changed.
+    """Return the Python of an environment; create it if its lock file changed.
 
     Parameters
     ----------
     lock : str
         The lock file's name, without its ending.
     python : str
-        The interpreter that it is made by.
+        The interpreter that creates it.
     name : str, optional
-        Its folder; that of the lock file by default.
+        Its folder; by default the name of the lock file.
     """
     pinned, folder = REQUIREMENTS / f"{lock}.txt", ENVIRONMENTS / (name or lock)
     made, done = folder / "bin" / "python", folder / pinned.name

@@ -1,4 +1,4 @@
-"""Servers in Java for tests, which are driven by py4j."""
+"""Servers in Java for tests, controlled by py4j."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.services import maven
 from tests.services.servers import Server, free_port
 
 GATEWAY = "net.sf.py4j:py4j:0.10.9.9!"
-"""The package that a project of `java` has to have."""
+"""The package that a project of `java` must have."""
 
 
 @contextlib.contextmanager
 def java(project: str, folder: Path, *options: str) -> Iterator[tuple[Server, Any]]:
-    """Start a Java with the jars of a Maven project; yield the process and what leads to its classes."""
+    """Start Java with the jars of a Maven project; yield the process and its py4j gateway."""
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
     port = free_port()
@@ -32,8 +32,8 @@ def java(project: str, folder: Path, *options: str) -> Iterator[tuple[Server, An
     try:
         deadline = time.monotonic() + 120
         while not _listens(port):
-            assert server.process.poll() is None, server.said
-            assert time.monotonic() < deadline, server.said
+            assert server.process.poll() is None, server.output
+            assert time.monotonic() < deadline, server.output
             time.sleep(0.1)
         yield server, gateway.jvm
     finally:

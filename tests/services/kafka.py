@@ -1,4 +1,4 @@
-"""A Kafka broker of our own, and the jars by which Spark reads from it and from databases; fetched once, by Maven."""
+"""A Kafka broker for tests, and Spark's jars for Kafka and databases; Maven fetches them once."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from tidegauge.spark.session import ensure_java
 from tests.services import maven
 from tests.services.servers import Server, free_port, kill
 
-# A broker of one machine, and what Spark needs to read from it. What Spark brings itself is left out.
+# A broker for one machine, and Spark's connector. Jars that Spark itself contains are left out.
 PROJECT = maven.pom(
     "org.apache.kafka:kafka_2.13:4.1.0",
     "org.apache.kafka:kafka-clients:4.1.0",
@@ -46,23 +46,23 @@ group.initial.rebalance.delay.ms=0
 
 
 def submit_arguments() -> str:
-    """Return PYSPARK_SUBMIT_ARGS for Kafka and Avro: Connect takes jars in no other way.
+    """Return PYSPARK_SUBMIT_ARGS for Kafka and Avro. Connect accepts jars in no other way.
 
-    Before the jars are fetched, sessions begin without them.
+    Until the jars are fetched, sessions start without them.
     """
     jars = [str(jar) for jar in JARS.glob("*.jar") if jar.name.startswith(FOR_SPARK)]
     if "TIDEGAUGE_MATRIX" in os.environ:
-        jars = []  # they suit the Spark of development, not those before it
+        jars = []  # they fit the Spark of development, not older ones
     return f"--jars {','.join(sorted(jars))} pyspark-shell" if jars else "pyspark-shell"
 
 
 def fetch() -> str | None:
-    """Fetch the jars if they are not there; return why it cannot be, or None."""
+    """Fetch the jars unless they exist; return the reason for a failure, or None."""
     return maven.fetch(PROJECT)
 
 
 class Kafka:
-    """A broker of one machine on free ports; topics are made when they are first written to."""
+    """A broker for one machine on free ports; the first write to a topic creates it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,15 +108,16 @@ class Kafka:
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return
-            assert self.server.process.poll() is None, f"it ended: {self.server.said}"
-            assert time.monotonic() < deadline, f"it does not answer: {self.server.said}"
+            assert self.server.process.poll() is None, f"it ended: {self.server.output}"
+            assert time.monotonic() < deadline, f"it does not answer: {self.server.output}"
             time.sleep(0.05)
 
     def stop(self) -> None:
-        kill(self.server.process)  # told to end, it takes ten seconds for a log that nobody reads
+        # a normal stop would wait ten seconds for a log that nobody reads
+        kill(self.server.process)
 
     def send(self, frame, topic: str) -> None:
-        """Write a frame with a column ``value``, and perhaps ``key`` and ``partition``."""
+        """Write a frame with a column ``value``, and optionally ``key`` and ``partition``."""
         options = {"kafka.bootstrap.servers": self.address, "topic": topic}
         frame.write.format("kafka").options(**options).save()
 

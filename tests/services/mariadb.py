@@ -1,4 +1,4 @@
-"""A MariaDB server, which speaks MySQL's protocol, for tests: its programs are fetched once, by Maven."""
+"""A MariaDB server for tests, for MySQL's protocol; Maven fetches its programs once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GRANT ALL ON *.* TO 'tester'@'127.0.0.1', 'tester'@'localhost';
 
 
 def fetch() -> str | None:
-    """Fetch and unpack the programs if they are not there; return why it cannot be, or None."""
+    """Fetch and unpack the programs unless they exist; return the reason for a failure, or None."""
     problem = maven.fetch(PROJECT)
     if problem is not None or HOME.exists():
         return problem
@@ -70,7 +70,7 @@ class MariaDB:
         command = [*program, f"--port={self.port}", f"--socket={folder}/socket",
                    "--bind-address=127.0.0.1", "--default-time-zone=+00:00", f"--init-file={first}"]  # fmt: skip
         self.server = Server(command, folder / "server", dict(os.environ))
-        try:  # seconds, and minutes on a busy machine
+        try:  # seconds, but minutes on a busy machine
             self.server.wait_for("ready for connections", within=600.0)
         except BaseException:
             self.server.end()
@@ -79,7 +79,7 @@ class MariaDB:
 
 @contextlib.contextmanager
 def mariadb(statements: str):
-    """Start a server with the tables that statements make, and stop it."""
+    """Start a server, create tables with the statements, and stop it."""
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-mariadb-"))
     try:
         server = MariaDB(folder, statements)

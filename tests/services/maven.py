@@ -28,9 +28,10 @@ ALONE = (
 
 
 def pom(*packages: str) -> str:
-    """Return a project that needs packages, as in ``group:name:version`` or with ``:type:classifier``.
+    """Return a Maven project for some packages.
 
-    With ``!`` behind, a package comes alone, without what it needs itself.
+    A package is ``group:name:version``, or ``group:name:version:type:classifier``.
+    A package followed by ``!`` is fetched without its own dependencies.
     """
     parts = ("groupId", "artifactId", "version", "type", "classifier")
     found = []
@@ -43,12 +44,12 @@ def pom(*packages: str) -> str:
 
 
 def folder_of(project: str) -> Path:
-    """Return the folder of a project's jars, which may not be there."""
+    """Return the folder of a project's jars, which may not exist yet."""
     return BUILD / hashlib.sha256(project.encode()).hexdigest()[:12]
 
 
 def fetch(project: str) -> str | None:
-    """Fetch the jars of a project if they are not there; return why it cannot be, or None."""
+    """Fetch the jars of a project unless they exist; return the reason for a failure, or None."""
     jars = folder_of(project)
     if jars.exists():
         return None
@@ -75,7 +76,7 @@ def fetch(project: str) -> str | None:
 
 
 def jars_of(*packages: str) -> list[str]:
-    """Return the files of packages as paths; fetch them if they are not there."""
+    """Return the paths of packages' files; fetch them unless they exist."""
     project = pom(*packages)
     problem = fetch(project)
     assert problem is None, problem

@@ -1,4 +1,4 @@
-"""A server of MongoDB's wire protocol, for tests, and the package that speaks to it; fetched once."""
+"""A server of MongoDB's wire protocol for tests, and its client package, both fetched once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ PROJECT = maven.pom("de.bwaldvogel:mongo-java-server:1.47.0", GATEWAY)
 
 
 def fetch() -> str | None:
-    """Fetch the jars if they are not there; return why it cannot be, or None."""
+    """Fetch the jars unless they exist; return the reason for a failure, or None."""
     return maven.fetch(PROJECT)
 
 
 def packages() -> Path:
-    """Return the folder of pymongo; make it if it is not there."""
+    """Return the folder of pymongo; install it unless it exists."""
     (found,) = environment("mongo").parents[1].glob("lib/python*/site-packages")
     return found
 
 
 @contextlib.contextmanager
 def mongo():
-    """Start a server that keeps documents in memory; yield its port, and stop it."""
+    """Start a server that stores documents in memory; yield its port, and stop it."""
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-mongo-"))
     try:
         with java(PROJECT, folder, "-Xmx256m") as (_, classes):

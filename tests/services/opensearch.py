@@ -1,4 +1,4 @@
-"""An OpenSearch server of one node, for tests: run in a JVM of its own from jars that Maven fetches once."""
+"""An OpenSearch server of one node, for tests, in its own JVM; Maven fetches the jars once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ cluster.routing.allocation.disk.threshold_enabled: false
 
 
 def fetch() -> str | None:
-    """Fetch the jars if they are not there; return why it cannot be, or None."""
+    """Fetch the jars unless they exist; return the reason for a failure, or None."""
     return maven.fetch(PROJECT)
 
 
 class OpenSearch:
-    """A server on a free port, spoken to by its HTTP interface."""
+    """A server on a free port, used through its HTTP interface."""
 
     def __init__(self, folder: Path) -> None:
         config = folder / "config"
@@ -48,8 +48,8 @@ class OpenSearch:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(self, method: str, path: str, body: str | dict | None = None) -> dict:
-        """Send a request and return the answer; a text is newline-delimited JSON."""
+    def request(self, method: str, path: str, body: str | dict | None = None) -> dict:
+        """Send a request and return the answer; a string body is newline-delimited JSON."""
         text = body if isinstance(body, str) else json.dumps(body) if body is not None else None
         kind = {
             "Content-Type": "application/x-ndjson" if isinstance(body, str) else "application/json"
@@ -62,7 +62,7 @@ class OpenSearch:
     def index(self, name: str, documents: list[dict]) -> None:
         """Store documents, and make them visible."""
         lines = [line for document in documents for line in ({"index": {}}, document)]
-        told = self.ask(
+        told = self.request(
             "POST", f"/{name}/_bulk?refresh=true", "".join(f"{json.dumps(x)}\n" for x in lines)
         )
         assert not told["errors"], told

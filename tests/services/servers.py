@@ -1,4 +1,4 @@
-"""Real servers for tests, started from what is installed, private to the tests, and stopped by them."""
+"""Real servers for tests. The tests start installed programs privately and stop them."""
 
 import contextlib
 import functools
@@ -24,14 +24,14 @@ _COLUMNS = (
     " WHERE relnamespace = 'public'::regnamespace AND attnum > 0 AND relkind IN ('r', 'v')"
     " ORDER BY relname, attnum"
 )
-"""What the tables and views of a database look like."""
+"""Query of the columns of all tables and views of a database."""
 
 
 class Postgres:
-    """A PostgreSQL server of our own on a free port."""
+    """A private PostgreSQL server on a free port."""
 
     def __init__(self, folder: Path) -> None:
-        self.binaries = self._found()
+        self.binaries = self._program_folder()
         self.folder = folder
         with contextlib.closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
@@ -40,7 +40,7 @@ class Postgres:
         self._free: list[str] = []
 
     @staticmethod
-    def _found() -> Path | None:
+    def _program_folder() -> Path | None:
         installed = sorted(
             Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[4])
         )
@@ -49,7 +49,7 @@ class Postgres:
         return found.parent if found else None
 
     def _run(self, command: str, *arguments: str) -> None:
-        # It refuses to run as root; where we are, it runs as the user that its package made.
+        # The server refuses to run as root, so root starts it as the user that its package creates.
         user = {"user": "postgres"} if os.geteuid() == 0 else {}
         done = subprocess.run(
             [str(self.binaries / command), *arguments],
@@ -84,7 +84,7 @@ class Postgres:
         return f"postgresql+psycopg://tester@127.0.0.1:{self.port}"
 
     def database(self, template: str = "template1") -> str:
-        """Return the URL of a new database, an empty one or a copy of another."""
+        """Return the URL of a new database, empty or copied from another."""
         self._names += 1
         name = f"t{os.getpid()}_{self._names}"
         with self._connect("postgres") as connection:
@@ -92,13 +92,13 @@ class Postgres:
         return f"{self.url}/{name}"
 
     def repository(self) -> str:
-        """Return the URL of an empty repository: one given back, or a copy of what the migrations made."""
+        """Return the URL of an empty repository: a returned one, or a copy of a migrated database."""
         return self._free.pop() if self._free else self.database(self._migrated)
 
     def give_back(self, url: str) -> None:
-        """Empty a repository for the next test; leave it if its tables are no longer as they were.
+        """Empty a repository for the next test; keep it out of use if its tables have changed.
 
-        A copy has six hundred files: to make and to remove them takes longer than most tests.
+        A copy has six hundred files; creating and removing them takes longer than most tests.
         """
         import psycopg
 
@@ -109,7 +109,8 @@ class Postgres:
             )
             if connection.execute(_COLUMNS).fetchall() != self._columns:
                 return
-            connection.execute("SET session_replication_role = replica")  # tables in any order
+            # truncates the tables in any order
+            connection.execute("SET session_replication_role = replica")
             for table, rows in self._rows.items():
                 name = psycopg.sql.Identifier(table)
                 connection.execute(psycopg.sql.SQL("DELETE FROM {}").format(name))
@@ -141,7 +142,7 @@ class Postgres:
 
     @functools.cached_property
     def _rows(self) -> dict[str, list[tuple]]:
-        """The rows that each table has from the beginning."""
+        """The rows that each table has after the migrations."""
         tables = dict.fromkeys(table for table, kind, *_ in self._columns if kind == "r")
         with self._connect(self._migrated) as connection:
             return {t: connection.execute(f"SELECT * FROM {t}").fetchall() for t in tables}
@@ -149,7 +150,7 @@ class Postgres:
 
 @contextlib.contextmanager
 def postgres():
-    """Start a server; yield it, or None where PostgreSQL is not installed."""
+    """Start a server; yield it, or None if PostgreSQL is not installed."""
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-postgres-"))
     folder.chmod(0o755)
     server = Postgres(folder)
@@ -166,7 +167,7 @@ def postgres():
 
 
 class S3:
-    """A server of S3's interface, of moto, in a process of its own."""
+    """A server of S3's interface, by moto, in a child process."""
 
     def __init__(self, folder: Path) -> None:
         port = free_port()
@@ -177,7 +178,7 @@ class S3:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its clients are told by."""
+        """The environment variables for its clients."""
         return {
             "AWS_ENDPOINT_URL": self.address,
             "AWS_ACCESS_KEY_ID": "tester",
@@ -187,7 +188,7 @@ class S3:
         }
 
     def bucket(self) -> str:
-        """Make a bucket, and return its name."""
+        """Create a bucket, and return its name."""
         name = f"t-{uuid.uuid4().hex}"
         url = f"{self.address}/{name}"
         with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
@@ -205,9 +206,9 @@ def kill(process, *, within: float = 30.0) -> None:
 
 
 def jupyter_environment(folder: Path, *paths: Path, **more: str) -> dict[str, str]:
-    """Return an environment in which Jupyter sees nobody's configuration, kernels and extensions but ours.
+    """Return an environment in which Jupyter uses only our configuration, kernels and extensions.
 
-    In it Python imports from ``paths`` first.
+    Python imports from ``paths`` first.
     """
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "TIDEGAUGE"))
@@ -224,21 +225,21 @@ def jupyter_environment(folder: Path, *paths: Path, **more: str) -> dict[str, st
     for name, place in places.items():
         (folder / place).mkdir(parents=True, exist_ok=True)
         environment[name] = str(folder / place)
-    found = [*map(str, paths), str(Path(__file__).parents[2])]  # kernels run elsewhere
+    found = [*map(str, paths), str(Path(__file__).parents[2])]  # kernels run in other folders
     environment["PYTHONPATH"] = os.pathsep.join(found)
     environment["JUPYTER_PREFER_ENV_PATH"] = "1"
     return environment | more
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 class Server:
-    """A server in a process of its own, and the kernels that it starts."""
+    """A server in a child process, and the kernels that it starts."""
 
     def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -255,46 +256,47 @@ class Server:
             )
 
     @property
-    def said(self) -> str:
-        """All that it printed so far."""
+    def output(self) -> str:
+        """The output so far."""
         return self.log.read_text(errors="replace")
 
     def wait_for(self, pattern: str, *, within: float = 60.0) -> re.Match[str]:
-        """Wait until it prints something, and return the match."""
+        """Wait until the output matches a pattern, and return the match."""
         deadline = time.monotonic() + within
-        while (found := re.search(pattern, self.said)) is None:
-            assert self.process.poll() is None, f"it ended: {self.said}"
-            assert time.monotonic() < deadline, f"nothing like {pattern!r} in: {self.said}"
+        while (found := re.search(pattern, self.output)) is None:
+            assert self.process.poll() is None, f"it ended: {self.output}"
+            assert time.monotonic() < deadline, f"nothing like {pattern!r} in: {self.output}"
             time.sleep(0.05)
         return found
 
     def children(self) -> list[psutil.Process]:
-        """Return the processes that it started: kernels."""
+        """The child processes of the server, which are its kernels."""
         try:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
 
     def interrupt(self, *, within: float = 30.0) -> int:
-        """End it as Ctrl-C does, and return its exit status."""
+        """Stop the server as Ctrl-C does, and return its exit status."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(within)
 
     def end(self) -> None:
-        """End it and what it started, whatever they do."""
+        """Kill the server and its child processes in any state."""
         started = self.children()
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
             kill(self.process)
-        for child in started:  # psutil knows a process from a later one with the same number
+        # psutil distinguishes a process from a later one with the same number
+        for child in started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
 
 
 def tidegauge_command(*arguments: str) -> list[str]:
-    """Return the command line of tidegauge, by this Python."""
+    """Return the command line that runs tidegauge with this Python."""
     return [sys.executable, "-c", "from tidegauge.cli.main import main; main()", *arguments]
 
 

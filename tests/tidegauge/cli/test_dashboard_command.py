@@ -95,7 +95,7 @@ def test_two_servers_use_different_ports_and_stop_on_a_signal(url, tmp_path):
         assert two.interrupt() == 0
         one.process.terminate()
         assert one.process.wait(30) == 0
-        assert "Traceback" not in one.said + two.said
+        assert "Traceback" not in one.output + two.output
 
 
 @pytest.mark.soak

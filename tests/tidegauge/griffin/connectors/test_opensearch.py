@@ -27,7 +27,7 @@ def server():
     with opensearch() as found:
         found.index("bank-2023", PEOPLE[:20])
         found.index("bank-2024", [{**one, "since": "2024-01-01"} for one in PEOPLE[20:]])
-        found.ask("PUT", "/empty", {})
+        found.request("PUT", "/empty", {})
         yield found
 
 
@@ -57,7 +57,7 @@ def test_all_pages_of_all_indexes_are_read(server, documents):
     (row,) = frame.where("id = 3").collect()
     assert (row["balance"], row["address"]["zip"], row["tags"]) == (1.5, "13", ["a"] * 3)
     assert frame.where("since is null").count() == 20
-    (node,) = server.ask("GET", "/_nodes/stats/indices/search")["nodes"].values()
+    (node,) = server.request("GET", "/_nodes/stats/indices/search")["nodes"].values()
     assert node["indices"]["search"]["scroll_current"] == 0  # every opened scroll was closed
 
 
@@ -88,8 +88,8 @@ def test_a_job_reads_an_index_and_writes_an_index(spark, server, options):
         env, job([people, known], [rule(text, "accuracy", "acc", details=details)]), spark=spark
     )
     assert values(result, "acc") == {"total": 25, "miss": 5, "matched": 20, "matchedFraction": 0.8}
-    server.ask("POST", "/griffin/_refresh")
-    (hit,) = server.ask("GET", "/griffin/_search")["hits"]["hits"]
+    server.request("POST", "/griffin/_refresh")
+    (hit,) = server.request("GET", "/griffin/_search")["hits"]["hits"]
     document = hit["_source"]
     assert (document["name"], document["tmst"]) == ("job", NOW)
     assert document["value"] == values(result, "acc")
