@@ -1,4 +1,4 @@
-"""Detectors tried on the stored past, and how often each was wrong. Worked by hand. No Spark."""
+"""Detectors tried on the stored history, and how often each was wrong, computed by hand without Spark."""
 
 import datetime as dt
 from dataclasses import replace
@@ -22,16 +22,16 @@ LOW_DAYS = (10, 20, 30)
 
 @pytest.fixture
 def low(repo):
-    """100 rows on each of 40 days, but 10 on three of them."""
+    """Return a repository with 100 rows on each of 40 days, except for 10 on three of them."""
     commit(repo, *(day(n, rows=10 if n in LOW_DAYS else 100) for n in range(1, 41)))
     return repo
 
 
-def tried(repo, detectors=LIMIT, **options):
+def backtest_outcomes(repo, detectors=LIMIT, **options):
     return repo.backtest("d", detectors, **{"name": "Size", **options}).iloc[0]
 
 
-def stored(repo):
+def stored_content(repo):
     with repo.database.read() as connection:
         return [
             connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
@@ -39,8 +39,8 @@ def stored(repo):
         ]
 
 
-def test_what_would_have_been_found_and_nothing_stored(low):
-    before = stored(low)
+def test_a_backtest_returns_what_would_be_detected_and_stores_nothing(low):
+    before = stored_content(low)
     found = low.backtest("d", LIMIT, name="Size")
     assert list(found.columns) == COLUMNS
     row = found.iloc[0]
@@ -50,11 +50,10 @@ def test_what_would_have_been_found_and_nothing_stored(low):
     assert row["per_1000"] == 75
     assert (row["found"], row["missed"], row["false"]) == (0, 0, 0)
     assert found[["precision", "recall", "false_share"]].isna().all().all()
-    assert row["seconds"] >= 0
-    assert stored(low) == before
+    assert stored_content(low) == before
 
 
-def test_it_finds_what_detect_finds(low):
+def test_a_backtest_finds_the_anomalies_of_detect(low):
     monitors = [tg.Monitor(), tg.Monitor({"name": "Size"}, "OnlineNormal(2, 2)")]
     found = low.detect("d", monitors).sort_values(["detector", "id"])
     again = low.backtest("d", monitors, details=True)
@@ -71,74 +70,74 @@ def test_it_finds_what_detect_finds(low):
     assert rates["incidents"].iloc[0] <= len(low.incidents("d"))
 
 
-def test_labels_say_what_is_found_missed_and_false(low):
-    """Day 10 is bad, day 20 expected, day 30 unsaid; day 5 is bad, and nothing was found there."""
+def test_labels_decide_what_is_found_missed_and_false(low):
+    """Day 10 is bad, day 20 expected, day 30 unlabeled. Day 5 is bad, but was not detected."""
     found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
     low.label(int(found["incident_id"]["ds=2013-01-10"]), "acknowledged")
     low.label(int(found["incident_id"]["ds=2013-01-20"]), "expected")
     low.label_range("d", "bad", since="2013-01-05", until="2013-01-05", name="Size")
-    row = tried(low)
+    row = backtest_outcomes(low)
     assert (row["anomalies"], row["found"], row["missed"], row["false"]) == (3, 1, 1, 1)
     assert (row["false_share"], row["precision"], row["recall"]) == (0.5, 0.5, 0.5)
-    none = tried(low, "SimpleThreshold(1000.0)")
+    none = backtest_outcomes(low, "SimpleThreshold(1000.0)")
     assert (none["found"], none["missed"], none["recall"]) == (0, 2, 0)
     assert np.isnan(none["precision"])
     assert np.isnan(none["false_share"])
     said = low.backtest("d", LIMIT, name="Size", details=True)
     assert said["said"].tolist() == ["real", "false", None]
     assert said["incident"].tolist() == [1, 2, 3]
-    late = tried(low, since="2013-01-15")
+    late = backtest_outcomes(low, since="2013-01-15")
     assert (late["points"], late["anomalies"], late["found"], late["missed"]) == (26, 2, 0, 0)
-    other = tried(low, name="Mean")
+    other = backtest_outcomes(low, name="Mean")
     assert (other["found"], other["missed"], other["false"]) == (0, 0, 0)
 
 
-def test_what_is_ignored_is_found_and_false(low):
+def test_ignored_anomalies_are_found_and_false(low):
     found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
     low.label(int(found["id"]["ds=2013-01-10"]), "ignore")
     assert len(low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)])) == 2
-    row = tried(low)
+    row = backtest_outcomes(low)
     assert (row["anomalies"], row["false"], row["false_share"]) == (3, 1, 1.0)
 
 
-def test_the_last_word_of_people_counts(low):
+def test_the_last_label_of_a_person_counts(low):
     found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
     anomaly, incident = (int(found[c]["ds=2013-01-10"]) for c in ("id", "incident_id"))
     low.label(incident, "expected")
-    low.label(incident, "resolved")  # says nothing for or against
-    assert tried(low)["false"] == 1
+    low.label(incident, "resolved")  # neither confirms nor rejects
+    assert backtest_outcomes(low)["false"] == 1
     low.label(anomaly, "bad")
-    assert (tried(low)["false"], tried(low)["found"]) == (0, 1)
+    assert (backtest_outcomes(low)["false"], backtest_outcomes(low)["found"]) == (0, 1)
     low.label(anomaly, "reopened")
-    assert (tried(low)["false"], tried(low)["found"]) == (1, 0)
-    low.label(incident, "expected", by="tidegauge")  # nobody's word
+    assert (backtest_outcomes(low)["false"], backtest_outcomes(low)["found"]) == (1, 0)
+    low.label(incident, "expected", by="tidegauge")  # an automatic label
     assert low.alarm_rates("d")["false"].tolist() == [1, 1]
     low.label(incident, "reopened")
-    assert (tried(low)["false"], tried(low)["found"]) == (0, 0)
+    assert (backtest_outcomes(low)["false"], backtest_outcomes(low)["found"]) == (0, 0)
 
 
-def test_an_incident_and_its_anomaly_are_one(low):
+def test_an_incident_and_its_anomaly_count_once(low):
     found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
     low.label(int(found["id"]["ds=2013-01-10"]), "bad")
     low.label(int(found["incident_id"]["ds=2013-01-10"]), "bad")
-    row = tried(low)
+    row = backtest_outcomes(low)
     assert (row["found"], row["missed"], row["recall"]) == (1, 0, 1)
 
 
-def test_detectors_texts_monitors_and_rules(low):
+def test_detectors_reprs_monitors_and_rules_can_be_tried(low):
     detector = tg.SimpleThreshold(1000.0, lower_bound=50)
     several = [LIMIT, detector, tg.Monitor({"instance": "*"}, LIMIT), tg.Monitor({"name": "x"})]
     assert low.backtest("d", several, name="Size")["anomalies"].tolist() == [3, 3, 3, 0]
-    assert tried(low, detector)["anomalies"] == 3
+    assert backtest_outcomes(low, detector)["anomalies"] == 3
     normal = "OnlineNormal(ignore_start_percentage=0)"
-    strict = tried(low, normal, rule="Threshold(299)")
+    strict = backtest_outcomes(low, normal, rule="Threshold(299)")
     assert strict["rule"] == "Threshold(score=299.0)"
-    assert strict["anomalies"] <= tried(low, normal)["anomalies"]
-    assert tried(low, tg.Monitor(direction="high", detector=LIMIT))["anomalies"] == 0
+    assert strict["anomalies"] <= backtest_outcomes(low, normal)["anomalies"]
+    assert backtest_outcomes(low, tg.Monitor(direction="high", detector=LIMIT))["anomalies"] == 0
 
 
-def test_detectors_of_whole_partitions(repo):
-    """The gap of five days is one anomaly, on the day after it, whatever series are asked for."""
+def test_detectors_of_whole_partitions_can_be_tried(repo):
+    """The gap of five days is one anomaly, on the day after it, whatever series are selected."""
     commit(repo, *(day(n) for n in (*range(1, 20), *range(25, 40))))
     monitor = tg.Monitor(detector="MissingPartition()")
     found = repo.detect("d", [monitor]).sort_values("partition")
@@ -150,8 +149,8 @@ def test_detectors_of_whole_partitions(repo):
     assert (row["series"], row["found"], row["missed"], row["precision"]) == (1, 1, 0, 1)
 
 
-def test_labels_keep_partitions_from_training_a_backtest_too(repo):
-    """Ten late days that are labelled are no examples of how late is usual."""
+def test_labels_also_keep_partitions_out_of_the_training_of_a_backtest(repo):
+    """Ten late days that are labeled do not make late days usual."""
     came = {n: 40 if 40 <= n < 50 else 2 + n % 3 / 10 for n in range(1, 60)}
     commit(
         repo,
@@ -167,7 +166,7 @@ def test_labels_keep_partitions_from_training_a_backtest_too(repo):
     assert sorted(repo.backtest("d", monitor, details=True)["partition"]) == late
 
 
-def test_errors_say_what_would_be_right(low):
+def test_errors_name_valid_alternatives(low):
     with pytest.raises(UnknownNameError, match="did you mean 'OnlineNormal'"):
         low.backtest("d", ["Seasonal()", "OnlineNorml(2, 2)"])
     with pytest.raises(UnknownNameError, match="did you mean 'Threshold'"):
@@ -180,16 +179,16 @@ def test_errors_say_what_would_be_right(low):
         low.backtest("dd", "Seasonal()")
 
 
-def test_nothing_to_try_on(repo, low):
-    row = tried(low, until="2012-01-01")
+def test_a_backtest_without_points_is_empty(repo, low):
+    row = backtest_outcomes(low, until="2012-01-01")
     assert (row["points"], row["anomalies"], row["incidents"]) == (0, 0, 0)
     assert np.isnan(row["per_1000"])
     assert low.backtest("d", LIMIT, until="2012-01-01", details=True).empty
     with pytest.raises(tg.HistoryError, match="no series of 'd' has name='no such'"):
-        tried(low, name="no such")
+        backtest_outcomes(low, name="no such")
 
 
-def test_alarm_rates(low):
+def test_alarm_rates_count_labels_by_detector(low):
     assert low.alarm_rates()["detector"].tolist() == ["in all"]
     monitors = [tg.Monitor({"name": "Size"}, LIMIT), tg.Monitor({"name": "Mean"}, LIMIT)]
     found = low.detect("d", monitors[:1]).set_index("partition")
@@ -208,7 +207,7 @@ def test_alarm_rates(low):
         low.alarm_rates("e")
 
 
-def test_how_often(low):
+def test_anomalies_are_counted_by_month_or_week(low):
     low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)])
     months = low.anomaly_counts("d")
     assert list(months.columns) == [
@@ -235,7 +234,7 @@ def test_how_often(low):
     assert timeless["anomalies"].tolist() == [1]
 
 
-def test_every_database_gives_the_same(url, tmp_path):
+def test_every_database_gives_the_same_backtest(url, tmp_path):
     with tg.Repository(url, artifacts=tmp_path / "states") as repo:
         groups = {("p",): 60, ("q",): 40}
         days = [day(n, rows=100, groups=groups) for n in range(1, 20)]
@@ -247,7 +246,7 @@ def test_every_database_gives_the_same(url, tmp_path):
             **{"anomalies": 1, "labelled": 1, "real": 1, "false": 0, "false_share": 0.0},
             **{"points": 20, "per_1000": 50.0},
         }
-        assert tried(repo)["recall"] == 1
+        assert backtest_outcomes(repo)["recall"] == 1
         assert repo.anomaly_counts("d", "1w")["anomalies"].tolist() == [1]
         text = repo.incident(int(found["incident_id"][0])).explain()
         assert "By s: p lost 100 %; p alone accounts for 100 % of it." in text

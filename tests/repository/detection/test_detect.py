@@ -1,4 +1,4 @@
-"""From stored metrics to stored anomalies. No Spark."""
+"""From stored metrics to stored anomalies, without Spark."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_anomalies_are_stored_and_listed(spiky):
         "ds=2013-01-30",
         300,
         "low",
-        "resolved",  # the next day all was as usual
+        "resolved",  # the next day was normal
     )
     assert size["lower"] < 1010 < size["upper"]
     assert size["detector"] == "Seasonal()"
@@ -64,22 +64,22 @@ def test_every_scored_point_is_stored(spiky):
     }
 
 
-def test_a_point_has_one_score_of_each_detector_however_often_it_was_scored(spiky):
+def test_each_detector_scores_a_point_once_however_often_it_runs(spiky):
     watch = [tg.Monitor({"name": "Size"})]
     spiky.detect("d", watch)
     with spiky.database.transaction() as connection:
         forged = sa.update(s.score).values(
             lower=s.score.c.score
-        )  # as if an older release had scored
+        )  # as if an older release had scored the point
         connection.execute(forged)
     spiky.detect("d", watch)
-    assert (spiky.scores("d")["lower"] < 100).any()  # nothing is new, so nothing is scored
+    assert (spiky.scores("d")["lower"] < 100).any()  # there are no new points to score
     spiky.detect("d", watch, replay=True)
     assert len(spiky.scores("d")) == 33
     assert (spiky.scores("d")["lower"] > 100).all()
 
 
-def test_an_anomaly_that_is_scored_anew_is_told_anew_under_its_id(spiky):
+def test_an_anomaly_that_is_scored_again_is_updated_under_its_id(spiky):
     first = spiky.detect("d")
     with spiky.database.transaction() as connection:
         connection.execute(sa.update(s.finding).values(explanation="as an older release said it"))
@@ -101,23 +101,23 @@ def test_monitors_choose_series_detector_and_severity(spiky):
     )
 
 
-def test_the_gravest_of_two_monitors_counts(spiky):
+def test_the_most_severe_of_two_monitors_counts(spiky):
     watch = {"name": "Size"}
     limit = tg.SimpleThreshold(2000.0, lower_bound=500.0)
     found = spiky.detect("d", [tg.Monitor(watch, limit, "error"), tg.Monitor(watch, limit, "info")])
     assert found["severity"].tolist() == ["error"]
 
 
-def test_a_restated_partition_takes_its_anomaly_along(spiky):
+def test_a_restated_partition_removes_its_anomaly(spiky):
     first = spiky.detect("d", [tg.Monitor({"name": "Size"})])
     assert len(first) == 1
     run = spiky.store.open_run(spec())
     spiky.store.commit_batch(run, [day(SPIKE, "b", rows=1005)])
-    assert spiky.anomalies("d").empty  # it was of the old version
+    assert spiky.anomalies("d").empty  # it belonged to the old version
     assert spiky.detect("d", [tg.Monitor({"name": "Size"})]).empty
 
 
-def test_an_anomaly_that_is_none_any_more_is_withdrawn_and_comes_back_under_its_id(spiky):
+def test_a_withdrawn_anomaly_returns_under_its_id(spiky):
     limit = tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0))
     first = spiky.detect("d", [limit])
     never = tg.Monitor(limit.series, limit.detector, rule=tg.Threshold(1000))
@@ -126,14 +126,14 @@ def test_an_anomaly_that_is_none_any_more_is_withdrawn_and_comes_back_under_its_
     assert spiky.detect("d", [limit])["id"].tolist() == first["id"].tolist()
 
 
-def test_what_a_monitor_found_goes_with_the_monitor(spiky):
+def test_anomalies_of_a_removed_monitor_are_withdrawn(spiky):
     spiky.detect("d", [tg.Monitor({"name": "Size"}, tg.SimpleThreshold(5.0))])
     assert set(spiky.anomalies("d")["detector"]) == {"SimpleThreshold(5.0)"}
-    now = spiky.detect("d")["detector"]  # what the suite says now
+    now = spiky.detect("d")["detector"]  # the present monitors of the suite
     assert set(now) == {"Seasonal()", "MissingPartition()"}
 
 
-def test_one_series_alone_is_quiet(repo):
+def test_a_single_normal_series_raises_no_anomaly(repo):
     import numpy as np
 
     draw = np.random.default_rng(1)
@@ -146,7 +146,7 @@ def test_one_series_alone_is_quiet(repo):
     assert ((found["value"] < found["lower"]) | (found["value"] > found["upper"])).all()
 
 
-def test_an_infinite_value_is_above_every_bound(repo):
+def test_an_infinite_value_exceeds_every_bound(repo):
     from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 
     run = repo.store.open_run(spec())
@@ -166,7 +166,7 @@ def test_an_infinite_value_is_above_every_bound(repo):
     assert found["partition"].tolist() == ["ds=2013-01-02"] * 2
 
 
-def test_bounds_without_end_read_back(repo):
+def test_infinite_bounds_are_restored(repo):
     limit = tg.SimpleThreshold(float("inf"), lower_bound=0)
     suite = tg.Suite("d", [tg.Size()], monitors=[tg.Monitor({"name": "Size"}, limit)])
     run = repo.store.open_run(spec(suite=suite.canonical()))
@@ -177,7 +177,7 @@ def test_bounds_without_end_read_back(repo):
         tg.Monitor({"name": ["a", "b"]})
 
 
-def test_a_window_limits_what_becomes_an_anomaly_not_what_teaches(spiky):
+def test_a_window_limits_the_anomalies_but_not_the_training(spiky):
     assert spiky.detect("d", since="2013-01-31", until="2013-02-02").empty
     assert spiky.anomalies("d").empty
     found = spiky.detect("d", since="2013-01-30", until="2013-01-30")
@@ -195,7 +195,7 @@ def test_the_monitors_of_the_last_suite_are_used(repo):
     assert json.loads(suite.canonical())["monitors"][0]["severity"] == "info"
 
 
-def test_failed_and_empty_values_are_missing(repo):
+def test_failed_and_empty_values_count_as_missing(repo):
     run = repo.store.open_run(spec())
     repo.store.commit_batch(
         run,
@@ -220,7 +220,7 @@ def recorded(repo, **series):
         repo.record("r", name, numbers)
 
 
-def test_a_window_leaves_nothing_behind_that_a_replay_would_not_find(repo):
+def test_a_window_stores_nothing_that_a_replay_would_not(repo):
     recorded(repo, x=[1, 1, 1, 500, 1, 500])
     assert len(repo.detect("r", [LIMIT], since="2013-01-06")) == 1
     assert len(repo.scores("r", name="x")) == 6
@@ -231,7 +231,7 @@ def test_a_window_leaves_nothing_behind_that_a_replay_would_not_find(repo):
     assert repo.detect("r", [LIMIT], replay=True).equals(found)
 
 
-def test_a_monitor_that_comes_back_finds_what_it_found(repo):
+def test_a_monitor_that_returns_finds_its_earlier_anomalies(repo):
     recorded(repo, x=[1, 1, 500, 1])
     first = repo.detect("r", [LIMIT])
     assert len(first) == 1
@@ -254,8 +254,8 @@ def test_an_incident_that_splits_keeps_its_id_with_its_first_anomaly(repo):
 
 
 @pytest.mark.parametrize("label", ["reopened", "expected", "bad"])
-def test_an_incident_that_was_ignored_is_found_again_by_another_label(repo, label):
-    """What ignoring it withdrew is what the next label speaks of."""
+def test_an_ignored_incident_can_be_labelled_again(repo, label):
+    """The next label applies to the anomalies that ignoring withdrew."""
     recorded(repo, x=[500 if n == 5 else 1 for n in range(1, 13)])
     incident = int(repo.detect("r", [LIMIT])["incident_id"].item())
     repo.label(incident, "ignore")
@@ -266,7 +266,7 @@ def test_an_incident_that_was_ignored_is_found_again_by_another_label(repo, labe
     assert repo.detect("r", [LIMIT], replay=True).equals(again)
 
 
-def test_scores_of_whole_partitions_are_asked_for_by_name(repo):
+def test_scores_of_whole_partitions_are_selected_by_name(repo):
     days = [day(n) for n in range(1, 41) if n != 30]
     commit(repo, *days)
     repo.detect("d")
@@ -278,7 +278,7 @@ def test_scores_of_whole_partitions_are_asked_for_by_name(repo):
     assert len(scores) == len(days) - 7
 
 
-def test_a_user_who_is_named_as_the_automatic_author_is_none(repo):
+def test_a_user_named_like_the_automatic_author_is_not_automatic(repo):
     recorded(repo, x=[500 if n == 5 else 1 for n in range(1, 13)])
     incident = int(repo.detect("r", [LIMIT])["incident_id"].item())
     repo.label(incident, "expected", by="tidegauge")
@@ -286,7 +286,7 @@ def test_a_user_who_is_named_as_the_automatic_author_is_none(repo):
     assert repo.labels("r")["by"].tolist()[-1] == "tidegauge (user)"
 
 
-def test_a_label_of_a_range_warns_of_series_that_are_not_there(repo):
+def test_a_label_of_a_range_warns_of_missing_series(repo):
     recorded(repo, rows=[1, 2, 3])
     with pytest.warns(
         tg.RepositoryWarning, match=r"no series of the name 'rowz'; did you mean 'rows'\? yet"
@@ -294,7 +294,7 @@ def test_a_label_of_a_range_warns_of_series_that_are_not_there(repo):
         repo.label_range("r", "ignore", since="2013-01-01", name="rowz")
 
 
-def test_a_label_applies_to_the_points_that_its_incident_had(repo):
+def test_a_label_applies_to_the_points_its_incident_had(repo):
     recorded(repo, x=[500 if n in {5, 10} else 1 for n in range(1, 13)])
     repo.detect("r", [LIMIT])
     first = int(repo.incidents("r")["id"].min())
@@ -309,8 +309,8 @@ def test_a_label_applies_to_the_points_that_its_incident_had(repo):
     assert len(said.points) == 1
 
 
-def test_an_anomaly_inside_its_band_says_why(repo):
-    """Ten metrics a fifth lower, each of them within its band, on a day on which one is half."""
+def test_an_anomaly_inside_its_band_is_explained(repo):
+    """Ten metrics are a fifth lower, each within its band, on a day on which one is halved."""
     logs = np.random.default_rng(8).normal(0, 0.05, (12, 90))
     logs[:11, -1] = [-0.2] * 10 + [-0.5]
     days = [f"ds={np.datetime64('2024-01-01') + n}" for n in range(90)]
@@ -328,7 +328,7 @@ def test_an_anomaly_inside_its_band_says_why(repo):
 
 
 @pytest.mark.parametrize("more", [{}, {"severity": "error"}])
-def test_an_anomaly_by_a_rule_that_is_stricter_than_the_band_says_so(repo, more):
+def test_an_anomaly_by_a_rule_stricter_than_the_band_is_explained(repo, more):
     logs = np.random.default_rng(8).normal(0, 0.05, 90)
     logs[-1] = -0.2
     days = [f"ds={np.datetime64('2024-01-01') + n}" for n in range(90)]

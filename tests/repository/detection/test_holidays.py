@@ -1,4 +1,4 @@
-"""Holidays of a country are stored as dates, so that detection needs no calendar."""
+"""The holidays of a country are stored as dates, so that detection needs no calendar package."""
 
 import json
 import sys
@@ -23,12 +23,12 @@ def suite_of(repo):
 
 
 def test_detection_uses_the_stored_dates(repo, monkeypatch):
-    """2013 and the years next to it, in which the 4th of July is Independence Day."""
+    """2013 and its neighboring years, in which the 4th of July is Independence Day."""
     pytest.importorskip("holidays")
     commit(repo, *(day(n) for n in range(180, 200)), suite=SUITE)
     store_holidays(repo.database, "d")
     assert sorted(suite_of(repo)[DATES]) == ["2012", "2013", "2014"]
-    commit(repo, day(200), suite=SUITE)  # a run that stores no dates of its own
+    commit(repo, day(200), suite=SUITE)  # a run that stores no dates
     before = repo.runs("d")
     monkeypatch.setitem(sys.modules, "holidays", None)
     found = suite_holidays(suite_of(repo), repo.partitions("d")["time"])
@@ -36,11 +36,11 @@ def test_detection_uses_the_stored_dates(repo, monkeypatch):
     assert "2013-07-05" not in found
     repo.detect("d")
     repo.backtest("d", tg.Seasonal())
-    store_holidays(repo.database, "d")  # nothing new: nothing to look up
+    store_holidays(repo.database, "d")  # without new partitions there is nothing to look up
     assert len(repo.runs("d")) == len(before)
 
 
-def test_without_dates_and_calendar_detection_says_what_it_lacks(repo, monkeypatch):
+def test_without_dates_and_calendar_the_error_names_what_is_missing(repo, monkeypatch):
     monkeypatch.setitem(sys.modules, "holidays", None)
     commit(repo, *(day(n) for n in range(1, 3)), suite=SUITE)
     store_holidays(repo.database, "d")
@@ -48,7 +48,7 @@ def test_without_dates_and_calendar_detection_says_what_it_lacks(repo, monkeypat
         repo.detect("d")
 
 
-def test_dates_are_of_the_country_that_the_suite_names(repo):
+def test_the_dates_are_those_of_the_country_of_the_suite(repo):
     pytest.importorskip("holidays")
     commit(repo, day(1), suite=SUITE)
     store_holidays(repo.database, "d")
@@ -58,13 +58,13 @@ def test_dates_are_of_the_country_that_the_suite_names(repo):
     assert "2013-05-17" in suite_of(repo)[DATES]["2013"]  # Norway's constitution day
 
 
-def test_a_suite_reads_back_without_the_dates():
+def test_a_suite_is_restored_without_the_dates():
     suite = tg.Suite("d", [tg.Size()], holidays="US")
     text = json.dumps({**json.loads(suite.canonical()), DATES: {"2013": {}}})
     assert tg.Suite.from_json(text) == suite
 
 
-def test_a_holiday_explains_no_month(repo):
+def test_a_holiday_does_not_explain_a_month(repo):
     months = [f"ds={2010 + n // 12}-{n % 12 + 1:02}-01" for n in range(25)]
     rows = {name: 1000.0 + n % 3 for n, name in enumerate(months)} | {"ds=2012-01-01": 100.0}
     suite = json.dumps({"holidays": {"2012-01-01": "New Year"}})
@@ -81,8 +81,8 @@ CLOSED = {"2013-02-10": "Carnival"}
     ("complete", "status"),
     [(1.0, "expected"), (0.4, "open"), (None, "expected")],
 )
-def test_a_holiday_explains_values_that_are_there_and_none_that_are_missing(repo, complete, status):
-    """Twice the rows, of which more than usual, or fewer, have a value."""
+def test_a_holiday_explains_more_values_but_no_missing_ones(repo, complete, status):
+    """The rows double; a larger or smaller number of them than usual has a value."""
     suite = json.dumps({"holidays": CLOSED})
     commit(repo, *(day(n, only=[]) for n in range(1, 42)), suite=suite)
     days = [f"ds={np.datetime64('2013-01-01') + n}" for n in range(41)]

@@ -1,4 +1,4 @@
-"""Partitions without a time or far in the future, beside those of days and weeks."""
+"""Partitions without a time or far in the future, next to daily and weekly partitions."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ UNDATED = "ds=__HIVE_DEFAULT_PARTITION__"
 
 
 @pytest.mark.parametrize(("step", "count"), [(7, 60), (1, 120)])
-def test_a_partition_without_a_time_stops_neither_detection_nor_seasons(step, count):
+def test_a_partition_without_a_time_blocks_neither_detection_nor_seasons(step, count):
     days = np.datetime64("2023-01-02") + step * np.arange(count)
     values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)}
     values[f"ds={days[-1]}"] = 10.0
@@ -39,8 +39,8 @@ def test_a_partition_without_a_time_is_not_the_newest():
 
 
 @pytest.mark.parametrize("aside", [UNDATED, "ds=9999-12-31"])
-def test_an_anomaly_of_the_newest_day_is_apart_from_partitions_aside(aside):
-    """It stays an incident of its own, and open until the next day has come."""
+def test_an_anomaly_of_the_newest_day_is_separate_from_partitions_without_a_time(aside):
+    """It stays a separate incident, and open until the next day has arrived."""
     days = np.datetime64("2024-01-01") + np.arange(60)
     values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)} | {aside: 3.0}
     with Repository("sqlite://") as repo:
@@ -57,7 +57,7 @@ def test_an_anomaly_of_the_newest_day_is_apart_from_partitions_aside(aside):
 
 
 @pytest.mark.parametrize("aside", ["NaT", "9999-12-31T00:00:00"])
-def test_days_are_overdue_beside_a_partition_aside(aside):
+def test_days_are_overdue_next_to_a_partition_without_a_time(aside):
     days = np.arange("2013-01-01", "2013-03-01", dtype="M8[D]").astype("M8[s]")
     times = np.append(days, np.datetime64(aside, "s"))
     came = times + np.timedelta64(27, "h")
@@ -70,8 +70,8 @@ def test_days_are_overdue_beside_a_partition_aside(aside):
     assert told.startswith("is the newest, the next 5 days are overdue: 1 Mar 2013 was due by ")
 
 
-def test_seasons_of_a_table_whose_month_ends_are_long_past():
-    """Days before a gap of eight months are not among the recent ones of any day of the month."""
+def test_seasons_of_a_table_whose_last_month_end_is_long_past():
+    """Days before a gap of eight months are not recent for any day of the month."""
     before = np.arange("2024-01-01", "2024-03-11", dtype="M8[D]")
     days = np.concatenate([before, np.arange("2024-11-11", "2024-11-25", dtype="M8[D]")])
     with Repository("sqlite://") as repo:
@@ -80,7 +80,7 @@ def test_seasons_of_a_table_whose_month_ends_are_long_past():
         assert len(repo.seasons("orders")) == 1
 
 
-def test_a_day_of_the_last_year_that_there_is_stops_nothing():
+def test_a_day_of_the_last_representable_year_breaks_nothing():
     days = np.arange("2024-01-01", "2024-04-10", dtype="M8[D]")
     values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)}
     with Repository("sqlite://") as repo:
@@ -91,7 +91,7 @@ def test_a_day_of_the_last_year_that_there_is_stops_nothing():
 
 @pytest.mark.parametrize("hours", [range(9, 18), range(24)])
 def test_tables_of_the_future_keep_their_partitions(hours):
-    """Slots of two months, the second of which is to come, with a break of nine days."""
+    """Partitions of two months, one past and one in the future, with a break of nine days."""
     now = np.datetime64("2024-03-01T12:00:00")
     days = np.arange("2024-02-01", "2024-04-01", dtype="M8[D]")
     days = days[(days < np.datetime64("2024-03-10")) | (days > np.datetime64("2024-03-18"))]
@@ -104,7 +104,7 @@ def test_tables_of_the_future_keep_their_partitions(hours):
 
 
 @pytest.mark.parametrize("sentinels", [["2099-12-31", "9999-12-31"], ["2013-04-20"]])
-def test_few_partitions_far_in_the_future_are_aside_in_a_young_table(sentinels):
+def test_few_partitions_in_the_far_future_are_set_aside_in_a_young_table(sentinels):
     now = np.datetime64("2013-02-10T12:00:00")
     days = np.arange("2013-01-01", "2013-01-31", dtype="M8[D]")
     times = np.array([*days, *np.array(sentinels, "M8[D]")]).astype("M8[s]")

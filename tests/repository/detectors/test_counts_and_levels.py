@@ -1,4 +1,4 @@
-"""Small counts, constants, recovery and drift of `Seasonal`. No database."""
+"""Small counts, constants, recovery and drift of `Seasonal`, without a database."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from tidegauge.repository.numerics.tails import CountForecast, poisson_limit, po
 import tidegauge as tg
 
 
-def judged_together(values, scale=Scale.COUNT, rows=1e6):
-    """Return the scores of daily series, and the indices of the anomalies of each, decided alone."""
+def score_many(values, scale=Scale.COUNT, rows=1e6):
+    """Return the scores of daily series, and the indices of the anomalies of each, decided separately."""
     values = np.atleast_2d(np.asarray(values, dtype=float))
     days = (np.datetime64("2024-01-01") + np.arange(values.shape[1])).astype("M8[s]")
     history = History(days, values, np.full_like(values, rows), [scale] * len(values))
@@ -23,31 +23,31 @@ def judged_together(values, scale=Scale.COUNT, rows=1e6):
     return scores, [np.flatnonzero(series).tolist() for series in anomalies]
 
 
-def judged(values, scale=Scale.COUNT, rows=1e6):
+def score_one(values, scale=Scale.COUNT, rows=1e6):
     """Return the scores and the indices of the anomalies of a daily series."""
-    scores, (anomalies, *_) = judged_together(values, scale, rows)
+    scores, (anomalies, *_) = score_many(values, scale, rows)
     return scores, anomalies
 
 
 def after_constants(steps, **options):
-    """Return the steps, each a usual and a new value, after which the new value is an anomaly."""
-    anomalies = judged_together([[usual] * 200 + [new] for usual, new in steps], **options)[1]
+    """Return the pairs of a usual and a new value for which the new value is an anomaly."""
+    anomalies = score_many([[usual] * 200 + [new] for usual, new in steps], **options)[1]
     assert all(indices in ([], [200]) for indices in anomalies)
     return [step for step, indices in zip(steps, anomalies, strict=True) if indices]
 
 
-def test_a_count_that_was_constant_may_not_change():
+def test_a_change_of_a_small_constant_count_is_an_anomaly():
     changes = [
         (3, 6), (3, 9), (3, 4), (3, 2), (2, 1), (1, 0), (9, 8), (0, 2), (0, 6), (50, 65), (1000, 1060),
     ]  # fmt: skip
     assert after_constants(changes) == changes
 
 
-def test_a_constant_of_ten_or_more_changes_by_more_than_one():
+def test_a_constant_of_ten_or_more_may_change_by_one():
     assert after_constants([(0, 1), (10, 9), (16, 15), (1000, 1001)]) == []
 
 
-def test_a_day_that_was_off_by_one_hides_no_empty_table():
+def test_a_day_off_by_one_does_not_hide_an_empty_table():
     cases = [
         (usual, odd, new)
         for usual in (3, 5, 12, 100)
@@ -58,33 +58,33 @@ def test_a_day_that_was_off_by_one_hides_no_empty_table():
     for counts, (_, odd, new) in zip(values, cases, strict=True):
         counts[odd] -= 1
         counts[45] = new
-    anomalies = judged_together(values)[1]
+    anomalies = score_many(values)[1]
     assert [case for case, days in zip(cases, anomalies, strict=True) if 45 not in days] == []
 
 
-def test_zeros_have_no_upper_limit_while_no_number_would_be_an_anomaly():
-    scores, found = judged([0] * 30)
+def test_zeros_have_no_upper_limit_if_no_value_would_be_an_anomaly():
+    scores, found = score_one([0] * 30)
     assert found == []
     assert np.isnan(scores.upper[0]).all()
     assert scores.lower[0, 20] == scores.expected[0, 20] == 0
-    assert judged([0] * 60)[0].upper[0, -1] == pytest.approx(1.5)
+    assert score_one([0] * 60)[0].upper[0, -1] == pytest.approx(1.5)
 
 
-def test_a_count_that_is_one_lower_on_saturdays_changes_by_more_than_one():
+def test_a_count_one_lower_on_saturdays_must_change_by_more_than_one():
     values = np.full((2, 202), 15)
     values[:, 5::7] = 14  # the first day is a Monday
     values[:, 201] = 13, 12
-    assert judged_together(values)[1] == [[], [201]]
+    assert score_many(values)[1] == [[], [201]]
 
 
-def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least():
+def test_a_constant_without_a_scale_must_change_by_two_per_cent():
     steps = [(4983, 4982), (4983, 4900), (4983, 4483)]
     assert after_constants(steps, scale=Scale.SIGNED) == [(4983, 4483)]
 
 
 @pytest.mark.parametrize("scale", [Scale.COUNT, Scale.SIGNED, Scale.POSITIVE])
 @pytest.mark.parametrize("points", [20, pytest.param(120, marks=pytest.mark.soak)])
-def test_the_band_of_a_constant_is_the_limit_of_its_decision(scale, points):
+def test_the_band_of_a_constant_ends_at_the_limit_of_the_decision(scale, points):
     draw = np.random.default_rng(points)
     usual = draw.choice([3.0, 47, 1000, 4983] + [0.0] * (scale is not Scale.POSITIVE), (200, 1))
     values = np.tile(usual, points)
@@ -92,7 +92,7 @@ def test_the_band_of_a_constant_is_the_limit_of_its_decision(scale, points):
         row[draw.choice(points - 1, earlier, replace=False)] += draw.integers(1, 20)
     steps = draw.choice([-400, -30, -3, -2, -1, 1, 2, 3, 5, 9, 30, 120, 400], (200, 1))
     values[:, -1:] = np.maximum(usual + steps, scale is Scale.POSITIVE)
-    scores, _ = judged(values, scale=scale)
+    scores, _ = score_one(values, scale=scale)
     value, score = values[:, -1], scores.score[:, -1]
     outside = (value < scores.lower[:, -1]) | (value > scores.upper[:, -1])
     constant = np.isin(scores.reason[:, -1], [Reason.NONE, Reason.CONSTANT])
@@ -102,21 +102,22 @@ def test_the_band_of_a_constant_is_the_limit_of_its_decision(scale, points):
 
 
 def test_a_constant_within_two_per_cent_is_inside_its_band():
-    scores, _ = judged([4983] * 200 + [4982], scale=Scale.SIGNED)
+    scores, _ = score_one([4983] * 200 + [4982], scale=Scale.SIGNED)
     assert scores.lower[0, -1] == pytest.approx(4983 * 0.98)
     assert scores.upper[0, -1] == pytest.approx(4983 * 1.02)
 
 
-def test_a_poisson_count_of_a_few_rows_is_judged_as_one():
+def test_few_rows_are_scored_as_a_poisson_count():
     draw = np.random.default_rng(1)
     values = draw.poisson(4, 300)
-    values[250] = 19  # P(X >= 19) = 2e-7 of Poisson(4)
-    _, found = judged(values)
+    values[250] = 19  # P(X >= 19) = 2e-7 for Poisson(4)
+    _, found = score_one(values)
     assert found == [250]
 
 
 def test_small_counts_are_forecast_as_negative_binomial():
-    past = np.tile([2.0, 4, 6, 4], 25)[None, :]  # mean 4, variance 2: less than a Poisson count's
+    # mean 4, variance 2: less than the variance of a Poisson count
+    past = np.tile([2.0, 4, 6, 4], 25)[None, :]
     scored = np.ones(past.shape, dtype=bool)
     forecast = CountForecast.from_past(past, scored)
     variance = 4 * (1 + 1 / 28)
@@ -125,31 +126,31 @@ def test_small_counts_are_forecast_as_negative_binomial():
     assert forecast.score(np.array([15.0]))[0] == pytest.approx(-np.log10(2 * above), rel=1e-6)
     assert forecast.quantile(0.9995)[0] == stats.nbinom.ppf(0.9995, size, share)
     more = np.full(past.shape, 40.0)
-    assert not CountForecast.from_past(more, scored).small[0]  # 30 and more are not small
+    assert not CountForecast.from_past(more, scored).small[0]  # counts of 30 and more are not small
 
 
 @pytest.mark.parametrize("first", [1000, 10_000_000])
-def test_small_counts_forget_a_first_load_of_years(first):
+def test_small_counts_ignore_a_first_load_of_years(first):
     values = np.random.default_rng(2).poisson(8, 100).astype(float)
     values[0] = np.nan
-    without = judged(values)[0]
+    without = score_one(values)[0]
     values[0] = first
-    scores, found = judged(values)
+    scores, found = score_one(values)
     assert found == []
     for name in ("score", "lower", "upper"):
         assert getattr(scores, name)[0, 30:] == pytest.approx(getattr(without, name)[0, 30:])
-    assert scores.upper[0, 30:].max() < 30  # of a Poisson count of 8 one in 10,000 exceeds 20
+    assert scores.upper[0, 30:].max() < 30  # a Poisson count of 8 exceeds 20 once in 10,000
 
 
-def test_first_days_within_what_the_others_are_remain_examples():
+def test_first_days_in_the_range_of_the_others_are_used_for_training():
     values = np.random.default_rng(3).poisson(8, 60).astype(float)
     values[2] = 25  # six deviations
-    usual = judged(values)[0].upper[0, 40]
+    usual = score_one(values)[0].upper[0, 40]
     values[2] = np.nan
-    assert usual > judged(values)[0].upper[0, 40]
+    assert usual > score_one(values)[0].upper[0, 40]
 
 
-def test_a_poisson_limit_is_the_last_count_below_the_score_whatever_the_mean():
+def test_a_poisson_limit_is_the_last_count_below_the_score_for_any_mean():
     mean = np.array([0.0, 0.01, 1.0, 29.3, 1e3, 1e9])
     limit = poisson_limit(3.65, mean)
     assert (poisson_score(limit, mean) < 3.65).all()
@@ -157,23 +158,23 @@ def test_a_poisson_limit_is_the_last_count_below_the_score_whatever_the_mean():
     assert np.isfinite(poisson_limit(3.65, np.array([1e300, np.inf]))).all()
 
 
-def test_a_billion_among_zeros_is_an_anomaly_that_is_soon_found():
+def test_a_billion_among_zeros_is_an_anomaly_and_scored_quickly():
     values = np.zeros(200)
-    values[150] = 1e9  # the mean of what follows is large, which is not to be counted up to
-    assert judged(values)[1] == [150]
+    values[150] = 1e9  # the mean of the next values is large, and must not be counted up to
+    assert score_one(values)[1] == [150]
 
 
-def test_a_poisson_tail_is_that_of_its_mean():
+def test_a_poisson_tail_is_computed_from_its_mean():
     scores = poisson_score(np.array([0.0, 2.0]), np.array([0.1, 0.1]))
     assert scores[0] == 0
     assert scores[1] == pytest.approx(-np.log10(1 - np.exp(-0.1) * 1.1))
 
 
-def test_the_end_of_an_outage_is_no_anomaly_and_the_outage_teaches_nothing():
+def test_the_end_of_an_outage_is_not_an_anomaly_and_the_outage_is_not_used_for_training():
     draw = np.random.default_rng(2)
     values = 0.995 + draw.normal(0, 0.0005, 120)
     values[80:85] -= 0.028
-    scores, found = judged(values, scale=Scale.RATIO)
+    scores, found = score_one(values, scale=Scale.RATIO)
     assert set(found) <= set(range(80, 85))
     assert {80, 81} <= set(found)
     assert scores.reason[0, 85] == Reason.RECOVERY
@@ -185,27 +186,27 @@ def test_one_outage_of_many_days_does_not_hide_the_next():
     values = 1e5 * np.exp(draw.normal(0, 0.04, 130))
     values[60:66] *= 0.6
     values[110] *= 0.65
-    _, found = judged(np.rint(values))
+    _, found = score_one(np.rint(values))
     assert {60, 61, 110} <= set(found) <= {*range(60, 66), 110}
 
 
-def test_a_point_near_its_old_level_is_not_told_of_as_drifted():
+def test_a_point_near_its_old_level_is_not_reported_as_drifted():
     draw = np.random.default_rng(1)
     values = 100 + draw.normal(0, 1, 110)
     values[70:] += np.minimum(np.arange(40) * 5 / 19, 5)
     values[87] = 100.3  # the median of a week has moved farther than ever before
-    scores, _ = judged(values, scale=Scale.SIGNED)
+    scores, _ = score_one(values, scale=Scale.SIGNED)
     told = np.flatnonzero(scores.reason[0] == Reason.DRIFT)
     assert 87 not in told
     assert (told < 87).any()
     assert (told > 87).any()
 
 
-def test_a_weak_drift_leaves_the_band_where_it_is():
+def test_a_weak_drift_does_not_move_the_band():
     """The median of a week has moved by two deviations: too little for an anomaly."""
     values = 100 + np.random.default_rng(1).normal(0, 1, 90)
     values[70:] += 2
-    scores, found = judged(values, scale=Scale.SIGNED)
+    scores, found = score_one(values, scale=Scale.SIGNED)
     assert np.nanmax(scores.score[0, 70:77]) > 2
     assert not found
     assert not (scores.reason[0] == Reason.DRIFT).any()
@@ -213,7 +214,7 @@ def test_a_weak_drift_leaves_the_band_where_it_is():
 
 
 def test_a_positive_number_that_is_always_zero_is_expected_to_be_zero():
-    """As the standard deviation of a constant column is."""
-    scores, found = judged([0.0] * 60 + [1.5], Scale.POSITIVE)
+    """The standard deviation of a constant column is an example."""
+    scores, found = score_one([0.0] * 60 + [1.5], Scale.POSITIVE)
     assert found == [60]
     assert (scores.expected[0, 60], scores.lower[0, 60]) == (0.0, 0.0)

@@ -1,4 +1,9 @@
-"""Deequ's strategies. Numbers of cases are those of deequ.md, section 6.5."""
+"""Deequ's anomaly detection strategies.
+
+The series and results of the first part come from Deequ's own tests, in
+https://github.com/awslabs/deequ/tree/master/src/test/scala/com/amazon/deequ/anomalydetection,
+or are computed by hand. "Correction" marks a deliberate difference from Deequ.
+"""
 
 import math
 from dataclasses import fields
@@ -43,12 +48,12 @@ def score(detector, values, **kwargs):
     return detector.score(history(values, **kwargs))
 
 
-def found(detector, values, interval=None):
+def detect(detector, values, interval=None):
     return [flagged.index for flagged in detector.detect(values, interval)]
 
 
-def outside(detector, values, **kwargs):
-    """What `score` and the rule of these monitors find; it must be what has a reason."""
+def indices_outside(detector, values, **kwargs):
+    """Return the indices that `score` and its rule flag, which are the points with a reason."""
     h = history(values, **kwargs)
     scores = detector.score(h)
     flags = OutsideBand().decide(h.values, scores)
@@ -56,14 +61,14 @@ def outside(detector, values, **kwargs):
     return np.flatnonzero(flags[0]).tolist()
 
 
-def both_ways(detector, values):
-    """The same is found by `score` and `detect`, where these have to agree."""
-    indices = found(detector, values)
-    assert outside(detector, values) == indices
+def detect_both_ways(detector, values):
+    """Return the indices that `score` and `detect` flag, which must be equal."""
+    indices = detect(detector, values)
+    assert indices_outside(detector, values) == indices
     return indices
 
 
-# the cases
+# Deequ's own cases, and numbers computed by hand
 
 PEAKS = [1.0] * 51
 PEAKS[20:31] = [float(i if i % 2 == 0 else -i) for i in range(20, 31)]
@@ -82,40 +87,41 @@ CARS = """
 MILK, CARS = (list(map(float, text.split())) for text in (MILK, CARS))
 
 
-def test_87_absolute_change():
-    assert both_ways(AbsoluteChange(-2, 2), PEAKS) == list(range(20, 32))
-    assert found(AbsoluteChange(-2, 2), PEAKS, (25, 1000)) == list(range(25, 32))
+def test_absolute_change_flags_each_jump_and_the_end_of_it():
+    assert detect_both_ways(AbsoluteChange(-2, 2), PEAKS) == list(range(20, 32))
+    assert detect(AbsoluteChange(-2, 2), PEAKS, (25, 1000)) == list(range(25, 32))
 
 
-def test_89_absolute_change_to_one_side():
-    assert both_ways(AbsoluteChange(max_rate_increase=1.0), PEAKS) == list(range(20, 31, 2))
-    assert both_ways(AbsoluteChange(max_rate_decrease=-1.0), PEAKS) == list(range(21, 32, 2))
+def test_absolute_change_may_have_a_bound_on_one_side_only():
+    assert detect_both_ways(AbsoluteChange(max_rate_increase=1.0), PEAKS) == list(range(20, 31, 2))
+    assert detect_both_ways(AbsoluteChange(max_rate_decrease=-1.0), PEAKS) == list(range(21, 32, 2))
 
 
-def test_91_change_of_the_change():
-    assert both_ways(AbsoluteChange(None, 8, order=2), [0, 1, 3, 6, 18, 72]) == [4, 5]
+def test_second_order_absolute_change_flags_changes_of_the_change():
+    assert detect_both_ways(AbsoluteChange(None, 8, order=2), [0, 1, 3, 6, 18, 72]) == [4, 5]
 
 
-def test_93_relative_change():
+def test_relative_change_flags_each_jump_and_the_end_of_it():
     values = [float(i if i % 2 == 0 and 20 <= i <= 30 else 1) for i in range(51)]
-    assert both_ways(RelativeRateOfChange(0.5, 2), values) == list(range(20, 32))
+    assert detect_both_ways(RelativeRateOfChange(0.5, 2), values) == list(range(20, 32))
 
 
-def test_95_batch_normal_takes_what_is_before_and_behind():
-    assert found(BatchNormal(), [1, 1, 1, 1000, 500, 1], (3, 5)) == [3, 4]
-    assert found(BatchNormal(), [1, 3, 1000, 500, 1, 3], (2, 4)) == [2, 3]
-    assert found(BatchNormal(), [1, 3, 1000, 500, 1, 3], (3, 4)) == []  # 1000 is an example here
+def test_batch_normal_uses_the_points_before_and_after_the_interval():
+    assert detect(BatchNormal(), [1, 1, 1, 1000, 500, 1], (3, 5)) == [3, 4]
+    assert detect(BatchNormal(), [1, 3, 1000, 500, 1, 3], (2, 4)) == [2, 3]
+    # 1000 is outside the interval, so it counts as normal
+    assert detect(BatchNormal(), [1, 3, 1000, 500, 1, 3], (3, 4)) == []
 
 
-def test_97_three_deviations_cannot_be_exceeded_before_the_eleventh_point():
-    assert both_ways(OnlineNormal(), S) == []
-    assert both_ways(OnlineNormal(), [0] * 10 + [1]) == [10]
-    assert both_ways(OnlineNormal(), [0] * 9 + [1]) == []
+def test_three_deviations_cannot_be_exceeded_before_the_eleventh_point():
+    assert detect_both_ways(OnlineNormal(), S) == []
+    assert detect_both_ways(OnlineNormal(), [0] * 10 + [1]) == [10]
+    assert detect_both_ways(OnlineNormal(), [0] * 9 + [1]) == []
 
 
-def test_99_online_normal_bounds():
+def test_bounds_of_online_normal_equal_hand_computed_ones():
     detector = OnlineNormal(1.5, 1.5, ignore_anomalies=False)
-    assert both_ways(detector, S) == [4, 7]
+    assert detect_both_ways(detector, S) == [4, 7]
     first, second = detector.detect(S)
     assert (first.value, second.value) == (30, -5)
     assert (first.lower, first.upper) == pytest.approx((2.170, 26.030), abs=5e-4)
@@ -124,30 +130,30 @@ def test_99_online_normal_bounds():
     assert (scores.lower[0, 4], scores.upper[0, 4]) == pytest.approx((2.170, 26.030), abs=5e-4)
 
 
-def test_101_batch_normal_with_the_interval():
+def test_batch_normal_can_include_the_interval():
     flags = BatchNormal(1.5, 1.5, include_interval=True).detect(S)
     assert [f.index for f in flags] == [4, 7]
     for f in flags:
         assert (f.lower, f.upper) == pytest.approx((-1.8907, 23.0507), abs=5e-5)
 
 
-def test_103_relative_change_from_zero_and_below():
+def test_relative_change_from_zero_and_below():
     values = [0, 0, 5, 0, -4, -9]
-    assert both_ways(RelativeRateOfChange(0.5, 2), values) == [2, 3, 4, 5]
+    assert detect_both_ways(RelativeRateOfChange(0.5, 2), values) == [2, 3, 4, 5]
     scores = score(RelativeRateOfChange(0.5, 2), values)
     assert (scores.lower[0, 5], scores.upper[0, 5]) == (-8, -2)
 
 
-def test_105_holt_winters_on_weeks():
+def test_holt_winters_on_weeks_as_in_deequ():
     detector = HoltWinters(7)
-    assert found(detector, W + W + [1.0], (14, 15)) == []
-    assert found(detector, W + W + [0.0], (14, 1000)) == [14]
-    assert found(detector, W * 4, (26, 1000)) == []
-    assert found(detector, W + W, (100, 110)) == []
+    assert detect(detector, W + W + [1.0], (14, 15)) == []
+    assert detect(detector, W + W + [0.0], (14, 1000)) == [14]
+    assert detect(detector, W * 4, (26, 1000)) == []
+    assert detect(detector, W + W, (100, 110)) == []
 
 
 def textbook(values, period, alpha, beta, gamma, ahead):
-    """Holt and Winters' recurrence as textbooks have it: forecasts of the values, and of points ahead."""
+    """Return Holt-Winters forecasts of the values and of points ahead, by the textbook recurrence."""
     first, second = np.mean(values[:period]), np.mean(values[period : 2 * period])
     level, trend = first, (second - first) / period
     season = [x - first for x in values[:period]]
@@ -164,12 +170,15 @@ def textbook(values, period, alpha, beta, gamma, ahead):
 @pytest.mark.parametrize(
     ("series", "parameters", "deequ", "ours"),
     [
-        # With the deviation of the errors instead of that of their sizes, 39 of MILK is inside.
+        # Deequ uses the deviation of absolute errors; with that of the errors, 39 of MILK is
+        # inside.
         (MILK, (1, 0, 0), [36, 38, 39, 44, 45, 46, 47], [36, 38, 44, 45, 46, 47]),
         (CARS, (0.29417, 0, 0.67645), [39, 41, 46], [39, 41, 46]),
     ],
 )
-def test_106_holt_winters_on_years(series, parameters, deequ, ours):
+def test_holt_winters_on_years_differs_from_deequ_by_its_band_alone(
+    series, parameters, deequ, ours
+):
     values = np.array(series)
     expected = np.array(textbook(series[:36], 12, *parameters, ahead=12))
     off = np.abs(values - expected)[36:]
@@ -184,15 +193,16 @@ def test_106_holt_winters_on_years(series, parameters, deequ, ours):
         assert (f.lower, f.upper) == pytest.approx(bounds, rel=1e-4)
 
 
-def test_108_online_normal_of_sums_that_rise():
+def test_online_normal_accepts_the_next_value_of_rising_sums():
     values = [7.0 * day for day in range(1, 31)] + [206.625]
-    assert 30 not in both_ways(OnlineNormal(None, 2.0, ignore_anomalies=False), values)
+    assert 30 not in detect_both_ways(OnlineNormal(None, 2.0, ignore_anomalies=False), values)
 
 
-def test_110_errors_make_a_wider_band_than_their_sizes():
-    """The series is not given; on others of its kind the band flags fewer points than Deequ's five of seven.
+def test_the_band_from_errors_is_wider_than_deequs_from_absolute_errors():
+    """On noisy weeks it flags fewer points than the five of seven that Deequ flags.
 
-    Deequ's band is that of the sizes of the errors, whose deviation is never the greater one.
+    The deviation of the absolute errors, which Deequ uses, is never greater than the deviation of
+    the errors.
     """
     flagged = []
     for seed in range(20):
@@ -201,25 +211,25 @@ def test_110_errors_make_a_wider_band_than_their_sizes():
     assert np.mean(flagged) < 2.5
 
 
-# bounds
+# Bounds
 
 
-def test_threshold_bounds_are_allowed_nan_is_never_flagged_and_infinities_always_are():
-    assert both_ways(SimpleThreshold(1.0, -1.0), [-1.0, 1.0, 1.01, -1.01, NAN]) == [2, 3]
-    assert both_ways(SimpleThreshold(1.0), [-1e300, 1.0, 2.0, -INF, INF]) == [2, 3, 4]
-    assert both_ways(SimpleThreshold(INF), [1e308, INF]) == [1]
+def test_bounds_are_inclusive_nan_is_never_flagged_and_infinities_always_are():
+    assert detect_both_ways(SimpleThreshold(1.0, -1.0), [-1.0, 1.0, 1.01, -1.01, NAN]) == [2, 3]
+    assert detect_both_ways(SimpleThreshold(1.0), [-1e300, 1.0, 2.0, -INF, INF]) == [2, 3, 4]
+    assert detect_both_ways(SimpleThreshold(INF), [1e308, INF]) == [1]
     scores = score(SimpleThreshold(1.0), [0.0, 2.0, NAN])
     assert scores.score[0, :2].tolist() == [0.0, CAP]
     assert math.isnan(scores.score[0, 2])
     assert scores.reason[0].tolist() == [Reason.NONE, Reason.BOUND, Reason.NONE]
 
 
-def test_bounds_of_changes_are_in_the_metrics_unit():
+def test_bounds_of_changes_have_the_unit_of_the_metric():
     scores = score(AbsoluteChange(-2, 3), [10, 11, 20])
     assert np.array_equal(scores.lower, [[NAN, 8, 9]], equal_nan=True)
     assert np.array_equal(scores.upper, [[NAN, 13, 14]], equal_nan=True)
     assert scores.reason[0].tolist() == [Reason.NONE, Reason.NONE, Reason.CHANGE]
-    scores = score(AbsoluteChange(-2, 3, order=2), [10, 12, 20])  # 14 would be no change of change
+    scores = score(AbsoluteChange(-2, 3, order=2), [10, 12, 20])  # at 14 the change does not change
     assert (scores.lower[0, 2], scores.upper[0, 2]) == (12, 17)
     scores = score(RelativeRateOfChange(0.5, 2, order=2), [10, 0, 20])
     assert (scores.lower[0, 2], scores.upper[0, 2]) == (5, 20)
@@ -227,47 +237,48 @@ def test_bounds_of_changes_are_in_the_metrics_unit():
 
 
 def test_order_zero_is_a_threshold():
-    assert both_ways(AbsoluteChange(-1, 1, order=0), [0, 5, 5, -5]) == [1, 2, 3]
+    assert detect_both_ways(AbsoluteChange(-1, 1, order=0), [0, 5, 5, -5]) == [1, 2, 3]
 
 
 def test_changes_over_a_gap_are_not_scored():
-    assert both_ways(AbsoluteChange(-1, 1), [0, NAN, 9, 9, 20]) == [4]
-    assert both_ways(RelativeRateOfChange(0.5, 2), [1, NAN, 9, 9, 20]) == [4]
-    assert both_ways(RelativeRateOfChange(0.5, 2, order=2), [1, NAN, 9, 9, 20]) == [2, 4]
+    assert detect_both_ways(AbsoluteChange(-1, 1), [0, NAN, 9, 9, 20]) == [4]
+    assert detect_both_ways(RelativeRateOfChange(0.5, 2), [1, NAN, 9, 9, 20]) == [4]
+    assert detect_both_ways(RelativeRateOfChange(0.5, 2, order=2), [1, NAN, 9, 9, 20]) == [2, 4]
 
 
 def test_infinite_changes_are_outside_even_without_a_bound():
-    assert both_ways(AbsoluteChange(max_rate_decrease=-1), [0, INF, INF, 0]) == [1, 3]
-    assert both_ways(RelativeRateOfChange(max_rate_decrease=0), [0, 1, -0.0, 1]) == [1, 3]
+    assert detect_both_ways(AbsoluteChange(max_rate_decrease=-1), [0, INF, INF, 0]) == [1, 3]
+    assert detect_both_ways(RelativeRateOfChange(max_rate_decrease=0), [0, 1, -0.0, 1]) == [1, 3]
 
 
-# mean and deviation
+# Mean and deviation
 
 
-def test_online_normal_drops_anomalies_in_its_interval_only():
-    values = [0, 1] * 10 + [100, 3]  # mean .5, deviation .5, if 100 is no example
-    assert found(OnlineNormal(), values) == [20, 21]
-    assert found(OnlineNormal(), values, (21, 22)) == []
-    assert outside(OnlineNormal(), values) == [20, 21]
+def test_online_normal_drops_anomalies_only_in_its_interval():
+    values = [0, 1] * 10 + [100, 3]  # mean .5, deviation .5, if 100 is dropped
+    assert detect(OnlineNormal(), values) == [20, 21]
+    assert detect(OnlineNormal(), values, (21, 22)) == []
+    assert indices_outside(OnlineNormal(), values) == [20, 21]
 
 
 def test_online_normal_ignores_the_start():
     values = [0] * 20 + [1] + [0] * 29
-    assert found(OnlineNormal(), values) == [20]
-    assert found(OnlineNormal(ignore_start_percentage=0.4), values) == [20]
-    assert found(OnlineNormal(ignore_start_percentage=0.41), values) == []
-    # As the newest of 21, this one is behind 41 % of them. Else its score would change when others come.
-    assert outside(OnlineNormal(ignore_start_percentage=0.41), values) == [20]
-    assert outside(OnlineNormal(ignore_start_percentage=0.96), values) == []
+    assert detect(OnlineNormal(), values) == [20]
+    assert detect(OnlineNormal(ignore_start_percentage=0.4), values) == [20]
+    assert detect(OnlineNormal(ignore_start_percentage=0.41), values) == []
+    # It is the newest of 21 points, after 41 % of them. Otherwise its score would change with later
+    # points.
+    assert indices_outside(OnlineNormal(ignore_start_percentage=0.41), values) == [20]
+    assert indices_outside(OnlineNormal(ignore_start_percentage=0.96), values) == []
 
 
-def test_online_normal_leaves_out_missing_values():
+def test_online_normal_skips_missing_values():
     gaps = [x for pair in zip(S, [NAN] * 10, strict=True) for x in pair]
-    assert both_ways(OnlineNormal(1.5, 1.5, ignore_anomalies=False), gaps) == [8, 14]
+    assert detect_both_ways(OnlineNormal(1.5, 1.5, ignore_anomalies=False), gaps) == [8, 14]
 
 
-def test_batch_normal_by_hand():
-    """9 and 11 have mean 10 and deviation root 2; three deviations are exceeded once in 370."""
+def test_batch_normal_equals_numbers_computed_by_hand():
+    """9 and 11 have mean 10 and deviation root 2. Three deviations are exceeded once in 370."""
     root = math.sqrt(2)
     scores = score(BatchNormal(), [9, 11, 10 + 3.0000001 * root])
     assert scores.expected[0, 2] == 10
@@ -277,36 +288,36 @@ def test_batch_normal_by_hand():
     assert math.isnan(scores.score[0, 0])
     scores = score(BatchNormal(include_interval=True), [9, 11, 10])  # deviation 1
     assert (scores.lower[0, 2], scores.upper[0, 2]) == pytest.approx((7, 13))
-    assert outside(BatchNormal(), [9, 11, 10, NAN, 1000, 10]) == [1, 4]
+    assert indices_outside(BatchNormal(), [9, 11, 10, NAN, 1000, 10]) == [1, 4]
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 99])
-def test_a_change_after_a_constant_is_outside_but_no_certainty(length):
-    """Correction: as likely as that the last of so many is the one that differs."""
+def test_a_change_after_a_constant_is_flagged_with_a_moderate_p_value(length):
+    """Correction: the p-value is 1 / n, as any of n values can be the odd one."""
     values = [0.1] * length + [0.2]
-    assert outside(BatchNormal(), values) == [length]
+    assert indices_outside(BatchNormal(), values) == [length]
     assert score(BatchNormal(), values).p_value[0, -1] == pytest.approx(1 / (length + 1))
-    assert found(BatchNormal(), values, (length, length + 1)) == [length]
+    assert detect(BatchNormal(), values, (length, length + 1)) == [length]
 
 
-def test_a_rounding_error_is_no_change():
-    """Correction: Deequ flags what differs in the last digit."""
+def test_a_rounding_error_is_not_a_change():
+    """Correction: Deequ flags a difference in the last digit."""
     for values in ([0.3] * 20 + [0.1 + 0.2], [0.3] * 20 + [0.1 + 0.2] * 20):
         for detector in (BatchNormal(), OnlineNormal(), HoltWinters()):
-            assert outside(detector, values) == []
+            assert indices_outside(detector, values) == []
             assert np.nanmax(detector.score(history(values)).score) == 0
 
 
 def test_without_a_factor_a_side_has_no_bound():
     for cls in (BatchNormal, OnlineNormal):
         values = [0, 1] * 20 + [-50]
-        assert outside(cls(3, None), values) == [40]
-        assert 40 not in outside(cls(None, 3), values)
+        assert indices_outside(cls(3, None), values) == [40]
+        assert 40 not in indices_outside(cls(None, 3), values)
         assert score(cls(None, 3), values).score[0, -1] == 0
         assert math.isnan(score(cls(None, 3), values).lower[0, -1])
 
 
-def test_infinities_are_certain_and_teach_nothing():
+def test_infinities_are_certain_and_not_used_for_training():
     values = [0, 1] * 10 + [INF, 1, -INF, 1]
     for detector in (BatchNormal(), OnlineNormal(), HoltWinters(2)):
         scores = score(detector, values)
@@ -321,7 +332,7 @@ def weeks(count, noise=0.05, seed=0):
     return np.tile(W, count) + noise * np.random.default_rng(seed).standard_normal(7 * count)
 
 
-def test_nothing_is_scored_before_two_cycles():
+def test_holt_winters_scores_nothing_before_two_cycles():
     scores = score(HoltWinters(), weeks(4))
     assert np.isnan(scores.score[0, :14]).all()
     assert not np.isnan(scores.score[0, 14:]).any()
@@ -330,29 +341,29 @@ def test_nothing_is_scored_before_two_cycles():
     assert np.flatnonzero(~np.isnan(late.score[0]))[0] == 17
 
 
-def test_gaps_keep_their_place_in_the_season():
-    """Deequ closes them, and the season is shifted from there on."""
+def test_gaps_keep_the_season_in_place():
+    """Deequ closes gaps, which shifts the season from there on."""
     values = np.tile(W, 8)
     values[[3, 24, 40]] = NAN
-    assert outside(HoltWinters(), values) == []
+    assert indices_outside(HoltWinters(), values) == []
     scores = score(HoltWinters(), values)
     assert scores.expected[0, 41:] == pytest.approx(np.tile(W, 8)[41:])
     assert math.isnan(scores.expected[0, 40])
-    assert found(HoltWinters(), values, (42, 56)) == []
+    assert detect(HoltWinters(), values, (42, 56)) == []
 
 
 def test_days_without_a_partition_are_gaps():
     kept = np.delete(np.arange(56), [3, 24, 40])
     values = np.tile(W, 8)[kept]
-    assert outside(HoltWinters(), values, days=kept) == []
-    assert outside(HoltWinters(), values) != []
+    assert indices_outside(HoltWinters(), values, days=kept) == []
+    assert indices_outside(HoltWinters(), values) != []
 
 
-def test_partitions_count_one_by_one_where_the_period_is_no_week():
+def test_partitions_are_counted_one_by_one_if_the_period_is_not_a_week():
     """Five working days a week are a cycle of five."""
     days = np.array([d for d in range(70) if d % 7 < 5])
     values = np.tile([1, 2, 3, 4, 9], 10)
-    assert outside(HoltWinters(5), values, days=days) == []
+    assert indices_outside(HoltWinters(5), values, days=days) == []
 
 
 def test_a_trend_is_followed():
@@ -369,7 +380,7 @@ def test_huge_and_tiny_series_are_forecast_alike():
     assert scores.upper[1, 14:] == pytest.approx(scores.upper[0, 14:] * 2.0**1000)
 
 
-# all
+# All detectors
 
 BOUNDS = [
     SimpleThreshold(1.0, -1.0),
@@ -401,7 +412,7 @@ def equal(a, b):
     )
 
 
-def test_muted_points_are_scored_and_teach_nothing():
+def test_muted_points_are_scored_but_not_used_for_training():
     values = np.append(np.tile([0.0, 1.0], 15), [50, 0, 1])
     muted = np.arange(33)[None] == 30
     without = np.where(muted, NAN, values)
@@ -412,7 +423,7 @@ def test_muted_points_are_scored_and_teach_nothing():
         assert np.array_equal(scores.score[0, 31:], taught.score[0, 31:], equal_nan=True)
 
 
-def test_a_restart_begins_anew():
+def test_a_restart_begins_a_new_history():
     values = np.concatenate([weeks(4), 100 + weeks(4, seed=1)])
     restarts = np.arange(56)[None] == 28
     for detector in ALL:
@@ -442,7 +453,7 @@ rectangles = st.integers(0, soak(24, 40)).flatmap(
 @example(values=np.full((1, 30), NAN), data=None)
 @example(values=np.array([[1e308, -1e308] * 15]), data=None)
 @example(values=np.zeros((0, 5)), data=None)
-def test_any_series_is_scored_alone_and_by_its_past(detector, values, data):
+def test_each_series_is_scored_separately_and_only_from_its_past(detector, values, data):
     h = history(values)
     scores = detector.score(h)
     for f in fields(Scores):
@@ -469,7 +480,7 @@ def test_any_series_is_scored_alone_and_by_its_past(detector, values, data):
 
 @pytest.mark.parametrize("detector", ALL, ids=repr)
 @given(values=st.lists(number, max_size=40), first=st.integers(0, 45), length=st.integers(0, 45))
-def test_any_interval_of_any_series_is_searched(detector, values, first, length):
+def test_detect_accepts_any_interval_of_any_series(detector, values, first, length):
     for interval in (None, (first, first + length)):
         flags = detector.detect(values, interval)
         assert all(f.value < f.lower or f.value > f.upper for f in flags)
@@ -479,7 +490,7 @@ def test_any_interval_of_any_series_is_searched(detector, values, first, length)
 
 
 @pytest.mark.parametrize("detector", ALL, ids=repr)
-def test_they_read_back_from_their_text(detector):
+def test_detectors_are_restored_from_their_repr(detector):
     assert DETECTORS.parse(repr(detector)) == detector
 
 
@@ -501,13 +512,13 @@ def test_they_read_back_from_their_text(detector):
         ("HoltWinters(deviation_factor=-1)", "deviation_factor must be a number from 0 on"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(text, message):
+def test_the_error_for_invalid_parameters_names_them(text, message):
     with pytest.raises(IllegalAnalyzerParameterError, match=message):
         DETECTORS.parse(text)
 
 
 @pytest.mark.parametrize("interval", [(-1, 3), (3, 2)])
-def test_an_interval_has_an_order(interval):
+def test_the_ends_of_an_interval_must_be_in_order(interval):
     with pytest.raises(IllegalAnalyzerParameterError, match="0 <= start <= end"):
         OnlineNormal().detect([1, 2, 3, 4], interval)
 

@@ -1,4 +1,4 @@
-"""Detectors and rules on arrays. No database."""
+"""Detectors and rules on arrays, without a database."""
 
 import math
 
@@ -24,7 +24,7 @@ def history(values, scale=Scale.SIGNED, weights=None, start="2013-01-01", step="
     return History(times, values, weights, [scale] * len(values))
 
 
-def outside(detector, values, **kwargs):
+def indices_outside(detector, values, **kwargs):
     h = history(values, **kwargs)
     return np.flatnonzero(OutsideBand().decide(h.values, detector.score(h))[0]).tolist()
 
@@ -42,10 +42,10 @@ def flagged(values, q=0.01, **kwargs):
     return np.flatnonzero((p[0] < q) & ~np.isnan(p[0])).tolist()
 
 
-def test_a_weekly_season_is_expected_and_a_broken_one_is_not():
+def test_a_weekly_season_is_expected_and_a_break_of_it_is_an_anomaly():
     week = np.array([100, 101, 99, 100, 102, 40, 35.0])
     values = np.tile(week, 12) * (1 + 0.01 * noise().standard_normal(84))
-    values[80] = 60  # 2013-03-22, a Friday like a Sunday
+    values[80] = 60  # Friday, 2013-03-22, with the value of a Sunday
     found = flagged(values * 1000, q=1e-4, scale=Scale.COUNT)
     assert 80 in found
     assert len(found) <= 3
@@ -54,7 +54,7 @@ def test_a_weekly_season_is_expected_and_a_broken_one_is_not():
 
 
 def test_gaps_do_not_shift_the_season():
-    """Deequ closes gaps, so that a missing Tuesday turns every Sunday into an anomaly."""
+    """Deequ closes gaps, so after a missing Tuesday it flags every Sunday."""
     week = np.tile(np.array([100, 100, 100, 100, 100, 40, 40.0]), 12)
     week = week * (1 + 0.01 * noise(1).standard_normal(84)) * 1000
     days = np.arange(84)
@@ -65,8 +65,8 @@ def test_gaps_do_not_shift_the_season():
     assert np.nanmax(scores.score[0, 50:]) < 4
 
 
-def test_normal_days_are_quiet():
-    """At p < 0.001 a thousand normal points should give about one alarm; we allow ten."""
+def test_normal_days_raise_few_alarms():
+    """At p < 0.001, a thousand normal points give about one alarm. Ten are allowed."""
     values = 1e6 * np.exp(0.05 * noise(2).standard_normal((20, 120)))
     p = tg.Seasonal().score(history(values, scale=Scale.COUNT)).p_value
     known = p[~np.isnan(p)]
@@ -75,7 +75,7 @@ def test_normal_days_are_quiet():
     assert 0.002 < (known < 0.05).mean() < 0.1
 
 
-def test_a_level_shift_is_taken_up():
+def test_a_level_shift_becomes_the_new_level():
     values = np.concatenate([np.full(60, 1000.0), np.full(30, 2000.0)]) * np.exp(
         0.02 * noise(3).standard_normal(90)
     )
@@ -84,8 +84,8 @@ def test_a_level_shift_is_taken_up():
     assert max(found) < 68
 
 
-def test_a_small_share_of_few_rows_is_no_news():
-    """Of 20 rows one more null is chance; of 20,000 the same share is not."""
+def test_a_share_of_few_rows_may_vary_more():
+    """One more null among 20 rows is chance; the same share of 20,000 rows is not."""
     shares = np.full(60, 0.95) + 0.0005 * noise(4).standard_normal(60)
     shares[-1] = 0.90
     few = tg.Seasonal().score(history(shares, scale=Scale.RATIO, weights=np.full(60, 20.0)))
@@ -94,7 +94,7 @@ def test_a_small_share_of_few_rows_is_no_news():
     assert many.p_value[0, -1] < 1e-4
 
 
-def test_a_constant_that_breaks_is_rare_but_equal_values_are_nothing():
+def test_the_break_of_a_constant_is_rare_and_equal_values_are_normal():
     values = np.full(60, 1.0)
     values[-1] = 0.7
     scores = tg.Seasonal().score(history(values, scale=Scale.RATIO))
@@ -102,28 +102,28 @@ def test_a_constant_that_breaks_is_rare_but_equal_values_are_nothing():
     assert scores.p_value[0, -1] < 1e-3
 
 
-def test_a_constant_that_breaks_again_and_again_is_no_news_any_more():
+def test_a_constant_that_breaks_often_is_no_longer_an_anomaly():
     values = np.full(90, 4983.0)
     values[50::4] = 4463.0
     found = flagged(values, q=1e-3)
     assert found[0] == 50
-    assert found == [50, 54, 58, 62, 66]  # the fifth makes it a habit
+    assert found == [50, 54, 58, 62, 66]  # the fifth break is normal
 
 
 def test_a_heavy_tail_is_learned():
-    """One value in ten is far out; that is what this metric does."""
+    """One value in ten is extreme, which is normal for this metric."""
     values = 300 + 20 * noise(7).standard_normal(140)
     values[::10] = 900 + 50 * noise(8).standard_normal(14)
     assert len([i for i in flagged(values, q=1e-3) if i > 80]) <= 2
 
 
-def test_too_little_history_is_not_scored():
+def test_short_histories_are_not_scored():
     scores = tg.Seasonal().score(history(np.arange(10.0)))
     assert np.isnan(scores.score[0, :7]).all()
     assert not np.isnan(scores.score[0, 7:]).any()
 
 
-def test_scores_come_from_the_past_alone():
+def test_scores_depend_only_on_the_past():
     values = 100 + noise(5).standard_normal((3, 80))
     whole = tg.Seasonal().score(history(values))
     part = tg.Seasonal().score(history(values[:, :50]))
@@ -131,7 +131,7 @@ def test_scores_come_from_the_past_alone():
         assert np.array_equal(getattr(whole, name)[:, :50], getattr(part, name), equal_nan=True)
 
 
-def test_series_do_not_touch_each_other():
+def test_series_do_not_affect_each_other():
     values = 100 + noise(6).standard_normal((3, 60))
     alone = tg.Seasonal().score(history(values[1]))
     together = tg.Seasonal().score(history(values))
@@ -147,7 +147,9 @@ finite = st.one_of(st.floats(-1e9, 1e9), st.just(math.nan), st.just(0.0))
     st.sampled_from(["D", "h", "M"]),
     st.sampled_from([tg.Seasonal(), tg.OnlineNormal(), tg.SimpleThreshold(1.0, -1.0)]),
 )
-def test_any_series_is_scored_in_bounds_and_without_warnings(values, scale, step, detector):
+def test_the_scores_of_any_series_are_in_bounds_and_raise_no_warnings(
+    values, scale, step, detector
+):
     if scale is Scale.RATIO:
         values = [min(max(v, 0.0), 1.0) for v in values]
     h = history(values, scale=scale, step=step)
@@ -174,7 +176,7 @@ def test_transforms_of_positive_numbers_are_undone(scale):
     assert restore(transform(array, [scale]), [scale])[0] == pytest.approx(array[0])
 
 
-def test_the_least_spread_is_binomial_for_ratios_and_poisson_for_counts():
+def test_the_minimum_spread_is_binomial_for_ratios_and_poisson_for_counts():
     nothing = np.array([math.nan])
     assert least_spread(nothing, np.array([100.0]), [Scale.RATIO])[0] == 0.05
     of_count = least_spread(np.array([np.log1p(400)]), nothing, [Scale.COUNT])
@@ -184,7 +186,7 @@ def test_the_least_spread_is_binomial_for_ratios_and_poisson_for_counts():
 @pytest.mark.parametrize(
     "minutes", [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720]
 )
-def test_parts_of_a_day_of_any_usual_length_make_a_day(minutes):
+def test_parts_of_a_day_of_any_common_length_add_up_to_a_day(minutes):
     times = np.datetime64("2021-02-01", "s") + np.timedelta64(60 * minutes, "s") * np.arange(20)
     grid = Grid.from_times(times)
     assert (grid.step, grid.period * minutes) == (60 * minutes, 24 * 60)
@@ -205,18 +207,18 @@ def test_grids_of_days_hours_and_months():
     assert Grid.from_times(gaps).column.tolist() == [0, 3, 4, 5]
     long_ago = np.array(["2013-01-01", "2013-01-02", "2013-01-03", "2023-01-01"], "M8[s]")
     column = Grid.from_times(long_ago).column
-    assert column[-1] < 120  # ten years of nothing are no columns
+    assert column[-1] < 120  # ten empty years take no columns
     assert (
         column[-1] % 7
         == (np.datetime64("2023-01-01") - np.datetime64("2013-01-01")).astype(int) % 7
     )
 
 
-# rules, catalogue, sentences
+# Rules, catalogue, explanations
 
 
-def test_false_discoveries_by_hand():
-    """Benjamini and Hochberg's own example of 15 p-values: at 5 % the first four are found."""
+def test_false_discoveries_match_the_example_of_the_paper():
+    """Benjamini and Hochberg's own example of 15 p-values: at 5 % the first four are significant."""
     p = np.array(
         [.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1.0]
     )[:, None]  # fmt: skip
@@ -225,7 +227,7 @@ def test_false_discoveries_by_hand():
     assert FalseDiscoveryRate(0.05, least=1).decide(p, scores).sum() == 4
 
 
-def test_few_series_make_no_anomaly_of_one_normal_day_in_ten():
+def test_one_normal_day_in_ten_is_not_an_anomaly_of_few_series():
     scores = Scores.unscored((3, 1))
     scores.score[:, 0] = [2.5, 0.1, 0.2]
     assert not FalseDiscoveryRate().decide(scores.score, scores).any()
@@ -233,7 +235,7 @@ def test_few_series_make_no_anomaly_of_one_normal_day_in_ten():
     assert FalseDiscoveryRate().decide(scores.score, scores)[:, 0].tolist() == [True, True, False]
 
 
-def test_what_goes_on_needs_less():
+def test_the_continuation_of_an_anomaly_needs_less_evidence():
     scores = Scores.unscored((2, 3))
     scores.expected[:] = 10.0
     values = np.array([[0.0, 2.0, 2.0], [10.0, 2.0, 2.0]])
@@ -247,7 +249,7 @@ def test_what_goes_on_needs_less():
 
 
 @pytest.mark.parametrize("name", list(DETECTORS))
-def test_detectors_read_back_from_their_text(name):
+def test_detectors_are_restored_from_their_repr(name):
     required = {"SimpleThreshold": {"upper_bound": "2.5"}, "Drift": {"column": "x"}}
     change = {"max_rate_decrease": "-1", "max_rate_increase": "2.5"}
     made = DETECTORS.build(
@@ -271,12 +273,12 @@ def test_detectors_read_back_from_their_text(name):
         lambda: tg.Monitor(severity="fatal"),
     ],
 )
-def test_what_cannot_be_is_refused(build):
+def test_invalid_parameters_of_detectors_and_rules_are_refused(build):
     with pytest.raises((tg.SuiteError, tg.IllegalAnalyzerParameterError)):
         build()
 
 
-def test_sentences():
+def test_explanations_of_scores():
     low = explain("Size", "ds=2013-11-28", 3, 634.0, [990.0, 985.0], 991.0, 812.0, 1210.0)
     assert low == (
         "Size in ds=2013-11-28 (a Thursday) is 634, below the usual 812 to 1,210 (expected 991):"

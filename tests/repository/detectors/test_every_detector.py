@@ -1,4 +1,4 @@
-"""What holds of every registered detector, on odd series and on ordinary ones. No database."""
+"""Properties of every registered detector, on extreme and on ordinary series, without a database."""
 
 import math
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tests.conftest import soak
 FIELDS = ("score", "expected", "lower", "upper", "reason")
 NUMBERS = ("expected", "lower", "upper")
 EXPLAINED = (Reason.CALENDAR, Reason.RECOVERY)
-"""Reasons that tell by what a point was judged, and so stay where its score is 0."""
+"""Reasons that explain how a point was scored, and therefore remain where its score is 0."""
 STEPS = ("h", "D", "M", None)
 OPTIONS = {
     "Drift": {"column": "x"},
@@ -41,8 +41,8 @@ few = settings(max_examples=soak(2, 20), deadline=None, phases=PHASES)
 one = settings(max_examples=soak(1, 10), deadline=None, phases=PHASES)
 
 
-def long(detector, points):
-    """How many points: fewer where parameters are fitted again and again, and every day."""
+def history_length(detector, points):
+    """Return a number of points; fewer every day, and where parameters are fitted at each point."""
     return min(points, 24 if isinstance(detector, HoltWinters) else soak(45, points))
 
 
@@ -72,7 +72,7 @@ def history(values, times, scales=None, weights=None, **kwargs):
 
 
 def check(detector, h, start=0, known=None):
-    """Score, and check what always holds."""
+    """Score a history and check the properties of all scores."""
     scores = detector.score(h, start, known)
     whole = isinstance(detector, PartitionDetector)
     shape = (1 if whole else len(h.values), len(h.times) - start)
@@ -101,16 +101,16 @@ def check(detector, h, start=0, known=None):
     return scores
 
 
-def same(one, other):
+def assert_same_scores(one, other):
     for name in FIELDS:
         a, b = getattr(one, name), getattr(other, name)
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-# odd series
+# Extreme series
 
 
-def odd(n):
+def extreme_series(n):
     draw = np.random.default_rng(0)
     noise, flips = draw.standard_normal(n), np.arange(n) % 2
 
@@ -148,7 +148,7 @@ def odd(n):
 @every
 @pytest.mark.parametrize("step", STEPS)
 def test_odd_series_of_every_scale(detector, step):
-    some = np.stack(list(odd(long(detector, 48)).values()))
+    some = np.stack(list(extreme_series(history_length(detector, 48)).values()))
     kinds = [Scale.SIGNED] if isinstance(detector, HoltWinters) else list(Scale)
     scales = [scale for scale in kinds for _ in some]
     values = np.tile(some, (len(kinds), 1))
@@ -159,10 +159,10 @@ def test_odd_series_of_every_scale(detector, step):
 @pytest.mark.soak
 @every
 @pytest.mark.parametrize("name", ["nothing", "all infinite", "largest of both signs", "constant"])
-def test_an_odd_series_alone(detector, name):
-    n = long(detector, 66)
+def test_an_odd_series_by_itself(detector, name):
+    n = history_length(detector, 66)
     for scale in (Scale.SIGNED, Scale.COUNT):
-        check(detector, history([odd(n)[name]] * 3, times_of(n, None), [scale] * 3))
+        check(detector, history([extreme_series(n)[name]] * 3, times_of(n, None), [scale] * 3))
 
 
 @every
@@ -181,7 +181,7 @@ def test_few_points_and_few_series(detector, step):
 
 
 @every
-def test_a_constant_is_never_odd(detector):
+def test_a_constant_is_never_an_anomaly(detector):
     scales = list(Scale)
     times = times_of(60, "D")
     values = np.ones((len(scales), 60))
@@ -202,7 +202,7 @@ def test_a_year_of_zeros(detector):
 @every
 @pytest.mark.parametrize("step", ["h", "D"])
 def test_gaps_in_time(detector, step):
-    n = long(detector, 40)
+    n = history_length(detector, 40)
     draw = np.random.default_rng(2)
     for jumps in ([1, 1, 1, 2, 5], [1, 1, 30, 400], [1, 1, 1, 100_000]):
         at = np.cumsum(draw.choice(jumps, n))
@@ -211,19 +211,19 @@ def test_gaps_in_time(detector, step):
 
 
 @every
-def test_times_that_are_the_same_or_unknown(detector):
+def test_equal_and_unknown_times(detector):
     n = 40
     values = np.random.default_rng(3).standard_normal((3, n))
     check(detector, history(values, np.repeat(times_of(n // 2, "D"), 2)))
     check(detector, history(values, np.full(n, "2013-01-01", "M8[s]")))
     late = times_of(n, "D")
-    late[-3:] = np.datetime64("NaT", "s")  # those without a time come last
+    late[-3:] = np.datetime64("NaT", "s")  # partitions without a time come last
     check(detector, history(values, late))
 
 
 @pytest.mark.soak
 @every
-def test_overdue_and_unknown_moments(detector):
+def test_overdue_partitions_and_unknown_arrivals(detector):
     times = times_of(40, "D")
     h = history(np.ones((3, 40)), times)
     for now in ("NaT", "2013-01-01", "2013-02-20", "2013-06-01", "9999-01-01"):
@@ -231,7 +231,7 @@ def test_overdue_and_unknown_moments(detector):
 
 
 @every
-def test_all_muted_and_all_restarted(detector):
+def test_histories_with_all_points_muted_or_restarted(detector):
     values = np.random.default_rng(4).standard_normal((3, 16))
     h = history(values, times_of(16, "D"))
     everywhere = np.ones(values.shape, dtype=bool)
@@ -240,11 +240,11 @@ def test_all_muted_and_all_restarted(detector):
     check(detector, replace(h, muted=everywhere, restarts=everywhere, holidays=["x"] * 16))
 
 
-# ordinary series
+# Ordinary series
 
 
 def ordinary(seed, restarts=False, least=20, most=70):
-    """Some months of a few series of all scales, with all that happens to them."""
+    """Some months of a few series of all scales, with gaps, muted points and restarts."""
     draw = np.random.default_rng(seed)
     n, k = int(draw.integers(least, most)), int(draw.integers(3, 6))
     step = draw.choice(["h", "D", "M", "none"], p=[0.2, 0.5, 0.15, 0.15])
@@ -285,7 +285,7 @@ def ordinary(seed, restarts=False, least=20, most=70):
 
 
 def cut(h, first, last=None):
-    """A part of a history, that knows where in time it lies."""
+    """Return a part of a history, with its offset in the whole."""
     some = slice(first, last)
     told = {}
     for name in ("muted", "restarts", "empty"):
@@ -309,32 +309,33 @@ def until(scores, end):
 @every
 @few
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1), restarts=st.booleans())
-def test_later_points_change_nothing(detector, seed, share, restarts):
-    h = ordinary(seed, restarts=restarts, most=long(detector, 70))
+def test_later_points_do_not_change_scores(detector, seed, share, restarts):
+    h = ordinary(seed, restarts=restarts, most=history_length(detector, 70))
     end = int(share * len(h.times))
     whole = check(detector, h)
-    same(check(detector, cut(h, 0, end)), until(whole, end))
+    assert_same_scores(check(detector, cut(h, 0, end)), until(whole, end))
 
 
 @every
 @few
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1), restarts=st.booleans())
-def test_going_on_is_what_a_replay_gives(detector, seed, share, restarts):
-    h = ordinary(seed, restarts=restarts, most=long(detector, 70))
+def test_an_incremental_detection_equals_a_replay(detector, seed, share, restarts):
+    h = ordinary(seed, restarts=restarts, most=history_length(detector, 70))
     start = int(share * len(h.times))
     whole = detector.score(h)
-    same(check(detector, h, start, until(whole, start)), whole.since(start))
-    same(check(detector, h, start), whole.since(start))
+    assert_same_scores(check(detector, h, start, until(whole, start)), whole.since(start))
+    assert_same_scores(check(detector, h, start), whole.since(start))
 
 
 @pytest.mark.soak
 @every
 @few
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
-@example(seed=1635, share=0.183877146010663)  # a delay of no score, judged by the day of the month
+# a delay without a score, expected by the day of the month
+@example(seed=1635, share=0.183877146010663)
 # Weeks that are often missing: six of one week in ten years.
 @example(seed=184560, share=0.17802021956186345)
-def test_what_is_out_of_reach_changes_nothing(detector, seed, share):
+def test_points_beyond_the_required_history_do_not_matter(detector, seed, share):
     h = ordinary(seed, least=440, most=600)
     reach = detector.reach(Grid.from_times(h.times))
     if reach is None:
@@ -343,36 +344,36 @@ def test_what_is_out_of_reach_changes_nothing(detector, seed, share):
     first = max(start - reach, 0)
     whole = detector.score(h)
     known = Scores(*(getattr(whole, name)[:, first:start] for name in FIELDS))
-    same(check(detector, cut(h, first), start - first, known), whole.since(start))
+    assert_same_scores(check(detector, cut(h, first), start - first, known), whole.since(start))
 
 
 @pytest.mark.soak
 @every
 @one
 @given(seed=st.integers(0, 2**32), restarts=st.booleans())
-def test_day_by_day_is_what_all_at_once_gives(detector, seed, restarts):
-    h = ordinary(seed, restarts=restarts, most=long(detector, 30))
+def test_scoring_day_by_day_equals_scoring_at_once(detector, seed, restarts):
+    h = ordinary(seed, restarts=restarts, most=history_length(detector, 30))
     whole = detector.score(h)
     known = until(whole, 0)
     for t in range(len(h.times)):
         new = detector.score(cut(h, 0, t + 1), t, known)
         known = Scores(*(np.concatenate([getattr(known, n), getattr(new, n)], 1) for n in FIELDS))
-    same(known, whole)
+    assert_same_scores(known, whole)
 
 
 @pytest.mark.parametrize("detector", SINGLE)
 @one
 @given(seed=st.integers(0, 2**32), restarts=st.booleans())
-def test_series_do_not_touch_each_other(detector, seed, restarts):
-    h = ordinary(seed, restarts=restarts, most=long(detector, 40))
+def test_series_do_not_affect_each_other(detector, seed, restarts):
+    h = ordinary(seed, restarts=restarts, most=history_length(detector, 40))
     together = detector.score(h)
     for i in range(len(h.values)):
-        same(detector.score(h.rows(slice(i, i + 1))), together.taken(slice(i, i + 1)))
+        assert_same_scores(detector.score(h.rows(slice(i, i + 1))), together.taken(slice(i, i + 1)))
 
 
 @every
-def test_what_was_given_is_left_as_it_was(detector):
-    h = ordinary(7, restarts=True, most=long(detector, 70))
+def test_detectors_do_not_change_their_input(detector):
+    h = ordinary(7, restarts=True, most=history_length(detector, 70))
     arrays = (h.times, h.values, h.weights, h.muted, h.restarts, h.ledger.arrived, h.ledger.version)
     before = [array.copy() for array in arrays]
     whole = detector.score(h)
@@ -387,10 +388,10 @@ def test_what_was_given_is_left_as_it_was(detector):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["Seasonal", "SlowDrift", "ChangePoint"])
-def test_more_series_than_are_scored_together(name):
+def test_more_series_than_fit_into_one_matrix(name):
     detector = DETECTORS.build(name, {})
     draw = np.random.default_rng(5)
     values = draw.standard_normal((600, 16))
     h = history(values, times_of(16, "D"))
     last = check(detector, h).taken(slice(590, 600))
-    same(detector.score(history(values[590:], h.times)), last)
+    assert_same_scores(detector.score(history(values[590:], h.times)), last)

@@ -1,4 +1,4 @@
-"""The first weeks of a history, and heavy tails, as `Seasonal` judges them. No database."""
+"""The first weeks of a history, and heavy tails, scored by `Seasonal` without a database."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ import tidegauge as tg
 MONDAY = np.datetime64("2021-02-01", "s")
 
 
-def judged(values):
+def score_series(values):
     times = MONDAY + np.arange(values.shape[1]) * np.timedelta64(86_400, "s")
     scales = [Scale.COUNT] * len(values)
     scores = tg.Seasonal().score(History(times, values, values, scales))
@@ -32,7 +32,7 @@ def judged(values):
 
 
 def weeks(days, seed=1):
-    """Return 14 series of counts whose weekends are less than half."""
+    """Return 14 series of counts; weekends have less than half of the weekday level."""
     factor = np.where(np.arange(days) % 7 >= 5, 0.45, 1.0)
     noise = np.random.default_rng(seed).normal(0, 0.05, (14, days))
     return np.rint(1e5 * factor * np.exp(noise))
@@ -42,19 +42,22 @@ def weeks(days, seed=1):
 def test_a_loss_of_half_is_found_from_the_end_of_the_second_week(day):
     values = weeks(day + 1)
     values[:3, day] = np.rint(values[:3, day] / 2)
-    _, flags = judged(values)
+    _, flags = score_series(values)
     assert flags[:3, day].all()
     assert not flags[:, :day].any()
 
 
-def test_mondays_of_the_third_week_are_expected_as_high_as_mondays_are():
-    scores, _ = judged(weeks(15))
-    # The first Monday has no weekend before it: compared with the days around it, it would not stand out.
+def test_mondays_of_the_third_week_are_expected_at_their_level():
+    scores, _ = score_series(weeks(15))
+    # No weekend comes before the first Monday: among the days around it, it is normal.
     assert np.median(scores.expected[:, 14]) == pytest.approx(1e5, rel=0.05)
 
 
 def office_hours(factor, period):
-    """Return the history of a table with office hours, a tenth on weekends, times a factor of each part of a day."""
+    """Return a history of office hours with a factor for each part of a day.
+
+    Weekends have a tenth of the rows.
+    """
     days, parts = np.divmod(np.arange(len(factor)), period)
     course = np.where(np.isin(parts * 24 // period, np.arange(9, 18)), 1.8, 1.0)
     noise = np.exp(np.random.default_rng(2).normal(0, 0.05, len(factor)))
@@ -64,8 +67,8 @@ def office_hours(factor, period):
 
 
 @pytest.mark.parametrize("period", [24, 12, 4])
-def test_a_first_weekend_is_no_new_level_and_the_second_no_news(period):
-    """A day of alarms is a new level later, but a weekend that is unknown may have two."""
+def test_the_first_weekend_does_not_become_the_level_and_the_second_is_expected(period):
+    """A day of alarms later becomes the new level, but an unknown weekend may take two days."""
     history = office_hours(np.ones(28 * period), period)
     assert not shifts(history)
     alarms = tg.Seasonal().score(history).score[0] > -np.log10(BAND_P_VALUE)
@@ -79,10 +82,10 @@ def test_a_level_of_three_days_is_learned_in_the_second_week(period):
     factor[9 * period :] = 10  # from Wednesday on
     ((_, accepted, begun),) = shifts(office_hours(factor, period))
     assert begun == 9 * period
-    assert accepted // period == 11  # once it has lasted for three quarters of three days
+    assert accepted // period == 11  # after three quarters of three days
 
 
-def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
+def test_a_tail_is_fitted_to_the_errors_beyond_its_start():
     errors = np.full((2, 40), 0.5)
     errors[0, :2] = TAIL_START * 1.5, TAIL_START * 50
     errors[1, 5:] = np.nan
@@ -101,32 +104,32 @@ def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
     assert 10.0 ** -tail.score(tail.limit(1e-4)) == pytest.approx([1e-4, 1e-4])
 
 
-def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far():
+def test_falls_and_rises_by_the_same_factor_are_equally_severe():
     mean = {"scale": "positive", "kind": "Mean", "filter": "", "segment": ""}
     steps = severity_steps([mean], np.array([[50, 66, 68, 149, 150.0]]), np.full((1, 5), 100.0))
     assert steps.tolist() == [[1, 1, 0, 0, 1]]
 
 
-def test_extremes_of_a_column_have_heavy_tails_on_any_scale():
+def test_column_extremes_have_heavy_tails_on_any_scale():
     minima = np.tile(-16 + np.random.default_rng(6).standard_t(3, 200), (2, 1))
     minima[:, -1] = -27
     times = MONDAY + np.arange(200) * np.timedelta64(86_400, "s")
-    extremes = np.array([False, True])  # a mean, and a minimum, which is of one row
+    extremes = np.array([False, True])  # a mean, and a minimum, which depends on one row
     history = History(times, minima, minima, [Scale.SIGNED] * 2, extremes=extremes)
     mean, minimum = tg.Seasonal().score(history).score[:, -1]
-    assert mean > np.log10(4500) > minimum > 2  # at one in 4,500 a series alone is an anomaly
+    assert mean > np.log10(4500) > minimum > 2  # a single series is an anomaly at one in 4,500
     rows = [{"kind": kind} for kind in ("Mean", "Minimum", "MaxLength")]
     assert extremes_of(rows).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(("records", "muted", "news"), [(1, 0, True), (2, 0, False), (2, 1, True)])
-def test_extremes_that_were_seen_twice_in_a_year_are_no_news(records, muted, news):
-    """An hour of 500 minutes is not seen in the last 98 days, but some in the year before them."""
+def test_extremes_seen_twice_in_a_year_are_normal(records, muted, news):
+    """An hour of 500 minutes did not occur in the last 98 days, but it did in the year before."""
     values = 100 + np.random.default_rng(3).normal(0, 10, (1, 300))
     values[0, [60, 90][:records]] = 520
     values[0, -1] = 500
     left_out = np.zeros(values.shape, dtype=bool)
-    left_out[0, [60, 90][:muted]] = True  # labelled as bad
+    left_out[0, [60, 90][:muted]] = True  # labeled as bad
     times = MONDAY + np.arange(300) * np.timedelta64(86_400, "s")
     history = History(
         times, values, values, [Scale.SIGNED], muted=left_out, extremes=np.array([True])
@@ -134,8 +137,11 @@ def test_extremes_that_were_seen_twice_in_a_year_are_no_news(records, muted, new
     assert (tg.Seasonal().score(history).score[0, -1] > 4) == news
 
 
-def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
-    """Student's t of two degrees of freedom; of tails without those that alarmed, 0.003 would for ever."""
+def test_large_values_of_a_heavy_tail_are_learned_even_if_they_alarmed():
+    """Student's t with two degrees of freedom.
+
+    A tail without the alarms would flag 0.003 of all points.
+    """
     draw = np.random.default_rng(5)
     values = 1e5 * np.exp(0.05 * draw.standard_t(2, (14, 300)))
     days = np.arange(300).astype("M8[D]").astype("M8[s]")
@@ -145,11 +151,12 @@ def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
 
 
 @pytest.mark.parametrize(("memory", "most"), [(0.9, 0.536), (0.0, 1.2)])
-def test_a_series_that_wanders_is_expected_near_its_last_point(memory, most):
-    """Errors in standard deviations of the series, below those that the other choice would have.
+def test_a_random_walk_is_expected_near_its_last_point(memory, most):
+    """The errors, in standard deviations of the series, are smaller than with a median.
 
-    Where the correlation is .9 the last point is off by sqrt(2 (1 - .9)) = .447, the mean of three by
-    .536. Of noise alone the median of seven is off by sqrt(1 + pi / 2 / 7) = 1.11, the last by 1.41.
+    With a correlation of .9, the last point is off by sqrt(2 (1 - .9)) = .447, and the mean of
+    three by .536. For pure noise, the median of seven is off by sqrt(1 + pi / 2 / 7) = 1.11, and
+    the last point by 1.41.
     """
     rng = np.random.default_rng(3)
     steps = rng.normal(0, np.sqrt(1 - memory**2), (2000, 150))

@@ -1,4 +1,7 @@
-"""Gaps in calendars of partitions, and overdue ones: hours, days, weeks and months. No database."""
+"""Gaps in calendars of partitions, and overdue partitions: hours, days, weeks and months.
+
+No database.
+"""
 
 import datetime as dt
 from dataclasses import replace
@@ -10,7 +13,7 @@ from tidegauge.repository.detectors.whole_partitions import Late, MissingPartiti
 
 
 def history_of(times, came=None, now=None):
-    """A history without series, of partitions that came at some times."""
+    """Return a history without series, with the times and arrivals of its partitions."""
     times = np.asarray(times).astype("M8[s]")
     ledger = None
     if came is not None:
@@ -32,7 +35,7 @@ def overdue(last_days_ago, count=40, delay=3, **changed):
     return detector.measure(h), detector.score(h).score[0], detector.explanation(h, count - 1)
 
 
-def test_what_is_overdue_is_told_of_the_last():
+def test_overdue_partitions_are_reported_at_the_last_partition():
     for days in (0, 1):
         missing, score, _ = overdue(days)
         assert (missing == 0).all()
@@ -46,8 +49,8 @@ def test_what_is_overdue_is_told_of_the_last():
     )
 
 
-def stopped(missing, days_ago, count=90):
-    """Return what is said of the newest of daily partitions, of which some are missing, that stopped."""
+def score_and_explanation_of_stopped(missing, days_ago, count=90):
+    """Return score and explanation of the newest daily partition of a table with gaps that stopped."""
     days = np.setdiff1d(np.arange(count), missing).astype("M8[D]").astype("M8[s]")
     came = days + np.timedelta64(1, "D") + np.timedelta64(3, "h")
     now = days[-1] + np.timedelta64(days_ago, "D") + np.timedelta64(12, "h")
@@ -57,19 +60,19 @@ def stopped(missing, days_ago, count=90):
     return score[-1], told
 
 
-def test_a_table_that_has_stopped_is_told_of_whatever_was_missing_before():
-    """Two days longer than the longest gap before: only then it is known to be unlike that."""
+def test_a_stopped_table_is_reported_whatever_was_missing_before():
+    """The stop is two days longer than the longest gap before, so it is not like that gap."""
     for missing, longest in (([45], 1), ([45, 46], 2), ([30, *range(60, 75)], 15)):
-        after = longest + 3  # two of these days are not over, or may come late
-        assert stopped(missing, after)[0] >= 3, missing
-        assert stopped(missing, 60)[0] >= 3, missing
-    score, told = stopped([45], 2)  # as long as the gap before
+        after = longest + 3  # two of these days are not over, or can still arrive
+        assert score_and_explanation_of_stopped(missing, after)[0] >= 3, missing
+        assert score_and_explanation_of_stopped(missing, 60)[0] >= 3, missing
+    score, told = score_and_explanation_of_stopped([45], 2)  # as long as the gap before
     assert score < 3
     assert "the next day is overdue" in told
 
 
-def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
-    days = [stopped([88], ago) for ago in (1, 2, 3, 10)]
+def test_a_gap_before_the_newest_partition_stays_reported_while_nothing_arrives():
+    days = [score_and_explanation_of_stopped([88], ago) for ago in (1, 2, 3, 10)]
     assert all(score >= 3 for score, _ in days)
     told = "follows a gap of 1 day, 30 Mar 1970"
     assert days[0][1] == told
@@ -79,8 +82,8 @@ def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
     )
 
 
-def gap(days, now=None):
-    """Return what is said of the newest of some days, which came an hour after their ends."""
+def gap_before_newest(days, now=None):
+    """Return gap length and explanation of the newest day; each day arrived an hour after its end."""
     times = np.asarray(days, "M8[D]").astype("M8[s]")
     came = times + np.timedelta64(25, "h")
     history = history_of(times, came, now)
@@ -89,14 +92,14 @@ def gap(days, now=None):
 
 
 @pytest.mark.parametrize("length", [1, 40, 56, 57, 98, 99, 200])
-def test_a_gap_has_its_whole_length_and_is_no_precedent_of_itself(length):
+def test_a_gap_has_its_full_length_and_is_not_its_own_precedent(length):
     before = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
     after = before[-1] + np.timedelta64(length + 1, "D")
     many = "1 day, 1 Jul 2013" if length == 1 else f"{length} days from 1 Jul 2013 on"
-    assert gap([*before, after]) == (length, f"follows a gap of {many}")
+    assert gap_before_newest([*before, after]) == (length, f"follows a gap of {many}")
 
 
-def test_a_time_in_the_far_future_costs_no_more_than_another_gap():
+def test_a_time_in_the_far_future_is_as_cheap_as_any_gap():
     """Seventy million hours are counted, not listed."""
     times = np.append(HOURS, np.datetime64("9999-12-31T00:00:00"))
     history = history_of(times)
@@ -110,13 +113,16 @@ def test_a_time_in_the_far_future_costs_no_more_than_another_gap():
     ]
 
 
-def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():
+def test_weekends_of_a_weekday_table_are_not_missing():
     days = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
-    before = days[np.is_busday(days)]  # the last is a Friday
+    before = days[np.is_busday(days)]  # the last day is a Friday
     after = np.busday_offset(before[-1], 61)
-    assert gap([*before, after]) == (60, "follows a gap of 60 days from 1 Jul 2013 on")
-    # On the Wednesday after at noon, Monday and Tuesday are over.
-    assert gap(before, "2013-07-03T12:00") == (
+    assert gap_before_newest([*before, after]) == (
+        60,
+        "follows a gap of 60 days from 1 Jul 2013 on",
+    )
+    # At noon of the next Wednesday, Monday and Tuesday are over.
+    assert gap_before_newest(before, "2013-07-03T12:00") == (
         2,
         "is the newest, the next 2 days are overdue: 1 Jul 2013 was due by 2 Jul 2013 02:00 UTC",
     )
@@ -136,8 +142,8 @@ WEEKDAY = np.is_busday(HOURS.astype("M8[D]"))
         pytest.param(WEEKDAY, id="weekdays"),
     ],
 )
-def test_hours_that_are_missing_among_those_of_their_week(kept):
-    """Neither the first nights nor the first weekend are gaps; two hours of a Tuesday at work are one."""
+def test_missing_hours_are_compared_with_the_same_hours_of_the_week(kept):
+    """The first nights and the first weekend are not gaps; two office hours of a Tuesday are a gap."""
     gone = np.array(["2024-03-12T10", "2024-03-12T11"], "M8[s]")
     times = HOURS[kept & ~np.isin(HOURS, gone)]
     history = history_of(times)
@@ -149,8 +155,8 @@ def test_hours_that_are_missing_among_those_of_their_week(kept):
 
 @pytest.mark.parametrize("weeks", [2, 3, 6, 12])
 @pytest.mark.parametrize("until", [11, 17, 24])
-def test_a_table_of_some_hours_that_stops_is_reported(weeks, until):
-    """Whose nights and weekends are always missing, and say nothing of its hours."""
+def test_a_table_of_office_hours_that_stops_is_reported(weeks, until):
+    """Its nights and weekends are always missing, which does not excuse its other hours."""
     hours = HOURS[(DAYTIME >= 9) & (until > DAYTIME) & WEEKDAY]
     last = HOURS[0] + np.timedelta64(7 * weeks, "D")
     times = hours[hours < last]
@@ -164,16 +170,16 @@ def test_a_table_of_some_hours_that_stops_is_reported(weeks, until):
     assert MissingPartition().explanation(history, len(times) - 1).startswith(told)
 
 
-def test_an_outage_counts_once_however_long_it_was():
-    """A week without data is no habit: another day is missing among 400 that came."""
+def test_an_outage_counts_once_whatever_its_length():
+    """A week without data is not a pattern: another missing day among 400 is still an anomaly."""
     days = np.arange("2013-01-01", "2014-03-01", dtype="M8[D]")
     gone = np.isin(days, [*np.arange("2013-05-05", "2013-05-12", dtype="M8[D]"), days[400]])
     times = days[~gone]
     assert times[scored(times) >= 3].tolist() == [dt.date(2013, 5, 12), dt.date(2014, 2, 6)]
 
 
-def stopped_days(days, ago):
-    """Return the score and the words of the newest day, which came a day later, so many days ago."""
+def score_and_explanation_of_stopped_days(days, ago):
+    """Return score and explanation of the newest day, which began some days ago."""
     times = np.asarray(days, "M8[D]").astype("M8[s]")
     came, now = times + np.timedelta64(27, "h"), times[-1] + np.timedelta64(ago, "D")
     history = history_of(times, came, now)
@@ -181,21 +187,21 @@ def stopped_days(days, ago):
     return MissingPartition().score(history).score[0, -1], told
 
 
-def test_a_long_outage_hides_no_table_that_stops():
+def test_a_long_outage_does_not_hide_a_stopped_table():
     days = np.arange("2013-01-01", "2013-09-13", dtype="M8[D]")
     outage = (days >= np.datetime64("2013-07-20")) & (days < np.datetime64("2013-08-24"))
-    score, told = stopped_days(days[~outage], 45)
+    score, told = score_and_explanation_of_stopped_days(days[~outage], 45)
     assert score >= 3
     assert told.startswith("is the newest, the next 43 days are overdue: 13 Sep 2013 was due by ")
-    score, _ = stopped_days(
+    score, _ = score_and_explanation_of_stopped_days(
         ["1970-01-01", *np.arange("2013-01-01", "2013-02-15", dtype="M8[D]")], 100
     )
     assert score >= 3
 
 
 @pytest.mark.parametrize("clock", [12, 20, 23])
-def test_hours_that_come_once_a_day_are_not_overdue_before_the_next_load(clock):
-    """Each night at two those of the day before come: until the next load, those of a day are missing."""
+def test_hours_loaded_once_a_day_are_not_overdue_before_the_next_load(clock):
+    """The hours of a day arrive at two in the next night; until then, they are missing."""
     times = HOURS[:-24]
     last = times[-1].astype("M8[D]") + np.timedelta64(1, "D")
     came = times.astype("M8[D]").astype("M8[s]") + np.timedelta64(26, "h")
@@ -221,15 +227,15 @@ def scored(times):
 
 @pytest.mark.parametrize("minutes", [5, 15, 60])
 @pytest.mark.parametrize("missing", [0.05, 0.1])
-def test_parts_of_days_that_are_missing_at_random_are_soon_usual(minutes, missing):
-    """Only the first gap after the first week is told."""
+def test_parts_of_days_missing_at_random_soon_become_normal(minutes, missing):
+    """Only the first gap after the first week is reported."""
     times = np.arange("2024-01-01", "2024-01-29", minutes, dtype="M8[m]")
     kept = times[np.random.default_rng(1).random(len(times)) > missing]
     assert (scored(kept) >= 3).sum() <= 2
 
 
-def test_a_gap_beside_a_night_counts_as_one_among_the_hours_that_are_usually_there():
-    """One hour in fifty is missing: another is nothing new, at nine as little as at noon."""
+def test_a_gap_next_to_a_night_counts_among_the_usual_hours():
+    """One hour in fifty is missing, so another one is normal, at nine as well as at noon."""
     hours = HOURS[(DAYTIME >= 9) & (DAYTIME < 17)]
     kept = hours[np.random.default_rng(2).random(len(hours)) > 0.02]
     after = kept > HOURS[0] + np.timedelta64(28, "D")
@@ -237,7 +243,7 @@ def test_a_gap_beside_a_night_counts_as_one_among_the_hours_that_are_usually_the
 
 
 @pytest.mark.parametrize("days", [10, 11])
-def test_partitions_of_ten_days_are_no_weeks_of_which_some_are_missing(days):
+def test_ten_day_partitions_are_not_weeks_with_gaps(days):
     times = np.arange("2022-01-01", "2024-01-01", days, dtype="M8[D]")
     assert (scored(times) == 0).sum() == len(times) - 7
 
@@ -253,7 +259,7 @@ def test_months_end_with_their_last_day():
     assert MissingPartition().measure(history)[-1] == 3
 
 
-def test_nothing_is_overdue_if_nobody_knows_when_it_came():
+def test_nothing_is_overdue_if_no_arrival_is_known():
     unknown = np.full(40, "NaT", "M8[s]")
     assert (overdue(30, arrived=unknown)[0] == 0).all()
     assert (overdue(30, now=np.datetime64("NaT", "s"))[0] == 0).all()

@@ -1,4 +1,4 @@
-"""Joint test of a partition's largest departures. Pure."""
+"""Joint test of the largest departures of a partition, without a database."""
 
 import numpy as np
 import pytest
@@ -18,30 +18,30 @@ def chance(seed, series, partitions):
     return np.random.default_rng(seed).exponential(1 / np.log(10), (series, partitions))
 
 
-# Fisher's statistic of three p-values of 0.01 is 27.63; by its distribution with six degrees of
-# freedom the probability of so much is exp(-13.816) (1 + 13.816 + 13.816^2 / 2) = 1.103e-4.
+# Fisher's statistic of three p-values of 0.01 is 27.63. Its distribution has six degrees of
+# freedom, so P(X >= 27.63) = exp(-13.816) (1 + 13.816 + 13.816^2 / 2) = 1.103e-4.
 @pytest.mark.parametrize(("limit", "found"), [(1.11e-4, True), (1.09e-4, False)])
-def test_three_series_are_tested_by_fishers_product(limit, found):
+def test_three_series_are_tested_by_fishers_method(limit, found):
     assert jointly_significant(np.array([2.0, 2.0, 2.0]), APART[:3], limit) is found
 
 
-# Of n choices of three the likeliest was taken, so that of five series ten times as much is chance, at
-# most: 1.103e-3.
-def test_the_largest_of_more_series_are_likelier_to_be_chance():
+# The most extreme three of n series are tested. Of five series, there are ten ways to choose
+# three, so the p-value is at most ten times as large: 1.103e-3.
+def test_the_p_value_grows_with_the_number_of_series():
     score = np.array([2.0, 0.1, 2.0, 0.2, 2.0])
     assert not jointly_significant(score, APART, 2.0 * 1.103e-4)
     assert jointly_significant(score, APART, 10.0 * 1.103e-4)
 
 
-# Three series that are always equal are one: 0.01 is then the probability, but for one standard
-# error of the correlations, 1/8.
+# Three series that are always equal count as one. The p-value is then 0.01, except for one
+# standard error of the correlations, 1/8.
 @pytest.mark.parametrize(("limit", "found"), [(0.011, True), (0.004, False)])
-def test_related_series_are_evidence_once(limit, found):
+def test_related_series_count_as_evidence_once(limit, found):
     same = APART[[0, 0, 0]]
     assert jointly_significant(np.array([2.0, 2.0, 2.0]), same, limit) is found
 
 
-def test_an_earlier_incident_makes_no_relation():
+def test_an_earlier_incident_does_not_relate_series():
     past = chance(1, 3, 98)
     score = np.full(3, 2.4)
     assert jointly_significant(score, past, 1e-4)
@@ -59,12 +59,12 @@ def test_an_earlier_incident_makes_no_relation():
         pytest.param([], np.zeros((0, 64)), id="nothing"),
     ],
 )
-def test_what_is_not_known_is_no_evidence(score, earlier):
+def test_missing_scores_are_not_evidence(score, earlier):
     assert not jointly_significant(np.array(score), earlier, 0.5)
 
 
 @pytest.mark.parametrize("series", [3, 5, 14, 40])
-def test_as_many_false_alarms_as_accepted(series):
+def test_the_rate_of_false_alarms_is_the_accepted_one(series):
     past = chance(2, series, 98)
     newest = chance(3, 8_000, series)
     found = np.mean([jointly_significant(one, past, 0.02) for one in newest])
@@ -72,8 +72,8 @@ def test_as_many_false_alarms_as_accepted(series):
 
 
 @pytest.mark.parametrize("shared", [0.5, 0.8, 1.0])
-def test_no_more_false_alarms_of_related_series(shared):
-    """Groups of series that share their noise: rows, bytes and distinct values of a table."""
+def test_related_series_raise_no_more_false_alarms(shared):
+    """Groups of series share their noise, like the rows, bytes and distinct values of a table."""
     draws = np.random.default_rng(4)
     common = draws.normal(size=(4, 8_098)).repeat(3, axis=0)
     z = np.sqrt(shared) * common + np.sqrt(1 - shared) * draws.normal(size=common.shape)
@@ -84,7 +84,7 @@ def test_no_more_false_alarms_of_related_series(shared):
 
 @pytest.mark.parametrize("shared", [0.2, 0.35, 0.5])
 def test_false_alarms_of_moderately_related_series_are_bounded(shared):
-    """Twelve series with one factor at the level that is used: less than five times it."""
+    """Twelve series with one common factor: at most five times the accepted rate."""
     draws = np.random.default_rng(7)
     common = draws.normal(size=(1, 12_098))
     z = np.sqrt(shared) * common + np.sqrt(1 - shared) * draws.normal(size=(12, 12_098))
@@ -93,43 +93,45 @@ def test_false_alarms_of_moderately_related_series_are_bounded(shared):
     assert found < 5 / 450
 
 
-def said(score):
+def scores_from(score):
     scores = Scores.unscored(score.shape)
     scores.score[:], scores.expected[:] = score, 0.0
     return scores
 
 
-# Fourteen series of which three have p-values of 0.002: each alone had to be 2.2e-4, and the third 6.7e-4.
-def test_a_partition_is_rejected_for_what_departs_together():
+# Three of fourteen series have p-values of 0.002. A single series needs 2.2e-4, the third 6.7e-4.
+def test_a_partition_is_rejected_for_joint_departures():
     past = chance(5, 14, 98)
     score = np.full((14, 1), 0.3)
     score[[2, 5, 11]] = 2.7
     rule, values = FalseDiscoveryRate(), np.ones((14, 1))
     now = np.hstack([past, score])
-    found = rule.decide(values, said(score), None, now)
+    found = rule.decide(values, scores_from(score), None, now)
     assert np.flatnonzero(found[:, 0]).tolist() == [2, 5, 11]
-    assert not rule.decide(values, said(score)).any()
+    assert not rule.decide(values, scores_from(score)).any()
     past[[5, 11]] = past[2]
-    assert not rule.decide(values, said(score), None, np.hstack([past, score])).any()
+    assert not rule.decide(values, scores_from(score), None, np.hstack([past, score])).any()
 
 
-def test_the_weights_of_errors_count_once():
-    """Three p-values of 0.008 are chance among fourteen, though as errors each has half of it."""
+def test_the_weight_of_errors_counts_once():
+    """Three p-values of 0.008 among fourteen are chance, although the weight of errors halves each."""
     past, score = chance(5, 14, 98), np.full((14, 1), 0.3)
     score[[2, 5, 11]] = 2.1
     weighed, now = score + np.log10(2), np.hstack([past, score])
     values = np.ones((14, 1))
-    assert not FalseDiscoveryRate().decide(values, said(weighed), None, now).any()
+    assert not FalseDiscoveryRate().decide(values, scores_from(weighed), None, now).any()
     assert (
-        FalseDiscoveryRate().decide(values, said(weighed), None, np.hstack([past, weighed])).any()
+        FalseDiscoveryRate()
+        .decide(values, scores_from(weighed), None, np.hstack([past, weighed]))
+        .any()
     )
 
 
-def test_day_by_day_as_in_a_replay():
+def test_day_by_day_detection_equals_a_replay():
     draws = np.random.default_rng(9)
     days = [f"ds={day}" for day in np.arange("2024-01-01", "2024-04-30", dtype="M8[D]")]
     values = 100 * np.exp(draws.normal(0, 0.15, (8, len(days))))
-    values[[1, 4, 6], -1] = 50  # some four deviations
+    values[[1, 4, 6], -1] = 50  # about four deviations
     columns = ["partition", "name", "score", "severity", "explanation"]
     with tg.Repository("sqlite://") as repo:
         for until in (len(days) - 1, len(days)):

@@ -1,4 +1,4 @@
-"""Series that monitors select."""
+"""The series that monitors select."""
 
 import re
 
@@ -24,20 +24,20 @@ def repo():
         ({"instance": "prices.index"}, ["prices.index"]),
         ({"instance": "prices.*"}, ["prices.index", "prices.of.day"]),
         ({"instance": "*.index"}, ["prices.index"]),
-        ({"instance": "items[0].*"}, ["items[0].n"]),  # nothing but * is special
+        ({"instance": "items[0].*"}, ["items[0].n"]),  # only * is special
         ({"instance": "*"}, ["*"]),  # the instance of whole datasets
         ({"name": "ra*", "instance": "*e*"}, ["prices.index", "prices.of.day", "pricesX", "items[0].n"]),
         ({}, [*INSTANCES]),
     ],
     ids=str,
 )  # fmt: skip
-def test_a_star_within_a_selector_stands_for_any_text(repo, series, selected):
+def test_a_star_in_a_selector_matches_any_string(repo, series, selected):
     found = repo.detect("d", monitors=[tg.Monitor(series, "SimpleThreshold(0.1)")])
     assert set(found["instance"]) == set(selected)
 
 
-def test_monitors_that_watch_no_series_are_told(repo):
-    for name in ("ra?e", "rte"):  # ? is no star
+def test_a_warning_lists_monitors_without_series(repo):
+    for name in ("ra?e", "rte"):  # ? is not a wildcard
         told = f"'d' has no series of {{'name': '{name}'}}"
         with pytest.warns(RepositoryWarning, match=re.escape(told)):
             assert repo.detect("d", [tg.Monitor({"name": name}, "SimpleThreshold(0.1)")]).empty
@@ -47,7 +47,7 @@ def test_monitors_that_watch_no_series_are_told(repo):
         repo.detect(monitors=[tg.Monitor({"name": "rte"}, "SimpleThreshold(0.1)")])
 
 
-def test_detectors_and_their_texts_stand_for_monitors_of_all_series(repo):
+def test_detectors_and_their_reprs_stand_for_monitors_of_all_series(repo):
     text = "SimpleThreshold(0.1)"
     found = repo.detect("d", [tg.Monitor(detector=text)])
     for monitors in (text, [text], tg.SimpleThreshold(0.1), tg.Monitor(detector=text)):

@@ -1,4 +1,4 @@
-"""The detector of what was never seen before, and the search for nearest points. No database."""
+"""The detector of novel values, and its search for nearest points, without a database."""
 
 import math
 
@@ -36,12 +36,12 @@ def history(values, step=DAY, **kwargs):
     return History(times, values, np.full_like(values, np.nan), scales, **kwargs)
 
 
-def told(values, least=1.0, detector=None, **kwargs):
+def indices_reported(values, least=1.0, detector=None, **kwargs):
     scores = (detector or Novelty()).score(history(values, **kwargs)).score[0]
     return np.flatnonzero(np.nan_to_num(scores) >= least).tolist()
 
 
-def same(one, other):
+def assert_same_scores(one, other):
     for name in FIELDS:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9)
 
@@ -54,7 +54,7 @@ def noise(seed, size):
 
 
 @given(floats, st.integers(1, 5), st.data())
-def test_neighbours_are_those_that_a_look_at_all_finds(values, lag, data):
+def test_neighbours_equal_those_of_a_full_scan(values, lag, data):
     seen = [x if data.draw(st.booleans()) else math.nan for x in values]
     below, above = neighbours(np.array(values), np.array(seen), lag)
     for i, x in enumerate(values):
@@ -68,7 +68,7 @@ def test_neighbours_are_those_that_a_look_at_all_finds(values, lag, data):
 
 
 @given(gaps, st.integers(2, 4), st.integers(1, 4), st.integers(5, 20))
-def test_runs_are_compared_with_all_in_the_horizon(seen, size, lag, horizon):
+def test_runs_are_compared_with_all_points_in_the_horizon(seen, size, lag, horizon):
     seen = np.array(seen)
     values = np.nan_to_num(seen, nan=1.5)
     found = nearest_run(values, seen, size, lag, horizon)
@@ -106,7 +106,7 @@ def test_weekdays_and_missing_times():
     assert np.isnan(nowhere.nearest(values, values)).all()
 
 
-def test_many_points_at_one_time_cost_no_more():
+def test_many_points_at_one_time_are_as_cheap():
     season = SeasonalRanges.from_times(
         np.arange(10_000).astype("M8[s]") + np.repeat([0, DAY], 5000), DAYS
     )
@@ -116,8 +116,8 @@ def test_many_points_at_one_time_cost_no_more():
 # The score
 
 
-def test_a_case_by_hand():
-    """Nothing is new after the fifth value, so that only the first four distances are above 0."""
+def test_scores_match_a_case_computed_by_hand():
+    """No value after the fifth is novel, so only the first four distances are above 0."""
     values = [100.0, 101, 99, 102, 98] * 4 + [60.0]
     y = [math.asinh(3 * v / np.median(values[:i]) if i else 1) for i, v in enumerate(values)]
     distances = []
@@ -135,7 +135,7 @@ def test_a_case_by_hand():
     assert (scores.score[0, 15:20] == 0).all()
 
 
-def test_the_first_break_of_a_constant_is_one_in_so_many():
+def test_the_first_break_of_a_constant_scores_one_in_its_length():
     values = np.full(50, 7.0)
     values[40:] = 8
     scores = Novelty().score(history(values)).score[0]
@@ -143,7 +143,7 @@ def test_the_first_break_of_a_constant_is_one_in_so_many():
     assert np.flatnonzero(scores > 0).tolist()[0] == 40
 
 
-def test_chances_are_never_larger_than_said():
+def test_p_values_are_conservative():
     chance = np.random.default_rng(1)
     shocks = chance.standard_t(3, (40, 200))
     skewed = np.exp(chance.standard_normal((40, 200)))
@@ -162,7 +162,7 @@ def test_past_medians_cantelli_and_sides():
     assert side(8.0, np.array([1.0, math.nan, 4.0, 9.0])) == (9, 9, 9)
 
 
-def test_a_score_is_told_if_it_exceeds_those_before():
+def test_a_score_is_reported_if_it_exceeds_the_recent_ones():
     scores = np.array([5.0, 4, 4.5, 0, 0, 4.5, 4.6])
     everything = np.full(7, fill_value=True)
     assert np.flatnonzero(exceeds_recent(scores, everything, 3)).tolist() == [0, 6]
@@ -170,46 +170,46 @@ def test_a_score_is_told_if_it_exceeds_those_before():
     assert np.flatnonzero(exceeds_recent(scores, np.arange(7) > 0, 6)).tolist() == [0, 1, 2, 6]
     values = 100 + noise(0, 500)
     values[400:404] = 200, 220, 190, 1e9
-    assert [i for i in told(values, 2, step=300) if i >= 400] == [400, 403]
+    assert [i for i in indices_reported(values, 2, step=300) if i >= 400] == [400, 403]
 
 
-# What it is for
+# Use cases
 
 
-def test_a_record_in_a_daily_series_is_found():
+def test_a_record_in_a_daily_series_is_an_anomaly():
     values = 1000 * np.exp(0.05 * noise(3, 120))
     values[100] = 3000
     scores = Novelty().score(history(values))
-    assert told(values, 2) == [100]
+    assert indices_reported(values, 2) == [100]
     assert scores.upper[0, 100] == values[:100].max() == scores.expected[0, 100]
     assert scores.lower[0, 100] == values[:100].min()
 
 
-def test_a_value_between_others_is_found():
+def test_a_value_in_a_range_never_seen_is_an_anomaly():
     values = np.tile([10.0, 90.0], 100) + noise(5, 200)
     values[190] = 50
     scores = Novelty().score(history(values))
-    assert told(values, 1.5) == [190]
+    assert indices_reported(values, 1.5) == [190]
     assert scores.lower[0, 190] <= scores.upper[0, 190] < 20 or scores.lower[0, 190] > 80
 
 
-def test_a_holiday_like_a_sunday_is_found_on_a_thursday():
-    """As in taxi rides by day: a weekly season, and a day that is novel for its weekday alone."""
+def test_a_thursday_like_a_sunday_is_an_anomaly():
+    """As in daily taxi rides: a weekly season, and a day that is novel only for its weekday."""
     week = np.array([700.0, 720, 740, 760, 900, 800, 600])
     values = np.tile(week, 30) + 10 * noise(6, 210)
     values[22 * 7 + 3] = 600
     scores = Novelty().score(history(values))
-    assert told(values, 1.5) == [22 * 7 + 3]
+    assert indices_reported(values, 1.5) == [22 * 7 + 3]
     i = 22 * 7 + 3
     assert values[i] < scores.lower[0, i] <= scores.expected[0, i]
     assert scores.upper[0, i] < 800
-    assert told(values, 1.5, Novelty("value")) == []
+    assert indices_reported(values, 1.5, Novelty("value")) == []
 
 
 def test_gaps_keep_the_weekday():
     values = np.tile([700.0, 720, 740, 760, 900, 800, 600], 30) + 5 * noise(7, 210)
     values[100:103] = math.nan
-    assert told(values, 1.5) == []
+    assert indices_reported(values, 1.5) == []
     full = history(values)
     kept = ~np.isnan(values)
     some = History(full.times[kept], full.values[:, kept], full.weights[:, kept], full.scales)
@@ -217,23 +217,23 @@ def test_gaps_keep_the_weekday():
     assert np.isnan(Novelty().score(full).score[0, ~kept]).all()
 
 
-def test_more_alike_is_no_news():
+def test_unusually_similar_values_are_normal():
     values = 0.1 + 0.01 * noise(8, 100)
     values[80], values[95] = 0.0, 1.0
-    assert told(values, 1.5, scales=[Scale.DISTANCE]) == [95]
-    assert 80 in told(values, 1.0)
+    assert indices_reported(values, 1.5, scales=[Scale.DISTANCE]) == [95]
+    assert 80 in indices_reported(values, 1.0)
 
 
-def test_what_is_muted_teaches_nothing_and_silences_nothing():
+def test_muted_points_are_not_used_for_training_and_hide_nothing():
     values = 100 + noise(9, 120)
     values[60], values[65] = 300, 300
     muted = np.zeros((1, 120), dtype=bool)
-    assert told(values, 2) == [60]
+    assert indices_reported(values, 2) == [60]
     muted[0, 60] = True
-    assert told(values, 2, muted=muted) == [60, 65]
+    assert indices_reported(values, 2, muted=muted) == [60, 65]
 
 
-def test_a_restart_begins_anew():
+def test_a_restart_begins_a_new_history():
     values = 100 + noise(10, 120)
     values[60:] += 400
     restarts = np.zeros((1, 120), dtype=bool)
@@ -245,12 +245,12 @@ def test_a_restart_begins_anew():
     )
 
 
-# What must always hold
+# Properties
 
 
 @pytest.mark.parametrize("components", ["all", "value"])
 @pytest.mark.parametrize(("step", "n"), [(300, 1500), (3600, 300), (DAY, 200)])
-def test_scores_come_from_the_past_alone(components, step, n):
+def test_scores_depend_only_on_the_past(components, step, n):
     values = np.cumsum(noise(11, (2, n)), axis=1) + 10 * np.sin(np.arange(n))
     values[0, ::17] = math.nan
     values[1, -1] = 1e308
@@ -259,17 +259,19 @@ def test_scores_come_from_the_past_alone(components, step, n):
     assert (whole.score > 0).any()
     for end in (0, 1, 16, n // 3, n - 1):
         part = detector.score(history(values[:, :end], step))
-        same(part, type(whole)(*(getattr(whole, name)[:, :end] for name in FIELDS)))
-    same(detector.score(history(values, step), n - 3, part.since(0)), whole.since(n - 3))
+        assert_same_scores(part, type(whole)(*(getattr(whole, name)[:, :end] for name in FIELDS)))
+    assert_same_scores(
+        detector.score(history(values, step), n - 3, part.since(0)), whole.since(n - 3)
+    )
 
 
-def test_series_do_not_touch_each_other():
+def test_series_do_not_affect_each_other():
     values = 100 + noise(12, (3, 60))
     values[2, 10:] = math.inf
     together = Novelty().score(history(values))
     for i in range(3):
         one = [getattr(together, name)[[i]] for name in FIELDS]
-        same(type(together)(*one), Novelty().score(history(values[i])))
+        assert_same_scores(type(together)(*one), Novelty().score(history(values[i])))
 
 
 HARD = {
@@ -289,13 +291,13 @@ HARD = {
 
 @pytest.mark.parametrize("step", [0, 1, 300, DAY])
 @pytest.mark.parametrize("name", HARD)
-def test_hard_series(name, step):
+def test_extreme_series_are_scored_in_bounds(name, step):
     h = history(np.array(HARD[name], dtype=float).reshape(1, -1), step)
     for detector in (Novelty(), Novelty("value", quiet=1, prefix=1)):
         check(h, detector.score(h))
 
 
-def test_no_series_and_no_times():
+def test_histories_without_series_or_times():
     for shape in ((0, 5), (0, 0), (3, 0)):
         assert Novelty().score(history(np.zeros(shape))).score.shape == shape
     values = np.where(np.arange(40) == 30, 9.0, noise(13, 40))[None]
@@ -307,7 +309,7 @@ def test_no_series_and_no_times():
     st.lists(st.one_of(st.floats(), st.sampled_from([0.0, 1.0, math.nan])), max_size=80),
     st.sampled_from([60, 3600, DAY]),
 )
-def test_any_series_is_scored_in_bounds_and_without_warnings(values, step):
+def test_the_scores_of_any_series_are_in_bounds_and_raise_no_warnings(values, step):
     h = history(np.array(values, dtype=float).reshape(1, -1), step)
     check(h, Novelty(quiet=5).score(h))
 
@@ -322,7 +324,7 @@ def check(h, scores):
     assert (scores.expected[known] <= scores.upper[known]).all()
 
 
-def test_it_reads_back_and_refuses_what_cannot_be():
+def test_it_is_restored_from_its_repr_and_refuses_invalid_parameters():
     assert DETECTORS.parse(repr(Novelty("value", quiet=7))) == Novelty("value", quiet=7)
     for options in ({"components": "none"}, {"quiet": 0}, {"prefix": 0}):
         with pytest.raises(IllegalAnalyzerParameterError):

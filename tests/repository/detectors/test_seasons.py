@@ -1,4 +1,7 @@
-"""Seasons of `Seasonal`: parts of days, weeks, months and years; and what repeats. No database."""
+"""Seasons of `Seasonal`: parts of days, weeks, months and years, and recurring days.
+
+No database.
+"""
 
 from dataclasses import replace
 
@@ -26,7 +29,7 @@ def weekend(times):
     return ~np.is_busday(times.astype("M8[D]"))
 
 
-def judged(times, factor, noise=0.04, seed=0):
+def score_and_flag(times, factor, noise=0.04, seed=0):
     """Score counts around 100,000 times a factor; return the scores and the anomalies."""
     noise = np.random.default_rng(seed).normal(0, noise, len(times))
     values = np.rint(1e5 * factor * np.exp(noise))[None, :]
@@ -38,8 +41,8 @@ def judged(times, factor, noise=0.04, seed=0):
 def test_office_hours_are_learned_in_two_days():
     times = times_of(HOUR, 21)
     factor = np.where((hour_of(times) >= 9) & (hour_of(times) < 17), 5.0, 1.0)
-    factor[-12] = 2.5  # noon of the last day: half of what is usual, twice the night
-    _, flags = judged(times, factor)
+    factor[-12] = 2.5  # noon of the last day: half of the usual value, twice the value of the night
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[7 * 24 :]).tolist() == [14 * 24 - 12]
 
 
@@ -48,7 +51,7 @@ def test_weekends_of_hours_are_learned_in_two_weeks():
     times = times_of(HOUR, 35)
     factor = np.where(weekend(times), 0.5, 1.0) * (1 + 0.5 * np.sin(hour_of(times) * np.pi / 12))
     factor[-60] *= 2  # a Friday noon
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[21 * 24 :]).tolist() == [14 * 24 - 60]
 
 
@@ -57,46 +60,46 @@ def test_parts_of_a_day_have_their_own_levels(hours):
     times = times_of(hours * HOUR, 60)
     factor = np.array([1.0, 0.5, 0.8, 0.6])[(hour_of(times) // hours).astype(int)]
     factor[-1] *= 0.5
-    scores, flags = judged(times, factor)
+    scores, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags).tolist() == [len(times) - 1]
-    last = scores.expected[0, -24 // hours - 1]  # the same part, of the day before
+    last = scores.expected[0, -24 // hours - 1]  # the value of the same part on the day before
     assert last == pytest.approx(1e5 * 2 * factor[-1], rel=0.1)
 
 
 @pytest.mark.soak
-def test_quarters_of_an_hour_are_parts_of_a_day():
+def test_quarters_of_an_hour_can_be_parts_of_a_day():
     times = times_of(np.timedelta64(15, "m"), 5)
     factor = np.where((hour_of(times) >= 9) & (hour_of(times) < 17), 5.0, 1.0)
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     assert not flags[2 * 96 :].any()
 
 
-def test_months_have_their_year():
+def test_monthly_series_have_a_yearly_season():
     times = (np.datetime64("2016-01", "M") + np.arange(72)).astype("M8[s]")
     month = np.arange(72) % 12
     factor = np.where(month == 11, 2.0, 1.0)
     factor[-5] = 0.4  # August of the last year
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[36:]).tolist() == [36 - 5]
 
 
-def test_weeks_have_their_year():
+def test_weekly_series_have_a_yearly_season():
     times = times_of(7 * DAY, 7 * 290)
     thursday = times.astype("M8[D]") + 3 * DAY
     december = (thursday - thursday.astype("M8[Y]").astype("M8[D]")).astype(int) >= 48 * 7
     factor = np.where(december, 2.0, 1.0)
     factor[-36] = 1.1  # in the last December, where 2 is usual
     assert december[-36]
-    scores, flags = judged(times, factor)
+    scores, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[110:]).tolist() == [290 - 36 - 110]
     assert scores.expected[0, -36] == pytest.approx(2e5, rel=0.1)
 
 
-def test_a_week_that_begins_earlier_than_in_other_years_is_between_its_neighbours():
+def test_a_week_that_starts_earlier_than_in_other_years_is_between_its_neighbours():
     times = times_of(7 * DAY, 7 * 300)
     days = times.astype("M8[D]")[:, None] + np.arange(7)
     december = (days.astype("M8[M]").astype(int) % 12 == 11).mean(axis=1)
-    _, flags = judged(times, 1 + december)  # weeks with one to six days of December
+    _, flags = score_and_flag(times, 1 + december)  # weeks with one to six days of December
     assert not flags[110:].any()
 
 
@@ -116,7 +119,7 @@ def test_a_week_that_begins_earlier_than_in_other_years_is_between_its_neighbour
 def test_days_of_the_month_are_expected_after_two_or_three(days):
     times = times_of(DAY, 260)
     booked = days(times.astype("M8[D]"))
-    scores, flags = judged(times, np.where(booked, 2.5, 1.0))
+    scores, flags = score_and_flag(times, np.where(booked, 2.5, 1.0))
     days = np.flatnonzero(booked)
     days = days[days >= 7]  # before, nothing is scored
     assert set(np.flatnonzero(flags)) <= set(days[:3])  # no other day, and no later month
@@ -130,7 +133,7 @@ def last_of_month(times):
 
 
 def parts_and_month_ends(times, hours):
-    """Return factors of parts of a day of which whole month ends are 2.5 times as high."""
+    """Return factors of parts of a day; in month ends all parts are 2.5 times as high."""
     of_day = np.array([1.0, 0.5, 0.8, 0.6])[(hour_of(times) // hours).astype(int) % 4]
     return of_day * np.where(last_of_month(times), 2.5, 1.0)
 
@@ -142,19 +145,19 @@ def test_month_ends_of_parts_of_a_day_are_expected_after_two(hours):
     april = np.datetime64("2021-04-30")
     halved = np.flatnonzero(times == np.datetime64("2021-05-20"))
     factor[halved] *= 0.5
-    scores, flags = judged(times, factor)
+    scores, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags & (times >= april)).tolist() == halved.tolist()
     assert (scores.reason[0, last_of_month(times) & (times >= april)] == Reason.CALENDAR).all()
-    # Half of what a month end has is no month end, and the rest of its day is expected all the same.
+    # Half of a month end's value is not a month end, and the rest of its day is still expected.
     factor[
         last_of_month(times) & (times >= np.datetime64("2021-06-30")) & (hour_of(times) == 0)
     ] = 1.25
-    scores, flags = judged(times, factor)
+    scores, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags & (times >= april)).tolist() == halved.tolist()
 
 
-def test_month_ends_of_parts_of_a_day_are_within_reach():
-    """Scored day by day from what may matter alone, as when a partition arrives."""
+def test_month_ends_of_parts_of_a_day_are_within_the_required_history():
+    """They are scored day by day from the history that matters, as when a partition arrives."""
     times = times_of(6 * HOUR, 150)
     noise = np.random.default_rng(0).normal(0, 0.04, (3, len(times)))
     values = np.rint(1e5 * parts_and_month_ends(times, 6) * np.exp(noise))
@@ -167,131 +170,134 @@ def test_month_ends_of_parts_of_a_day_are_within_reach():
             np.testing.assert_allclose(getattr(newest, name), of_whole, rtol=1e-9, err_msg=name)
 
 
-def test_working_days_are_counted_without_holidays():
+def test_working_days_of_the_month_exclude_holidays():
     times = times_of(DAY, 130)  # until 10 June
     days = times.astype("M8[D]")
     booked = np.isin(days, np.array(["2021-02-26", "2021-03-31", "2021-04-30", "2021-05-28"], "M8"))
     values = np.where(booked, 250_000.0, 100_000 + np.arange(130) % 7 * 900.0)[None, :]
     plain = History(times, values, np.full_like(values, np.nan), [Scale.COUNT])
-    memorial_day = np.array(["2021-05-31"], "M8[D]")  # a Monday, so that Friday is the last
+    # a Monday, so that Friday is the last working day
+    memorial_day = np.array(["2021-05-31"], "M8[D]")
     last = int(np.flatnonzero(booked)[-1])
     for free, reason in ((plain.free_days, Reason.LEVEL), (memorial_day, Reason.CALENDAR)):
         scores = tg.Seasonal().score(replace(plain, free_days=free))
         assert scores.reason[0, last] == reason
 
 
-def test_an_incident_at_a_month_end_does_not_make_the_others_forgotten():
+def test_an_incident_at_a_month_end_does_not_make_the_season_forget():
     times = times_of(DAY, 340)  # until 6 January
     factor = np.where(last_of_month(times), 2.5, 1.0)
     august = int(np.flatnonzero(times == np.datetime64("2021-08-31"))[0])
     factor[august] = 0.4
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[150:]).tolist() == [august - 150]
 
 
-def test_a_month_end_that_does_not_come_is_an_anomaly_once():
-    """After five that came; the usual value is drawn outside the band."""
+def test_a_month_end_without_its_peak_is_an_anomaly_once():
+    """Five earlier month ends had the peak. The chart shows the usual value outside the band."""
     times = times_of(DAY, 365)
     ends = np.flatnonzero(last_of_month(times))
     factor = np.where(last_of_month(times), 2.5, 1.0)
     factor[ends[7]] = 1.0
-    scores, flags = judged(times, factor)
+    scores, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[ends[3] + 1 :]).tolist() == [ends[7] - ends[3] - 1]
     assert scores.lower[0, ends[7]] > 150_000
-    factor[ends[7:]] = 1.0  # it is given up
-    _, flags = judged(times, factor)
+    factor[ends[7:]] = 1.0  # the season is dropped
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[ends[3] + 1 :]).tolist() == [ends[7] - ends[3] - 1]
 
 
-def test_a_day_that_was_the_same_by_two_ways_is_not_missed_where_they_part():
-    """From October 2001 on five last days were the last working days, too; 31 March 2002 was a Sunday."""
+def test_a_day_with_two_explanations_is_not_expected_where_they_differ():
+    """From October 2001 on, five last days were also the last working days; 31 March 2002 was a Sunday."""
     times = np.arange("2001-09-01", "2002-04-10", dtype="M8[D]").astype("M8[s]")
     booked = last_of_month(times) & (times >= np.datetime64("2001-10-01"))
-    _, flags = judged(times, np.where(booked, 2.5, 1.0))
+    _, flags = score_and_flag(times, np.where(booked, 2.5, 1.0))
     assert "2002-03-29" not in times[flags].astype("M8[D]").astype(str)
 
 
 @pytest.mark.parametrize("roll", ["following", "preceding"])
-def test_a_payday_that_moves_to_a_working_day_is_not_missed_at_a_weekend(roll):
-    """From November 2000 on five 15ths were working days; 15 April 2001 was a Sunday."""
+def test_a_payday_that_moves_to_a_working_day_is_not_expected_at_a_weekend(roll):
+    """From November 2000 on, five 15ths were working days; 15 April 2001 was a Sunday."""
     times = np.arange("2000-10-20", "2001-05-10", dtype="M8[D]").astype("M8[s]")
     days = times.astype("M8[D]")
     months = np.unique(days.astype("M8[M]")).astype("M8[D]")
     paid = np.isin(days, np.busday_offset(months + 14, 0, roll=roll))
-    _, flags = judged(times, np.where(paid, 2.5, 1.0))
+    _, flags = score_and_flag(times, np.where(paid, 2.5, 1.0))
     assert "2001-04-15" not in days[flags].astype(str)
 
 
 @pytest.mark.parametrize("roll", ["following", "preceding"])
 def test_paydays_that_move_to_working_days_are_expected_after_three(roll):
-    """Of the 15ths of 2021, those of May and August are at a weekend."""
+    """In 2021, the 15ths of May and August are at a weekend."""
     times = times_of(DAY, 400)
     days = times.astype("M8[D]")
     months = np.unique(days.astype("M8[M]")).astype("M8[D]")
     paydays = np.busday_offset(months + 14, 0, roll=roll)
     paid = np.isin(days, paydays)
-    _, flags = judged(times, np.where(paid, 2.5, 1.0))
+    _, flags = score_and_flag(times, np.where(paid, 2.5, 1.0))
     assert flags[paid][1]
     assert not flags[days > paydays[4]].any()
 
 
-def test_days_of_the_month_do_not_pass_for_a_heavy_tail():
+def test_days_of_the_month_are_not_taken_for_a_heavy_tail():
     times = times_of(DAY, 260)
     fifteenth = times.astype("M8[D]") == times.astype("M8[M]").astype("M8[D]") + 14
-    factor = np.where(last_of_month(times) | fifteenth, 2.0, 1.0)  # seven in a season's memory
+    # seven within the memory of a season
+    factor = np.where(last_of_month(times) | fifteenth, 2.0, 1.0)
     factor[-8] = 0.55
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags[150:]).tolist() == [260 - 8 - 150]
 
 
 @pytest.mark.soak
-def test_a_season_of_the_year_is_expected_in_the_second():
+def test_a_season_of_the_year_is_expected_in_the_second_year():
     times = times_of(DAY, 700)
     year = (times.astype("M8[D]") - times.astype("M8[Y]").astype("M8[D]")).astype(int)
-    _, flags = judged(times, np.where((year >= 332) & (year < 357), 2.0, 1.0))
+    _, flags = score_and_flag(times, np.where((year >= 332) & (year < 357), 2.0, 1.0))
     found = times[np.flatnonzero(flags)]
     assert found.size
     assert (found < np.datetime64("2022-02-01")).all()
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_a_day_of_the_year_is_expected_in_the_second(length):
-    """11 November, as on which shops of some countries sell most, alone or with its neighbours."""
+def test_a_day_of_the_year_is_expected_in_the_second_year(length):
+    """11 November, the day with the highest sales of shops in some countries, alone or with its neighbors."""
     times = times_of(DAY, 700)
     days = times.astype("M8[D]")
     first = np.arange("2021", "2023", dtype="M8[Y]").astype("M8[M]") + 10
     sales = np.concatenate(
         [first.astype("M8[D]") + 10 + n for n in range(-(length // 2), (length + 1) // 2)]
     )
-    _, flags = judged(times, np.where(np.isin(days, sales), 2.0, 1.0))
+    _, flags = score_and_flag(times, np.where(np.isin(days, sales), 2.0, 1.0))
     found = days[flags]
     assert set(found.astype(str)) == {str(day) for day in sales if day < np.datetime64("2022")}
 
 
-def test_what_is_odd_once_is_odd_again_on_another_day_of_the_month():
+def test_an_unusual_day_is_unusual_again_on_another_day_of_the_month():
     times = times_of(DAY, 200)
     factor = np.ones(200)
     factor[[95, 135, 177]] = 2.5  # 7 May, 16 June, 28 July
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     assert np.flatnonzero(flags).tolist() == [95, 135, 177]
 
 
 @pytest.mark.soak
-def test_a_new_level_of_hours_is_taken_up_within_a_day():
+def test_a_new_level_of_hours_is_learned_within_a_day():
     times = times_of(HOUR, 28)
     factor = np.ones(len(times))
     factor[20 * 24 :] = 3.0
-    _, flags = judged(times, factor)
+    _, flags = score_and_flag(times, factor)
     found = np.flatnonzero(flags)
     assert found[0] == 20 * 24
     assert found[-1] < 21 * 24
     six_hours = np.ones(len(times))
     six_hours[20 * 24 + 6 : 20 * 24 + 12] = 3.0
-    _, flags = judged(times, six_hours)
-    assert np.flatnonzero(flags).tolist() == list(range(20 * 24 + 6, 20 * 24 + 12))  # no recovery
+    _, flags = score_and_flag(times, six_hours)
+    # not a recovery
+    assert np.flatnonzero(flags).tolist() == list(range(20 * 24 + 6, 20 * 24 + 12))
 
 
-def test_the_first_weekend_of_a_new_table_is_no_anomaly():
+def test_the_first_weekend_of_a_new_table_is_not_an_anomaly():
     times = times_of(HOUR, 14)
-    _, flags = judged(times, np.where(weekend(times), 0.5, 1.0))
+    _, flags = score_and_flag(times, np.where(weekend(times), 0.5, 1.0))
     assert not flags.any()

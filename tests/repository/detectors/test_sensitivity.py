@@ -1,4 +1,4 @@
-"""Sensitivity of monitors and suites. Pure, but for an empty database."""
+"""Sensitivity of monitors and suites, without stored data."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tidegauge.repository.detectors.monitor import Monitor
 import tidegauge as tg
 
 
-def test_a_sensitivity_is_a_rule():
+def test_a_sensitivity_stands_for_a_rule():
     assert repr(Monitor(sensitivity="low").rule) == "FalseDiscoveryRate(rate=0.01)"
     assert Monitor(sensitivity="normal").rule == Monitor().rule
     assert Monitor.from_dict(Monitor(sensitivity="high").to_dict()) == Monitor(sensitivity="high")
@@ -22,12 +22,12 @@ def test_a_sensitivity_is_a_rule():
         ({"sensitivity": "low", "detector": "OnlineNormal()"}, "has no sensitivity"),
     ],
 )
-def test_what_cannot_be_is_refused(options, told):
+def test_invalid_sensitivities_are_refused(options, told):
     with pytest.raises(tg.TidegaugeError, match=told):
         Monitor(**options)
 
 
-def test_a_suite_has_one_for_monitors_without():
+def test_a_suite_has_a_sensitivity_for_monitors_without_one():
     own = Monitor(rule="PValue(0.01)")
     suite = tg.Suite("d", [tg.Size()], monitors=[Monitor(), own], sensitivity="low")
     assert tg.Suite.from_json(suite.canonical()) == suite
@@ -41,7 +41,7 @@ def test_a_suite_has_one_for_monitors_without():
 
 @pytest.fixture
 def labelled():
-    """Two series with a departure each that low finds, one that normal finds, and one that high finds."""
+    """Two series with three departures each: detected by all, by normal and high, by high only."""
     values = 1e5 + np.random.default_rng(4).normal(0, 500, 120)
     places = (60, 75, 90)
     values[list(places)] += [6000, 3300, 3150]
@@ -51,12 +51,12 @@ def labelled():
             rolled = np.roll(values, later).tolist()
             repo.record("t", name, dict(zip(days, rolled, strict=True)))
 
-        def say(place, label):
+        def add_label(place, label):
             for later, name in enumerate("xy"):
                 at = days[place + later].removeprefix("ds=")
                 repo.label_range("t", label, since=at, until=at, name=name)
 
-        yield repo, places, say
+        yield repo, places, add_label
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def labelled():
         (1, "low"),
         (2, "normal"),
         (3, "high"),
-        (0, "normal"),  # of no real one nobody knows the recall
+        (0, "normal"),  # without real incidents the recall is unknown
     ],
 )
-def test_the_sensitivity_that_people_agree_with_is_suggested(labelled, real, suggested):
+def test_the_sensitivity_that_agrees_with_the_labels_is_suggested(labelled, real, suggested):
     repo, places, say = labelled
     for n, place in enumerate(places):
         say(place, "bad" if n < real else "ignore")
@@ -77,7 +77,7 @@ def test_the_sensitivity_that_people_agree_with_is_suggested(labelled, real, sug
     assert found.loc[found["suggested"], "sensitivity"].tolist() == [suggested]
 
 
-def test_few_labels_suggest_nothing_else_than_the_default(labelled):
+def test_few_labels_suggest_the_default(labelled):
     repo, places, say = labelled
     say(places[-1], "bad")
     found = repo.sensitivities("t").set_index("sensitivity")
@@ -87,7 +87,7 @@ def test_few_labels_suggest_nothing_else_than_the_default(labelled):
         repo.sensitivities("t", detector="OnlineNormal")
 
 
-def test_a_backtest_says_how_often_each_would_tell():
+def test_a_backtest_shows_how_often_each_sensitivity_would_alert():
     draw = np.random.default_rng(4)
     values = 1e5 + draw.normal(0, 500, 120)
     values[[60, 75, 90]] += [6000, 3300, 3150]  # 12, 6.6 and 6.3 standard deviations

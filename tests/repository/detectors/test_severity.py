@@ -1,4 +1,4 @@
-"""Severity of anomalies by size and reach. Pure."""
+"""Severity of anomalies by size and reach, without a database."""
 
 import math
 
@@ -45,7 +45,7 @@ def series(kind, scale, part=""):
         (series("Sum", "signed", "a = 1"), 2000, 20, "warning"),
         (series("Maximum", "positive"), 2000, 20, "info"),
         (series("MaxTime", "time"), 2000, 20, "info"),
-        # a part of the table that is absent
+        # a missing part of the table
         (series("Size", "count", "country = 'DE'"), 0, 3000, "error"),
         (series("Size", "count", "country = 'DE'"), 0, 12, "error"),
         (series("Size", "count", "country = 'DE'"), 0, 9, "info"),
@@ -57,17 +57,17 @@ def series(kind, scale, part=""):
         (series("CountDistinct", "count", "country = 'DE'"), 0, 3000, "warning"),
     ],
 )
-def test_severity_is_by_size_and_reach(of, value, expected, severity):
+def test_severity_depends_on_size_and_reach(of, value, expected, severity):
     steps = severity_steps([of], np.array([[value]]), np.array([[expected]]))
     assert list(Severity)[steps[0, 0]] == severity
 
 
-def test_a_monitor_that_sets_one_has_its_own():
+def test_a_monitor_can_set_the_severity():
     assert tg.Monitor().to_dict() == {"series": {}, "detector": "Seasonal()"}
     assert tg.Monitor(severity="info").to_dict()["severity"] == "info"
 
 
-def test_a_repository_tells_of_an_error_and_of_information():
+def test_a_repository_reports_errors_and_information():
     with tg.Repository("sqlite://") as repo:
         days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(56)]
         for name, last in (("rows", 30_000), ("others", 109_000)):

@@ -1,4 +1,4 @@
-"""Weights of departures by their size in the decision. Pure."""
+"""Weights of departures by size in the decision, without a database."""
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ def flags(series, score, value, expected, monitor=None):
     return bool(found[0, 0])
 
 
-# Alone, a p-value of 0.1 / 450 is an anomaly: a score of 3.653. Half of the p-value of an error counts:
-# from 3.352; four times that of information: from 4.255.
+# A single p-value of 0.1 / 450, a score of 3.653, is an anomaly. For an error, half of the p-value
+# counts: from 3.352. For information, four times the p-value counts: from 4.255.
 @pytest.mark.parametrize(
     ("series", "score", "value", "expected", "anomaly"),
     [
@@ -51,7 +51,7 @@ MEAN = {"kind": "Mean", "name": "Mean", "instance": "a", "scale": "positive"}
 
 
 def together(series, scores):
-    """Return which of some series that doubled are anomalies, by their scores."""
+    """Return which of some doubled series are anomalies, by their scores."""
     said = Scores.unscored((len(scores), 1))
     said.score[:, 0], said.expected[:] = scores, 100.0
     values = np.full(said.score.shape, 200.0)
@@ -64,7 +64,8 @@ def together(series, scores):
     return found[:, 0].tolist()
 
 
-# A twentieth of the weight: from a score of 4.954. Rows that double are an error whoever else does.
+# A twentieth of the weight: from a score of 4.954. Doubled rows are an error even if they depart
+# alone.
 @pytest.mark.parametrize(
     ("series", "scores", "anomalies"),
     [
@@ -78,13 +79,13 @@ def together(series, scores):
         ),
     ],
 )
-def test_a_number_that_departs_alone_needs_more_evidence(series, scores, anomalies):
+def test_a_metric_that_departs_alone_needs_more_evidence(series, scores, anomalies):
     assert sum(together(series, scores)) == anomalies
 
 
 @pytest.mark.parametrize("unknown", [0, 40, 6000])
-def test_series_without_a_value_are_no_tests(unknown):
-    """Retired metrics stay in the history: nothing is known of them, and nothing is said of others."""
+def test_series_without_a_value_do_not_count_as_tests(unknown):
+    """Retired metrics stay in the history; they do not affect the other series."""
     scores = Scores.unscored((3 + unknown, 1))
     scores.score[:3, 0] = 6.0, 0.3, 0.05
     found = FalseDiscoveryRate().decide(np.ones((3 + unknown, 1)), scores)
@@ -93,13 +94,13 @@ def test_series_without_a_value_are_no_tests(unknown):
     assert not FalseDiscoveryRate().decide(np.ones((3 + unknown, 1)), scores).any()
 
 
-def test_a_monitor_with_a_severity_weighs_nothing():
+def test_a_monitor_with_a_severity_uses_no_weights():
     for severity in ("info", "error"):
         monitor = Monitor(severity=severity)
         assert flags(LARGEST, 3.66, 900.0, 300.0, monitor)
         assert not flags(NULLS, 3.64, 0.80, 0.99, monitor)
 
 
-def test_a_rule_on_the_score_alone_weighs_nothing():
+def test_a_rule_on_the_score_alone_uses_no_weights():
     assert flags(LARGEST, 3.51, 900.0, 300.0, Monitor(rule="Threshold(3.5)"))
     assert not flags(NULLS, 3.49, 0.80, 0.99, Monitor(rule="Threshold(3.5)"))

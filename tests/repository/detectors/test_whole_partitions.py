@@ -1,4 +1,4 @@
-"""Partitions that are odd as wholes, from what was stored to anomaly and incident. No Spark."""
+"""Anomalies of whole partitions, from stored metrics to anomaly and incident, without Spark."""
 
 import datetime as dt
 import json
@@ -52,7 +52,7 @@ def name(n):
 
 
 def partition(n, delay=2.0, schema=TWO, rows=None, total=None, fingerprint="a", groups=None):
-    """A clean partition of the day n, counted from the first; it arrived two hours after its end."""
+    """Return a normal partition of day n, counted from the first; it arrived two hours after its end."""
     draw = np.random.default_rng(n)
     rows = int(1000 * np.exp(0.05 * draw.standard_normal())) if rows is None else rows
     total = rows * (50 + draw.standard_normal()) if total is None else total
@@ -68,33 +68,33 @@ def partition(n, delay=2.0, schema=TWO, rows=None, total=None, fingerprint="a", 
     )
 
 
-def stored(repo, partitions, suite="{}"):
+def store(repo, partitions, suite="{}"):
     run = repo.store.open_run(spec(suite=suite))
     repo.store.commit_batch(run, list(partitions))
 
 
-def clean(repo, days=range(DAYS)):
-    stored(repo, [partition(n) for n in days])
+def store_normal_days(repo, days=range(DAYS)):
+    store(repo, [partition(n) for n in days])
 
 
-def found(repo, monitors=None):
+def detect_whole(repo, monitors=None):
     anomalies = repo.detect("d", monitors)
     wanted = WHOLE if monitors is None else {repr(m.detector) for m in monitors}
     return anomalies[anomalies["detector"].isin(wanted)]
 
 
-def only(repo, monitors=None):
-    """The one anomaly of a whole partition, and its incident's headline."""
-    one = found(repo, monitors)
+def the_only_anomaly(repo, monitors=None):
+    """Return the only anomaly of a whole partition, and its incident."""
+    one = detect_whole(repo, monitors)
     assert len(one) == 1
     incidents = repo.incidents("d").set_index("id")
     return one.iloc[0], incidents.loc[one["incident_id"].item()]
 
 
-def test_clean_partitions_are_quiet(repo):
-    clean(repo)
+def test_normal_partitions_raise_no_anomalies(repo):
+    store_normal_days(repo)
     every = ["Restatement", "ChangePoint", "SlowDrift"]
-    assert found(repo).empty
+    assert detect_whole(repo).empty
     watch = [tg.Monitor(detector=one) for one in (*sorted(WHOLE), *every)]
     assert repo.detect("d", watch).empty
     assert repo.incidents("d").empty
@@ -102,16 +102,16 @@ def test_clean_partitions_are_quiet(repo):
     assert set(scores["detector"]) >= {"ChangePoint()", "SlowDrift()"}
 
 
-# copies
+# Copies
 
 
-def test_a_copy_of_the_day_before(repo):
-    clean(repo, range(40))
+def test_a_copy_of_the_day_before_is_stale(repo):
+    store_normal_days(repo, range(40))
     before = partition(39)
     again = replace(before, partition=partition(40).partition, time=moment(40), fingerprint="b")
-    stored(repo, [replace(again, arrived_at=partition(40).arrived_at)])
-    stored(repo, [partition(n) for n in range(41, DAYS)])
-    one, incident = only(repo)
+    store(repo, [replace(again, arrived_at=partition(40).arrived_at)])
+    store(repo, [partition(n) for n in range(41, DAYS)])
+    one, incident = the_only_anomaly(repo)
     assert (one["partition"], one["detector"], one["name"]) == (
         name(40),
         "StalePartition()",
@@ -125,41 +125,41 @@ def test_a_copy_of_the_day_before(repo):
     assert (incident["first"], incident["last"]) == (name(40), name(40))
 
 
-def test_a_table_that_never_changes_is_no_copy(repo):
-    stored(repo, [partition(n, rows=1000, total=5e4, groups={("a",): 1000}) for n in range(DAYS)])
-    assert found(repo).empty
+def test_a_table_that_never_changes_is_not_stale(repo):
+    store(repo, [partition(n, rows=1000, total=5e4, groups={("a",): 1000}) for n in range(DAYS)])
+    assert detect_whole(repo).empty
 
 
-def test_two_metrics_alone_tell_of_no_copy(repo):
+def test_two_equal_metrics_do_not_prove_a_copy(repo):
     for metric in ("x", "y"):
         values = {name(n): float(np.random.default_rng(n).normal()) for n in range(DAYS)}
         values[name(40)] = values[name(39)]
         repo.record("d", metric, values)
     watch = [tg.Monitor(detector="StalePartition")]
-    assert found(repo, watch).empty
+    assert detect_whole(repo, watch).empty
     values = {name(n): float(np.random.default_rng(n).normal()) for n in range(DAYS)}
     values[name(40)] = values[name(39)]
     repo.record("d", "z", values)
-    assert found(repo, watch)["partition"].tolist() == [name(40)]
+    assert detect_whole(repo, watch)["partition"].tolist() == [name(40)]
 
 
 @pytest.mark.parametrize("usual", [0.5, 0.7, 1.0])
-def test_small_counts_that_repeat_by_chance_are_no_copy(repo, usual):
-    """Of 14 counts, nine or more are those of the day before on one day in a hundred."""
+def test_small_counts_that_repeat_by_chance_are_not_a_copy(repo, usual):
+    """On one day in a hundred, nine or more of 14 counts are as on the day before."""
     random = np.random.default_rng(5)
     for metric in range(14):
         counts = random.poisson(usual, 300).tolist()
         repo.record("d", f"x{metric}", {name(n): v for n, v in enumerate(counts)}, scale="count")
-    assert len(found(repo, [tg.Monitor(detector="StalePartition")])) <= 1
+    assert len(detect_whole(repo, [tg.Monitor(detector="StalePartition")])) <= 1
 
 
-# empty metrics
+# Empty metrics
 
 
-def test_metrics_of_an_empty_partition(repo):
-    stored(repo, [partition(n, rows=0 if n == 40 else None, total=0) for n in range(DAYS)])
+def test_an_empty_partition_has_empty_metrics(repo):
+    store(repo, [partition(n, rows=0 if n == 40 else None, total=0) for n in range(DAYS)])
     watch = [tg.Monitor(detector="EmptyMetrics")]
-    one, incident = only(repo, watch)
+    one, incident = the_only_anomaly(repo, watch)
     assert (one["partition"], one["detector"], one["value"]) == (name(40), "EmptyMetrics()", 3)
     said = "no longer has a value of Completeness of x, Mean of x, Uniqueness of s"
     assert one["explanation"] == f"{name(40)} {said}."
@@ -172,28 +172,28 @@ def test_metrics_of_an_empty_partition(repo):
         ([40], [40]),
         ([40, 41], [40, 41]),
         (range(40, 50), [40, 41, 42, 43]),  # usual from then on
-        ([20, 40], [20]),  # the second time in a quarter is not so rare any more
+        ([20, 40], [20]),  # the second time in a quarter is no longer rare
         ([5], []),  # after five values nothing is known
     ],
 )
-def test_a_metric_that_becomes_nan(repo, without, told):
+def test_a_metric_that_becomes_nan_is_reported_as_empty(repo, without, told):
     values = {name(n): float("nan") if n in without else 10.0 + n % 3 for n in range(DAYS)}
     repo.record("d", "x", values)
-    assert sorted(found(repo)["partition"]) == [name(n) for n in told]
+    assert sorted(detect_whole(repo)["partition"]) == [name(n) for n in told]
 
 
-def test_a_metric_of_every_second_day_is_told_of_as_one_of_every_day(repo):
+def test_a_metric_measured_every_second_day_is_scored_like_a_daily_one(repo):
     values = {name(n): 10.0 + n % 3 for n in range(DAYS)}
     repo.record("d", "y", values)
     nothing = {name(n): float("nan") for n in (40, 42, 44, 46, 48)}
     repo.record("d", "x", {name(n): 10.0 + n % 3 for n in range(0, 40, 2)} | nothing)
-    some = found(repo, [tg.Monitor(detector="EmptyMetrics")])
+    some = detect_whole(repo, [tg.Monitor(detector="EmptyMetrics")])
     assert sorted(some["partition"]) == [name(n) for n in (40, 42, 44, 46)]
 
 
-def test_a_metric_that_is_often_empty_is_not_told_of(repo):
+def test_a_metric_that_is_often_empty_is_not_reported(repo):
     repo.record("d", "x", {name(n): float("nan") if n % 9 == 6 else 10.0 for n in range(DAYS)})
-    assert found(repo).empty
+    assert detect_whole(repo).empty
 
 
 def test_a_metric_that_fails_or_is_not_measured_is_not_empty(repo):
@@ -206,22 +206,22 @@ def test_a_metric_that_fails_or_is_not_measured_is_not_empty(repo):
     days[50] = replace(
         days[50], measurements=[one for one in days[50].measurements if one.analyzer != MEAN]
     )
-    stored(repo, days)
-    assert found(repo).empty
+    store(repo, days)
+    assert detect_whole(repo).empty
 
 
-# noise
+# Noise
 
 
 def noisy(seed, factors, metrics=30):
-    """Metrics of 190 days with weekends of their own, their noise multiplied from the day 150 on."""
+    """Return metrics of 190 days with their own weekends; the noise is multiplied from day 150 on."""
     noise = np.random.default_rng(seed).normal(0, 0.05, (metrics, 190))
     noise[:, 150:] *= factors
     week = np.where(np.arange(190) % 7 >= 5, -0.8, 0)
     return 1e5 * np.exp(week + noise)
 
 
-def told_of_noise(values):
+def days_of_noise(values):
     days = (np.datetime64("2024-01-01") + np.arange(values.shape[1])).astype("M8[s]")
     scales = [Scale.POSITIVE] * len(values)
     scores = tg.VolatilityShift().score(History(days, values, values, scales))
@@ -229,36 +229,36 @@ def told_of_noise(values):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_table_that_becomes_noisier_is_told_of_for_four_days(seed):
-    found = told_of_noise(noisy(seed, 3))
+def test_a_table_that_becomes_noisier_is_reported_for_four_days(seed):
+    found = days_of_noise(noisy(seed, 3))
     assert len(found) == 4
     assert 152 <= found[0] <= found[-1] <= 165
 
 
-def test_a_level_an_outlier_or_less_noise_is_no_noise():
+def test_a_new_level_an_outlier_and_less_noise_are_not_noise():
     for factors in (1, 0.4):
-        assert told_of_noise(noisy(1, factors)) == []
+        assert days_of_noise(noisy(1, factors)) == []
     level, days = noisy(1, 1), noisy(1, 1)
     level[:, 150:] *= 3
     days[:, [152, 154]] /= 10
-    assert told_of_noise(level) == told_of_noise(days) == []
+    assert days_of_noise(level) == days_of_noise(days) == []
 
 
-def test_one_noisy_metric_is_no_noise_of_the_table():
+def test_one_noisy_metric_is_not_noise_of_the_table():
     values = noisy(1, 1)
     values[:3] = noisy(2, 5, metrics=3)
-    assert told_of_noise(values) == []
+    assert days_of_noise(values) == []
 
 
 @pytest.mark.soak
-def test_noise_is_an_incident_of_its_own(repo):
+def test_noise_is_a_separate_incident(repo):
     for i, values in enumerate(noisy(3, 3)):
         repo.record(
             "d",
             f"m{i}",
             dict(zip((name(n - 130) for n in range(190)), values.tolist(), strict=True)),
         )
-    some = found(repo)
+    some = detect_whole(repo)
     assert some["detector"].unique().tolist() == ["VolatilityShift()"]
     assert some["incident_id"].nunique() == 1
     assert re.search(
@@ -267,13 +267,13 @@ def test_noise_is_an_incident_of_its_own(repo):
     )
 
 
-# schemas
+# Schemas
 
 
-def test_a_new_schema(repo):
+def test_a_new_schema_is_reported_with_its_columns(repo):
     other = '[["x","double"],["t","string"]]'
-    stored(repo, [partition(n, schema=other if n >= 40 else TWO) for n in range(DAYS)])
-    one, incident = only(repo)
+    store(repo, [partition(n, schema=other if n >= 40 else TWO) for n in range(DAYS)])
+    one, incident = the_only_anomaly(repo)
     assert (one["partition"], one["value"]) == (name(40), 3)
     assert one["explanation"] == (
         f"{name(40)} has a changed schema: s is gone, t is new, x is double, not long."
@@ -285,119 +285,119 @@ def test_a_new_schema(repo):
 
 def test_many_new_columns_are_counted(repo):
     wide = json.dumps([["x", "long"], ["s", "string"], *([f"c{n}", "int"] for n in range(9))])
-    stored(repo, [partition(n, schema=wide if n >= 40 else TWO) for n in range(DAYS)])
-    one, _ = only(repo)
+    store(repo, [partition(n, schema=wide if n >= 40 else TWO) for n in range(DAYS)])
+    one, _ = the_only_anomaly(repo)
     assert one["explanation"].endswith("c5 is new and 3 more.")
 
 
-def test_a_schema_that_nobody_knows_is_no_change(repo):
-    stored(repo, [partition(n, schema="[]" if n in {30, 31} else TWO) for n in range(DAYS)])
-    assert found(repo).empty
+def test_a_missing_schema_is_not_a_change(repo):
+    store(repo, [partition(n, schema="[]" if n in {30, 31} else TWO) for n in range(DAYS)])
+    assert detect_whole(repo).empty
 
 
-def test_a_column_that_is_gone_for_a_day_is_told_twice(repo):
-    stored(repo, [partition(n, schema='[["x","long"]]' if n == 40 else TWO) for n in range(DAYS)])
-    some = found(repo).sort_values("partition")
-    assert some["partition"].tolist() == [name(40)]  # the second change is not so rare any more
+def test_a_column_missing_for_a_day_is_reported_twice(repo):
+    store(repo, [partition(n, schema='[["x","long"]]' if n == 40 else TWO) for n in range(DAYS)])
+    some = detect_whole(repo).sort_values("partition")
+    assert some["partition"].tolist() == [name(40)]  # the second change is no longer that rare
     watch = [tg.Monitor(detector="SchemaChange", rule="Threshold(1)")]
-    assert found(repo, watch)["partition"].nunique() == 2
+    assert detect_whole(repo, watch)["partition"].nunique() == 2
 
 
-# restatements
+# Restatements
 
 
-def test_a_restated_partition(repo):
-    clean(repo)
+def test_a_restated_partition_is_reported(repo):
+    store_normal_days(repo)
     watch = [tg.Monitor(detector="Restatement")]
-    assert found(repo, watch).empty
-    stored(repo, [partition(40, rows=1010, fingerprint="b")])
-    one, incident = only(repo, watch)
+    assert detect_whole(repo, watch).empty
+    store(repo, [partition(40, rows=1010, fingerprint="b")])
+    one, incident = the_only_anomaly(repo, watch)
     assert (one["partition"], one["value"]) == (name(40), 1)
     assert one["explanation"] == f"{name(40)} was restated once."
     assert "was restated once" in incident["headline"]
-    stored(repo, [partition(40, rows=1020, fingerprint="c")])
-    one, _ = only(repo, watch)
+    store(repo, [partition(40, rows=1020, fingerprint="c")])
+    one, _ = the_only_anomaly(repo, watch)
     assert one["explanation"] == f"{name(40)} was restated 2 times."
-    stored(repo, [partition(40, rows=1020, fingerprint="c")])
-    assert only(repo, watch)[0]["value"] == 2
+    store(repo, [partition(40, rows=1020, fingerprint="c")])
+    assert the_only_anomaly(repo, watch)[0]["value"] == 2
 
 
-# gaps
+# Gaps
 
 
-def test_a_gap(repo):
-    clean(repo, [n for n in range(DAYS) if n not in {40, 41}])
-    one, incident = only(repo)
+def test_a_gap_is_reported_and_withdrawn_once_its_days_arrive(repo):
+    store_normal_days(repo, [n for n in range(DAYS) if n not in {40, 41}])
+    one, incident = the_only_anomaly(repo)
     assert (one["partition"], one["detector"], one["value"]) == (name(42), "MissingPartition()", 2)
     since = f"{moment(40).day} {moment(40):%b %Y}"
     assert one["explanation"] == f"{name(42)} follows a gap of 2 days from {since} on."
-    assert incident["status"] == "open"  # the days that came later do not bring them
+    assert incident["status"] == "open"  # later days do not fill the gap
     assert incident["headline"] == f"{since}: 2 days in a row are missing"
     assert (incident["first"], incident["last"]) == (name(40), name(41))
-    stored(repo, [partition(40), partition(41)])
-    assert found(repo).empty  # they came after all
+    store(repo, [partition(40), partition(41)])
+    assert detect_whole(repo).empty  # they arrived after all
     assert repo.incidents("d").empty
 
 
-def test_weekends_of_a_table_of_weekdays(repo):
-    clean(repo, [n for n in range(DAYS) if moment(n).weekday() < 5])
-    assert found(repo).empty
+def test_weekends_of_a_weekday_table_are_not_gaps(repo):
+    store_normal_days(repo, [n for n in range(DAYS) if moment(n).weekday() < 5])
+    assert detect_whole(repo).empty
     assert repo.incidents("d").empty
 
 
 @pytest.mark.parametrize("weekday", range(5))
-def test_a_weekday_that_is_missing_between_weekdays(repo, weekday):
+def test_a_missing_weekday_between_weekdays_is_a_gap(repo, weekday):
     (gone,) = [n for n in range(40, 47) if moment(n).weekday() == weekday]
-    clean(repo, [n for n in range(DAYS) if moment(n).weekday() < 5 and n != gone])
-    some = found(repo)
+    store_normal_days(repo, [n for n in range(DAYS) if moment(n).weekday() < 5 and n != gone])
+    some = detect_whole(repo)
     late = some[some["partition"] > name(20)]
     assert late["partition"].tolist() == [name(gone + (3 if weekday == 4 else 1))]
     assert late["value"].tolist() == [1]
 
 
-def test_a_table_that_was_loaded_years_later_is_not_overdue(repo):
+def test_a_table_loaded_years_later_is_not_overdue(repo):
     loaded = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     old = [replace(day(n, total=float(n)), arrived_at=loaded) for n in range(1, 40)]
-    stored(repo, old)
+    store(repo, old)
     watch = [tg.Monitor(detector=one) for one in ("MissingPartition", "Late")]
-    assert found(repo, watch).empty
+    assert detect_whole(repo, watch).empty
 
 
-def test_what_stopped_long_ago_is_overdue_until_it_goes_on(repo):
-    clean(repo, range(DAYS - 5))
-    one, incident = only(repo)
+def test_a_table_that_stopped_long_ago_is_overdue_until_it_continues(repo):
+    store_normal_days(repo, range(DAYS - 5))
+    one, incident = the_only_anomaly(repo)
     assert one["partition"] == name(DAYS - 6)
-    # In the first hours of a day yesterday's partition is not overdue yet.
+    # In the first hours of a day, yesterday's partition is not overdue yet.
     assert re.search("is the newest, the next [45] days are overdue: ", one["explanation"])
     assert incident["status"] == "open"
-    stored(repo, [partition(n) for n in range(DAYS - 5, DAYS)])
-    assert found(repo).empty
+    store(repo, [partition(n) for n in range(DAYS - 5, DAYS)])
+    assert detect_whole(repo).empty
     assert repo.incidents("d").empty
 
 
-def test_overdue_partitions_and_the_gap_that_they_leave_are_one_incident(repo, monkeypatch):
+def test_overdue_partitions_and_the_gap_they_leave_are_one_incident(repo, monkeypatch):
     now = SimpleNamespace(now=lambda _: clock)
     monkeypatch.setattr(detect, "datetime", now)
     watch = [tg.Monitor(detector="MissingPartition")]
-    stored(repo, [partition(n) for n in range(DAYS)])
+    store(repo, [partition(n) for n in range(DAYS)])
     clock = moment(DAYS + 4)
-    found(repo, watch)
+    detect_whole(repo, watch)
     (incident,) = repo.incidents("d")["id"]
     repo.label(int(incident), "acknowledged")
-    stored(repo, [partition(DAYS + 3)])
+    store(repo, [partition(DAYS + 3)])
     clock = moment(DAYS + 5)
-    one, told = only(repo, watch)
+    one, told = the_only_anomaly(repo, watch)
     since = f"{moment(DAYS).day} {moment(DAYS):%b %Y}"
     assert one["explanation"] == f"{name(DAYS + 3)} follows a gap of 3 days from {since} on."
     assert (told.name, told["status"]) == (incident, "acknowledged")
 
 
-# late
+# Late partitions
 
 
-def test_a_late_partition(repo):
-    stored(repo, [partition(n, delay=14.0 if n == 40 else 2.0) for n in range(DAYS)])
-    one, incident = only(repo)
+def test_a_late_partition_is_reported(repo):
+    store(repo, [partition(n, delay=14.0 if n == 40 else 2.0) for n in range(DAYS)])
+    one, incident = the_only_anomaly(repo)
     assert (one["partition"], one["detector"]) == (name(40), "Late()")
     assert one["value"] == pytest.approx(14, abs=0.5)
     assert one["explanation"].startswith(f"{name(40)} arrived 1")
@@ -406,14 +406,14 @@ def test_a_late_partition(repo):
     assert "hours after its end" in incident["headline"]
 
 
-def test_early_and_a_little_late_is_no_matter(repo):
+def test_early_and_slightly_late_partitions_are_normal(repo):
     odd = {30: 0.0, 40: 3.5, 50: -10.0}
-    stored(repo, [partition(n, delay=odd.get(n, 2.0)) for n in range(DAYS)])
-    assert found(repo).empty
+    store(repo, [partition(n, delay=odd.get(n, 2.0)) for n in range(DAYS)])
+    assert detect_whole(repo).empty
 
 
 def points(repo, detector):
-    """What is stored of a detector's scores, in order of partitions."""
+    """Return the stored scores of a detector, in order of partitions."""
     with repo.database.read() as connection:
         ids = connection.execute(sa.select(s.partition.c.id).order_by(s.partition.c.id)).scalars()
         found = scorebook.read(connection, 1, detector, ids.all())
@@ -422,42 +422,42 @@ def points(repo, detector):
 
 
 @pytest.mark.soak
-def test_delays_that_are_scored_day_by_day_are_scored_as_at_once(repo):
-    """A weekly rhythm, single late days, a level that goes up, and a day that is loaded again."""
+def test_delays_scored_day_by_day_equal_delays_scored_at_once(repo):
+    """A weekly rhythm, single late days, a rising level, and a day that is loaded again."""
     extra = {n: 6.0 for n in range(5, DAYS, 7)} | {20: 14.0, 31: 3.5, 44: 30.0}
     extra |= {n: 9.0 + extra.get(n, 0) for n in range(48, DAYS)}
     days = [partition(n, delay=2.0 + extra.get(n, 0)) for n in range(DAYS)]
     watch = [tg.Monitor(detector="Late")]
     for n in range(0, DAYS, 4):
-        stored(repo, days[n : n + 4])
+        store(repo, days[n : n + 4])
         repo.detect("d", watch)
-    stored(repo, [partition(52, delay=200.0, fingerprint="b", total=1.0)])
+    store(repo, [partition(52, delay=200.0, fingerprint="b", total=1.0)])
     told = repo.detect("d", watch)["partition"].tolist()
     by_day = points(repo, "Late()")
-    assert by_day.shape[1] == DAYS - 7  # the first are learned from
+    assert by_day.shape[1] == DAYS - 7  # the first days are used for training
     assert repo.detect("d", watch, replay=True)["partition"].tolist() == told
     np.testing.assert_allclose(points(repo, "Late()"), by_day, rtol=1e-9)
     assert {name(20), name(44), name(48)} <= set(told)
 
 
-def test_only_delays_that_changed_are_looked_at(repo, monkeypatch):
-    clean(repo, range(50))
-    found(repo)
+def test_only_changed_delays_are_scored(repo, monkeypatch):
+    store_normal_days(repo, range(50))
+    detect_whole(repo)
     scored = []
     score = tg.Late.score
     monkeypatch.setattr(
         tg.Late, "score", lambda *args: scored.append(len(args[1].times) - args[2]) or score(*args)
     )
-    found(repo)
-    clean(repo, range(50, 52))
-    found(repo)
+    detect_whole(repo)
+    store_normal_days(repo, range(50, 52))
+    detect_whole(repo)
     assert scored == [2]
 
 
-# all together
+# All metrics together
 
 
-def many(repo, shift=None, metrics=12, days=60):
+def record_metrics(repo, shift=None, metrics=12, days=60):
     draw = np.random.default_rng(0)
     for k in range(metrics):
         values = 1000 + 10 * draw.standard_normal(days)
@@ -468,66 +468,66 @@ def many(repo, shift=None, metrics=12, days=60):
         )
 
 
-def test_all_a_little_off(repo):
+def test_a_day_on_which_all_metrics_are_slightly_off_is_reported(repo):
     def off(values):
         values[40] = 1000 + 24 * np.sign(values[40] - 1000)
 
-    many(repo, off)
+    record_metrics(repo, off)
     watch = [tg.Monitor(detector="Multivariate")]
-    one, incident = only(repo, watch)
+    one, incident = the_only_anomaly(repo, watch)
     assert one["partition"] == name(40)
     assert one["explanation"].startswith(f"{name(40)} is unusual in ")
     assert one["explanation"].endswith(" of 12 metrics at once.")
     assert "is unusual in 4 of 12 metrics at once" in incident["headline"]
 
 
-def test_few_metrics_none_of_which_is_odd(repo):
-    clean(repo)
-    assert found(repo, [tg.Monitor(detector="Multivariate")]).empty
+def test_few_normal_metrics_are_not_reported(repo):
+    store_normal_days(repo)
+    assert detect_whole(repo, [tg.Monitor(detector="Multivariate")]).empty
 
 
-def test_chance_in_many_metrics_is_nothing(repo):
-    many(repo)
-    assert found(repo, [tg.Monitor(detector="Multivariate")]).empty
+def test_chance_in_many_metrics_is_not_reported(repo):
+    record_metrics(repo)
+    assert detect_whole(repo, [tg.Monitor(detector="Multivariate")]).empty
 
 
-# changes
+# Changes
 
 
-def test_a_change_of_level_is_told_once(repo):
+def test_a_change_of_level_is_reported_once(repo):
     def settle(values):
         values[40:] += 500
 
-    many(repo, settle, metrics=2)
-    some = found(repo, [tg.Monitor(detector="ChangePoint")])
+    record_metrics(repo, settle, metrics=2)
+    some = detect_whole(repo, [tg.Monitor(detector="ChangePoint")])
     assert set(some["partition"]) == {name(43)}
     assert len(some) == 2
     (incident,) = repo.incidents("d").itertuples()
     assert (incident.first, incident.last, incident.status) == (name(43), name(43), "resolved")
 
 
-def test_a_spike_is_no_change_of_level(repo):
+def test_a_spike_is_not_a_change_of_level(repo):
     def spike(values):
         values[40:42] += 500
 
-    many(repo, spike, metrics=2)
-    assert found(repo, [tg.Monitor(detector="ChangePoint")]).empty
+    record_metrics(repo, spike, metrics=2)
+    assert detect_whole(repo, [tg.Monitor(detector="ChangePoint")]).empty
 
 
-def test_a_slow_drift(repo):
+def test_a_slow_drift_is_reported(repo):
     def drift(values):
         values[90:] += 4.0 * np.arange(30)
 
-    many(repo, drift, metrics=1, days=120)
-    some = found(repo, [tg.Monitor(detector="SlowDrift")])
+    record_metrics(repo, drift, metrics=1, days=120)
+    some = detect_whole(repo, [tg.Monitor(detector="SlowDrift")])
     assert len(some) >= 1
     assert some["partition"].min() > name(95)
     assert "slow drift" in some["explanation"].iloc[0]
 
 
-def test_a_step_is_no_slow_drift(repo):
+def test_a_step_is_not_a_slow_drift(repo):
     def step(values):
         values[90:] += 500
 
-    many(repo, step, metrics=1, days=120)
-    assert found(repo, [tg.Monitor(detector="SlowDrift")]).empty
+    record_metrics(repo, step, metrics=1, days=120)
+    assert detect_whole(repo, [tg.Monitor(detector="SlowDrift")]).empty

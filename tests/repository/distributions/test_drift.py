@@ -1,4 +1,4 @@
-"""Distances between distributions, and drift from stored states. No Spark."""
+"""Distances between distributions, and drift computed from stored states, without Spark."""
 
 import datetime as dt
 import math
@@ -39,7 +39,8 @@ from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg
 
-# deequ.md, section 6.6
+# Numbers of Deequ's tests, in
+# https://github.com/awslabs/deequ/tree/master/src/test/scala/com/amazon/deequ/KLL
 
 SHARES = {"a": 10, "b": 20, "c": 25, "d": 10, "e": 5}
 SAMPLE = {"a": 11, "b": 20, "c": 25, "d": 10, "e": 10}
@@ -66,7 +67,7 @@ def test_psi_as_in_deequ():
     ids=["T19", "T21"],
 )
 def test_psi_of_small_shifts_stays_in_its_band(baseline, bound):
-    """Values 1 to 7, of which the first are more often in the baseline and the last in what is current."""
+    """The value 1 is more frequent in the baseline, and the value 7 in the current data."""
     current = [2, 2, 2, 2, 2, 2, 3]
     shares = [(e / sum(baseline), a / 15) for e, a in zip(baseline, current, strict=True)]
     found = psi(baseline, current)
@@ -74,13 +75,13 @@ def test_psi_of_small_shifts_stays_in_its_band(baseline, bound):
     assert 0 < found < bound
 
 
-def test_the_share_of_rows_that_psi_takes_together():
-    # Of 100 rows on both sides, categories of fewer than 5 expected rows are rare.
+def test_the_share_of_rows_that_psi_pools():
+    # With 100 rows on both sides, categories of fewer than 5 expected rows are rare.
     found = category_distances({"a": 92, "b": 5, "c": 3}, {"a": 80, "d": 20})
     assert found.psi_rest == 0.2
     many = {str(i): 1 for i in range(100)}
     assert category_distances(many, many).psi_rest == 1
-    # One pooled category on both sides: nothing is compared, however far apart they are.
+    # With one pooled category on both sides, nothing is compared, however different they are.
     others = {f"other {i}": 1 for i in range(100)}
     assert math.isnan(category_distances(many, others).psi)
     assert category_distances(many, others).js == 1
@@ -94,8 +95,9 @@ def test_chi_square_as_in_deequ():
     assert math.isnan(chi_square({"c": 20, "d": 20}, {"a": 15, "b": 20}).p_value)
 
 
-def test_small_categories_are_joined_before_the_test():
-    assert chi_square({"a": 9, "b": 30}, {"a": 9, "b": 30}).categories == 1  # 9 < 10 of two
+def test_small_categories_are_pooled_before_the_test():
+    # 9 < 10, in one of two categories
+    assert chi_square({"a": 9, "b": 30}, {"a": 9, "b": 30}).categories == 1
     five = dict.fromkeys("abcd", 20) | {"e": 4}
     assert chi_square(five, five).categories == 5  # one of five may be small
     joined = chi_square({"a": 50, "b": 44, "c": 3, "d": 3}, {"a": 50, "b": 42, "c": 0, "d": 8})
@@ -105,27 +107,27 @@ def test_small_categories_are_joined_before_the_test():
 
 
 def test_unseen_categories_count_in_the_test():
-    # 90 of 100 rows are new; of 1 in 101 expected, Poisson's tail beyond 90 is below 1e-130.
+    # 90 of 100 rows are new. With 1 in 101 expected, Poisson's tail beyond 90 is below 1e-130.
     assert chi_square({"a": 50, "b": 50}, {"a": 5, "b": 5, "c": 90}).p_value < 1e-100
-    # One category before, so that nothing but new ones can be tested: P(X >= 10) for a mean of 1.
+    # With one category before, only new ones can be tested: P(X >= 10) for a mean of 1.
     constant = chi_square({"a": 100}, {"a": 90, "b": 10})
     assert math.isnan(constant.statistic)
     assert constant.p_value == pytest.approx(stats.poisson.sf(9, 1))
-    # One new row in 100 is nothing, nor are 100 where every category before occurred once.
+    # One new row in 100 is normal, and so are 100 if every category before occurred once.
     assert chi_square({"a": 50, "b": 50}, {"a": 49, "b": 50, "c": 1}).p_value == 1.0
     tail = {"a": 900} | {f"id {i}": 1 for i in range(100)}
     assert unseen_p(tail, {"a": 900} | {f"new {i}": 1 for i in range(100)}) > 0.4
-    # Twice the smaller p-value: new rows are as expected, but b is gone.
+    # Twice the smaller p-value: the new rows are as expected, but b is missing.
     both = chi_square({"a": 50, "b": 50}, {"a": 99, "c": 1})
     assert both.p_value == pytest.approx(2 * stats.chi2.sf(99, 1))
-    # Without new categories the p-value is Pearson's alone.
+    # Without new categories the result is Pearson's p-value.
     assert chi_square({"a": 20, "b": 20}, {"a": 30}).p_value == stats.chi2.sf(30, 1)
 
 
-# by hand
+# Computed by hand
 
 
-def test_categories_by_hand():
+def test_distances_of_categories_computed_by_hand():
     found = category_distances({"a": 60, "b": 40}, {"a": 30, "c": 10})
     assert (found.unseen, found.lost) == (0.25, 0.4)
     assert found.l_infinity == pytest.approx(0.4)
@@ -139,14 +141,14 @@ def test_categories_by_hand():
     assert not found.ks_significant
 
 
-def test_many_rare_values_do_not_make_a_psi():
+def test_many_rare_values_do_not_add_up_to_a_psi():
     before, after = ({f"{side}{i}": 1 for i in range(1000)} for side in "ab")
     found = category_distances(before, after)
     assert math.isnan(found.psi)
     assert (found.psi_rest, found.js, found.unseen, found.lost) == (1.0, 1.0, 1.0, 1.0)
 
 
-def test_numbers_by_hand():
+def test_distances_of_numbers_computed_by_hand():
     found = numeric_distances(
         Quantiles.from_values([0, 1, 2, 3]), Quantiles.from_values([1, 2, 3, 8])
     )
@@ -158,7 +160,7 @@ def test_numbers_by_hand():
     assert found.psi == pytest.approx((0.125 - 0.25) * math.log(0.5) + (0.5 - 0.25) * math.log(2))
 
 
-def test_one_value_against_another():
+def test_constants_are_compared_with_each_other():
     five, three, seven = (Quantiles.from_values([x] * 1000) for x in (5, 3, 7))
     assert numeric_distances(five, five).psi == 0.0
     for other in (three, seven):
@@ -169,7 +171,7 @@ def test_one_value_against_another():
     assert numeric_distances(five, five).wasserstein_iqr == 0.0
 
 
-def test_a_value_that_fills_a_bin_has_its_own():
+def test_a_value_that_fills_a_bin_gets_its_own_bin():
     before = Quantiles.from_values([*([0] * 600), *range(1, 401)])
     after = Quantiles.from_values([*([-1] * 600), *range(1, 401)])
     expected, actual = equal_mass(before, after, 10)
@@ -186,7 +188,7 @@ def test_bins_are_fewer_for_few_rows_and_for_coarse_sketches():
     assert number_of_bins(many, replace(many, error=0.0014)) == 20
 
 
-def test_nothing_infinities_and_nan():
+def test_empty_infinite_and_nan_values_have_no_distance():
     nothing, some = Quantiles.from_values([math.nan]), Quantiles.from_values([1, 2])
     for pair in ((nothing, some), (some, nothing), (nothing, nothing)):
         found = numeric_distances(*pair)
@@ -205,18 +207,18 @@ def test_nothing_infinities_and_nan():
     assert nothing.at([0.5]).tolist() == pytest.approx([math.nan], nan_ok=True)
 
 
-# properties
+# Properties
 
 samples = st.lists(st.integers(-50, 50) | st.floats(-1e3, 1e3), min_size=1, max_size=60)
 counts = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 200), min_size=1)
 
 
-def filled(mapping):
+def has_rows(mapping):
     return sum(mapping.values()) > 0
 
 
-@given(counts.filter(filled), counts.filter(filled))
-def test_of_categories(a, b):
+@given(counts.filter(has_rows), counts.filter(has_rows))
+def test_properties_of_distances_of_categories(a, b):
     found, back = category_distances(a, b), category_distances(b, a)
     assert found.js == pytest.approx(back.js, abs=1e-12)
     assert 0 <= found.js <= 1
@@ -226,7 +228,7 @@ def test_of_categories(a, b):
     rows, fewer = sum(a.values()), min(sum(a.values()), sum(b.values()))
     frequent = [key for key, n in a.items() if 5 * rows <= n * fewer]
     rare = [1 - sum(side.get(key, 0) for key in frequent) / sum(side.values()) for side in (a, b)]
-    if min(rare) <= 0.5 + 1e-12:  # of one side at least most rows are in frequent categories
+    if min(rare) <= 0.5 + 1e-12:  # on one side at least, most rows are in frequent categories
         assert 0 <= found.psi < math.inf
     else:
         assert math.isnan(found.psi)
@@ -241,8 +243,8 @@ def test_of_categories(a, b):
     assert alike.psi == 0 or alike.psi_rest > 0.5
 
 
-def test_psi_of_many_rare_categories_says_nothing():
-    """Seven hundred tail numbers, all others than before, beside one frequent one that is the same."""
+def test_psi_of_many_rare_categories_is_not_a_drift():
+    """Seven hundred new tail numbers, next to one equally frequent number on both sides."""
     a, b = ({"none": 300, **{f"{side}{i}": 1 for i in range(700)}} for side in "ab")
     found = category_distances(a, b)
     assert math.isnan(found.psi)
@@ -251,7 +253,7 @@ def test_psi_of_many_rare_categories_says_nothing():
 
 
 @given(samples, samples)
-def test_of_numbers(a, b):
+def test_properties_of_distances_of_numbers(a, b):
     one, other = Quantiles.from_values(a), Quantiles.from_values(b)
     found, back = numeric_distances(one, other), numeric_distances(other, one)
     exact = max(abs(np.mean(np.array(a) <= x) - np.mean(np.array(b) <= x)) for x in a + b)
@@ -269,7 +271,7 @@ whole = st.lists(st.integers(-50, 50), min_size=1, max_size=60)
 
 
 @given(whole, whole)
-def test_rising_maps_change_neither_bins_nor_ks(a, b):
+def test_increasing_functions_change_neither_bins_nor_ks(a, b):
     plain = numeric_distances(Quantiles.from_values(a), Quantiles.from_values(b))
     cubed = numeric_distances(
         *(Quantiles.from_values([float(x) ** 3 + 7 for x in side]) for side in (a, b))
@@ -282,7 +284,7 @@ def test_rising_maps_change_neither_bins_nor_ks(a, b):
 
 
 @given(st.lists(samples, min_size=1, max_size=4))
-def test_merging_is_as_if_all_had_been_one(parts):
+def test_merged_states_give_the_distance_of_all_rows(parts):
     whole = Quantiles.from_values([x for part in parts for x in part])
     merged = Quantiles.merge([Quantiles.from_values(part) for part in parts])
     assert merged.values.tolist() == whole.values.tolist()
@@ -292,7 +294,7 @@ def test_merging_is_as_if_all_had_been_one(parts):
     assert merged.at(ranks).tolist() == np.quantile(every, ranks, method="inverted_cdf").tolist()
 
 
-# sketches
+# Sketches
 
 
 def kll(values, k=269):
@@ -309,7 +311,7 @@ def req(values, k=12):
 
 
 @pytest.mark.parametrize("sketched", [kll, req])
-def test_sketches_are_as_exact_as_they_say(sketched):
+def test_sketches_are_within_their_error_bound(sketched):
     draw = np.random.default_rng(7)
     a, b = draw.normal(0, 1, 30_000), draw.normal(0.2, 1.1, 20_000)
     one, other = (quantiles_of(sketched(x)) for x in (a, b))
@@ -325,7 +327,7 @@ def test_sketches_are_as_exact_as_they_say(sketched):
     assert quantiles_of(sketched([])).rows == 0
 
 
-def test_sketches_of_different_sizes_and_kinds_add_up():
+def test_sketches_of_different_sizes_and_kinds_can_be_merged():
     draw = np.random.default_rng(8)
     parts = [draw.normal(size=5000) for _ in range(3)]
     states = [kll(parts[0], 200), kll(parts[1], 500), req(parts[2])]
@@ -334,7 +336,7 @@ def test_sketches_of_different_sizes_and_kinds_add_up():
     assert ks(merged, Quantiles.from_values(np.concatenate(parts))) <= merged.error
 
 
-def test_frequencies_tell_numbers_or_categories():
+def test_frequencies_are_compared_as_numbers_or_categories():
     numbers = FrequenciesAndNumRows.from_groups([((2,), 3), ((1,), 1), ((None,), 4)])
     assert quantiles_of(numbers).values.tolist() == [1, 2]
     assert categories_of(numbers) == {"2": 3, "1": 1}
@@ -346,7 +348,7 @@ def test_frequencies_tell_numbers_or_categories():
         categories_of(kll([1]))
 
 
-def test_top_values_tell_categories_if_none_was_forgotten():
+def test_top_values_are_compared_as_categories_if_none_was_dropped():
     sketch = frequent_strings_sketch(5)
     for text in "aab":
         sketch.update(text)
@@ -357,7 +359,7 @@ def test_top_values_tell_categories_if_none_was_forgotten():
         categories_of(FrequentItemsState(sketch.serialize()))
 
 
-# from a repository
+# From a repository
 
 MEDIAN = tg.ApproxQuantile("x", 0.5)
 MANY = 100_000
@@ -370,7 +372,7 @@ def numbers_day(number, values, analyzer=MEDIAN, k=269, **options):
 
 @pytest.fixture
 def normal(repo):
-    """Four days of 1000 numbers; the last one is moved by one."""
+    """Four days of 1000 numbers; the last day is shifted by one."""
     draw = np.random.default_rng(1)
     values = [draw.normal(0, 1, 200), draw.normal(0, 1, 200), draw.normal(0, 1, 200)]
     values.append(draw.normal(1, 1, 200))
@@ -411,7 +413,7 @@ def test_windows_are_merged(normal):
     assert (same.psi, same.js, same.ks, same.wasserstein) == (0, 0, 0, 0)
 
 
-def test_any_analyzer_that_stored_the_values_will_do(repo):
+def test_any_analyzer_that_stored_the_values_can_be_used(repo):
     groups = [((0,), 600), ((3,), 400)], [((0,), 500), ((4,), 500)]
     state = [FrequenciesAndNumRows.from_groups(g, 7) for g in groups]
     commit(repo, *(numbers_day(n, v, tg.Uniqueness("x")) for n, v in enumerate(state, 1)))
@@ -424,7 +426,7 @@ def test_any_analyzer_that_stored_the_values_will_do(repo):
         repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02", kind="category")
 
 
-def test_categories(repo):
+def test_the_drift_of_stored_categories(repo):
     commit(repo, day(1, groups={("a",): 60, ("b",): 40}), day(2, groups={("a",): 30, ("c",): 10}))
     found = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
     assert (found.kind, found.unseen, found.lost) == ("categorical", 0.25, 0.4)
@@ -446,7 +448,7 @@ def test_a_partition_without_values_has_no_distance(repo):
 
 
 def test_states_of_different_sizes_are_compared(repo):
-    """The suite's error was changed, and both are history."""
+    """The error of the sketch was changed in the suite, and the history has both."""
     finer = tg.ApproxQuantile("x", 0.9, relative_error=0.005)
     draw = np.random.default_rng(2)
     first = numbers_day(1, draw.normal(size=3000))
@@ -456,7 +458,7 @@ def test_states_of_different_sizes_are_compared(repo):
     assert repo.drift("d", "x", (None, None), "ds=2013-01-02").baseline_rows == 6000
 
 
-def test_filters_are_apart(repo):
+def test_filters_are_compared_separately(repo):
     filtered = tg.ApproxQuantile("x", 0.5, where="y > 1")
     for n in (1, 2):
         extra = [measurement(filtered, kll([n])), measurement(MEDIAN, kll([5]))]
@@ -473,7 +475,7 @@ def test_filters_are_apart(repo):
     assert repo.metrics("d", analyzer=text)["value"].tolist() == [1]
 
 
-def test_segments_are_apart(repo):
+def test_segments_are_compared_separately(repo):
     for n in (1, 2, 3):
         part = replace(measurement(MEDIAN, kll([n] * 10)), segment="origin=EWR")
         commit(repo, day(n, only=[MEDIAN], extra=[part, measurement(MEDIAN, kll([7] * 10))]))
@@ -512,7 +514,7 @@ def test_partitions_of_several_keys_are_compared_within_their_segment(repo):
     assert repo.metrics("d", name="Drift.ks", segment="country=B")["value"].tolist() == [1.0]
 
 
-def test_the_past_is_as_it_was(repo):
+def test_the_past_can_be_compared_as_of_then(repo):
     first = commit(repo, day(1, groups={("a",): 10}), day(2, groups={("b",): 10}))
     commit(repo, day(2, "b", groups={("a",): 10}))
     days = ("ds=2013-01-01", "ds=2013-01-02")
@@ -537,7 +539,7 @@ def test_errors_say_what_to_do(repo):
     assert "add " not in str(raised.value)
     repo.record("d", "Mean", 1.0, partition=days[0], instance="ss")
     with pytest.raises(tg.HistoryError, match=r"add ApproxQuantile\('ss', 0.5\)"):
-        repo.drift("d", "ss", *days)  # it is measured, so it is no misspelt 's'
+        repo.drift("d", "ss", *days)  # it is measured, so it is not a misspelled 's'
     with pytest.raises(tg.HistoryError, match=r"add Histogram\('s', where='y'\) to the suite"):
         repo.drifts("d", "s", where="y", kind="categorical")
     with pytest.raises(tg.HistoryError, match="no partition in 2014-01-01 to ..."):
@@ -556,7 +558,7 @@ def test_errors_say_what_to_do(repo):
             repo.drifts("d", "s", baseline=wrong)
 
 
-def test_each_partition_is_compared_with_those_before_it(normal):
+def test_each_partition_is_compared_with_earlier_ones(normal):
     repo, values = normal
     found = repo.drifts("d", "x", at_least=2)
     assert found["partition"].tolist() == ["ds=2013-01-03", "ds=2013-01-04"]
@@ -571,11 +573,11 @@ def test_each_partition_is_compared_with_those_before_it(normal):
     assert repo.drifts("d", "x", baseline="2d", at_least=2, record=False).equals(two)
     late = repo.drifts("d", "x", baseline="2d", at_least=2, since="2013-01-04", record=False)
     assert late["psi"].tolist() == two["psi"].tolist()[1:]
-    assert repo.drifts("d", "x").empty  # seven are needed
+    assert repo.drifts("d", "x").empty  # seven are required
     assert repo.drifts("d", "x")["psi"].dtype == "float64"
 
 
-def test_only_what_is_new_is_recorded(normal):
+def test_only_new_drifts_are_recorded(normal):
     repo, _ = normal
     repo.drifts("d", "x", at_least=2)
     first = repo.metrics(
@@ -595,7 +597,7 @@ def test_only_what_is_new_is_recorded(normal):
     assert repo.metrics("d", name="Drift.psi")["version"].tolist() == [1, 2, 2]
 
 
-def test_categories_record_what_came_and_went(repo):
+def test_new_and_lost_categories_are_recorded(repo):
     commit(repo, *(day(n, groups={("a",): 50, ("b",): 50}) for n in range(1, 9)))
     commit(repo, day(9, groups={("a",): 50, ("c",): 50}))
     repo.drifts("d", "s")
@@ -608,7 +610,7 @@ def test_categories_record_what_came_and_went(repo):
     assert recorded["Drift.lost"]["ds=2013-01-09"] == 0.5
 
 
-def test_a_partition_without_a_state_or_values_does_not_teach(repo):
+def test_a_partition_without_a_state_or_values_is_not_in_the_baseline(repo):
     days = [day(n, groups={("a",): 5}) for n in range(1, 10)]
     days[3] = day(4, only=[tg.Size()])
     days[4] = day(5, rows=0, groups={})
@@ -621,13 +623,13 @@ def test_a_partition_without_a_state_or_values_does_not_teach(repo):
     assert repo.metrics("d", name="Drift.psi")["status"].tolist() == ["NaN"] + ["finite"] * 4
 
 
-# anomaly.md, section 3.2, in small
+# PSI compared with its own past, and with the usual fixed limits
 
 
 def drifting_days(bad, n=MANY, days=60, wobble=0.03, k=269):
-    """Yield days of numbers, the last one made bad. With k at least n, sketches keep all values.
+    """Yield days of numbers, the last one bad. With k at least n, sketches keep all values.
 
-    Smaller ones choose values at random, and their random numbers have no seed.
+    Smaller sketches choose values at random, without a seed.
     """
     draw = np.random.default_rng(5)
     for number in range(1, days + 1):
@@ -644,7 +646,7 @@ BAD = {
 
 @pytest.mark.soak
 @pytest.mark.parametrize("bad", BAD)
-def test_psi_against_its_own_past_sees_what_fixed_limits_miss(repo, bad):
+def test_psi_against_its_own_past_detects_what_fixed_limits_miss(repo, bad):
     commit(repo, *drifting_days(BAD[bad]))
     found = repo.drifts("d", "x")
     assert len(found) == 60 - 7
@@ -655,10 +657,10 @@ def test_psi_against_its_own_past_sees_what_fixed_limits_miss(repo, bad):
         spread = 1.4826 * np.median(np.abs(past - np.median(past)))
         z = (root - np.median(past)) / max(spread, 0.01)
         assert z[-1] > 5, name
-        assert (z[:-1] > 5).sum() <= 1, name  # sketches toss coins
+        assert (z[:-1] > 5).sum() <= 1, name  # the sketches are random
 
 
-def test_the_detector_sees_it(repo):
+def test_the_seasonal_detector_flags_the_drift(repo):
     commit(repo, *drifting_days(BAD["mean"], n=5_000, k=5_000))
     repo.drifts("d", "x")
     found = repo.detect("d", [tg.Monitor({"name": "Drift.psi", "instance": "x"}, "Seasonal")])
@@ -666,7 +668,7 @@ def test_the_detector_sees_it(repo):
     assert len(found) <= 2
 
 
-def test_harmless_days_are_significant_at_production_sizes_and_sketches_allow_for_it():
+def test_normal_days_are_significant_without_the_allowance_for_sketches():
     draw = np.random.default_rng(6)
     a, b = draw.normal(0, 1, MANY), draw.normal(0.025, 1, MANY)
     assert numeric_distances(Quantiles.from_values(a), Quantiles.from_values(b)).ks_significant
@@ -674,7 +676,7 @@ def test_harmless_days_are_significant_at_production_sizes_and_sketches_allow_fo
     assert not numeric_distances(*sketches).ks_significant
 
 
-def test_the_drift_detector_records_and_watches(repo):
+def test_the_drift_detector_records_and_monitors_drifts(repo):
     commit(repo, *drifting_days(BAD["mean"], n=2_000, k=2_000))
     found = repo.detect("d", [tg.Monitor(detector=tg.Drift("x"))])
     assert found["partition"].tolist()[-1:] == ["ds=2013-03-01"]

@@ -1,4 +1,4 @@
-"""Running medians and forward filling, against NumPy's median of each window."""
+"""Running medians and forward filling, compared with NumPy's median of each window."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ ROWS = st.integers(1, 30).flatmap(lambda width: arrays(float, (2, width), elemen
 
 
 def by_window(values, length):
-    """Return what `running_medians` says it does, by one median for each window."""
+    """Return the running medians, computed window by window."""
     found = np.full(values.shape, np.nan)
     for row, out in zip(values, found, strict=True):
         for end in range(length - 1, len(row)):
@@ -34,7 +34,7 @@ def test_each_window_has_its_median(length, values):
 
 
 @given(ROWS)
-def test_several_lengths_are_each_by_itself(values):
+def test_each_of_several_lengths_is_computed_separately(values):
     for length, found in zip((7, 21, 3, 1), running_medians(values, (7, 21, 3, 1)), strict=True):
         np.testing.assert_array_equal(found, running_medians(values, (length,))[0])
 
@@ -45,7 +45,7 @@ def test_seven_arrays_have_their_median(values):
 
 
 @given(ROWS)
-def test_a_gap_has_the_number_before_it(values):
+def test_a_gap_is_filled_with_the_number_before_it(values):
     for row, filled in zip(values, forward_fill(values), strict=True):
         last = np.nan
         for value, found in zip(row, filled, strict=True):
