@@ -1,4 +1,4 @@
-"""Histories from Deequ, and for Prometheus, OpenLineage, CSV and Parquet."""
+"""Import from Deequ, and export to Prometheus, OpenLineage, CSV and Parquet."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from tests.paths import DATA
 from tests.support.integrity import check
 
 DEEQU = DATA / "deequ.json"
-"""As Deequ 2.1.0's own serde writes it: every kind of metric, a NaN, an infinity."""
+"""As written by the serde of Deequ 2.1.0: every kind of metric, a NaN, an infinity."""
 
 EVERY_KIND = DATA / "deequ_every_kind.json"
 """Written by the repository of Deequ 2.1.0 on Spark 3.5: every kind of analyzer that it serializes, on 8 rows."""
@@ -32,7 +32,7 @@ def value(repo, analyzer, name=None, partition="dataset_date=2026-01-01T00:00:00
     return frame[frame["partition"] == partition]["value"].item()
 
 
-def test_a_file_of_deequ_is_read_with_all_its_metrics(repo):
+def test_a_deequ_file_is_imported_with_all_its_metrics(repo):
     done = import_deequ(repo, DEEQU, "orders")
     assert (done.results, done.metrics, done.new, done.skipped) == (3, 49, 3, ())
     assert value(repo, tg.Size()) == 40.0
@@ -56,14 +56,17 @@ def test_a_file_of_deequ_is_read_with_all_its_metrics(repo):
         repo.merge("orders", tg.Size())
 
 
-def test_what_deequ_writes_of_every_kind_of_analyzer_is_read(repo):
-    """Country of the rows: DE 3, US 2, FR 2, null 1; amounts 10, 25.5, 40, 55.25, 70, 85, 100 and 10."""
+def test_every_kind_of_deequ_analyzer_is_imported(repo):
+    """Country of the rows:
+
+    DE 3, US 2, FR 2, null 1; amounts 10, 25.5, 40, 55.25, 70, 85, 100 and 10.
+    """
     done = import_deequ(repo, EVERY_KIND, "every")
     assert (done.results, done.metrics, done.skipped) == (1, 36, ())
     frame = repo.metrics("every")
     (result,) = json.loads(EVERY_KIND.read_text())
     kinds = {e["analyzer"]["analyzerName"] for e in result["analyzerContext"]["metricMap"]}
-    assert len(kinds) == 34  # Size and Histogram are there twice
+    assert len(kinds) == 34  # Size and Histogram occur twice
     assert frame["status"].eq("finite").all()
     assert check(repo.database, repo.artifacts) == []
     found = dict(zip(frame["name"] + " " + frame["instance"], frame["value"], strict=True))
@@ -82,7 +85,7 @@ def test_what_deequ_writes_of_every_kind_of_analyzer_is_read(repo):
     assert {name: found.get(name) for name in by_hand} == pytest.approx(by_hand)
 
 
-def test_reading_it_again_writes_nothing_and_a_changed_one_restates(repo, tmp_path):
+def test_importing_again_writes_nothing_and_a_changed_file_restates(repo, tmp_path):
     import_deequ(repo, DEEQU, "orders")
     before = repo.metrics("orders")
     assert import_deequ(repo, DEEQU, "orders").new == 0
@@ -107,7 +110,7 @@ def test_reading_it_again_writes_nothing_and_a_changed_one_restates(repo, tmp_pa
         ({"analyzerName": "Size"}, {"metricName": "DoubleMetric", "value": 10**400}),
     ],
 )  # fmt: skip
-def test_a_metric_of_another_form_is_left_out_alone(repo, tmp_path, analyzer, metric):
+def test_a_metric_with_another_structure_is_skipped_alone(repo, tmp_path, analyzer, metric):
     results = json.loads(DEEQU.read_text())[:1]
     entries = results[0]["analyzerContext"]["metricMap"]
     known = [entry for entry in entries if entry["analyzer"]["analyzerName"] == "Mean"]
@@ -119,7 +122,7 @@ def test_a_metric_of_another_form_is_left_out_alone(repo, tmp_path, analyzer, me
     assert (done.metrics, len(done.skipped)) == (len(known), 1)
 
 
-def test_dates_are_written_as_the_partitions_of_the_table(repo, tmp_path):
+def test_dates_become_partition_names_like_those_of_the_table(repo, tmp_path):
     """Three days at midnight in UTC, whatever the machine's time zone."""
     import_deequ(repo, DEEQU, "orders", key="ds", format="%Y-%m-%d")
     assert repo.partitions("orders")["partition"].tolist() == [
@@ -134,7 +137,7 @@ def test_dates_are_written_as_the_partitions_of_the_table(repo, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_history_of_deequ_is_continued(repo, spark):
+def test_an_imported_history_of_deequ_is_continued(repo, spark):
     import_deequ(repo, DEEQU, "orders", key="ds", format="%Y-%m-%d")
     data = spark.sql("SELECT '2026-01-04' AS ds UNION ALL SELECT '2026-01-03'")
     suite = tg.Suite("orders", [tg.Size()], partition_by=["ds"])
@@ -146,7 +149,7 @@ def test_a_history_of_deequ_is_continued(repo, spark):
     assert tg.verify(repo, check).frame()["status"].tolist() == ["success"]
 
 
-def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
+def test_results_of_one_date_are_distinguished_by_tags(repo, tmp_path):
     results = json.loads(DEEQU.read_text())[:2]
     results[1]["resultKey"] = {"dataSetDate": 1767225600, "tags": {"region": "US"}}  # in seconds
     file = tmp_path / "deequ.json"
@@ -162,7 +165,7 @@ def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
     assert check(repo.database, repo.artifacts) == []
 
 
-def test_histograms_of_sums_are_taken_over(repo, tmp_path):
+def test_histograms_of_sums_are_imported(repo, tmp_path):
     """The fields that Deequ writes for `Histogram("country", aggregateFunction = Sum("amount"))`."""
     analyzer = {
         "analyzerName": "Histogram",
@@ -196,7 +199,7 @@ def test_histograms_of_sums_are_taken_over(repo, tmp_path):
     }
 
 
-def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
+def test_metrics_that_cannot_be_imported_are_reported(repo, tmp_path):
     def entry(analyzer, metric):
         return {"analyzer": analyzer, "metric": metric}
 
@@ -263,7 +266,7 @@ def test_other_files_are_refused(repo, tmp_path, text, says):
         import_deequ(repo, tmp_path / "none.json", "orders")
 
 
-def test_queries_read_the_view_that_they_name():
+def test_example_queries_read_the_view_that_they_name():
     told = {"analyzerName": "CustomSql", "expression": "select sum(a) / count(*) from primary p"}
     assert analyzer_from_deequ(told) == tg.CustomSql(told["expression"], view="primary")
     told = {**told, "disambiguator": "share", "expression": "sum(a) / count(1)"}
@@ -280,7 +283,7 @@ HOSTILE = 'a"b\\c\nd {} \u2028 ü'
 
 @pytest.fixture
 def told(repo):
-    """A dataset with a hostile name, one anomaly, and values that are no numbers."""
+    """A dataset with a hostile name, one anomaly, and NaN and infinite values."""
     big = measurement(tg.Size(where=HOSTILE.replace("\n", " ")), tg.NumMatches(7))
     for n in range(1, 31):
         commit(repo, day(n, rows=1000 if n < 30 else 9, extra=[big]), dataset=HOSTILE)
@@ -299,7 +302,7 @@ def told(repo):
     return repo
 
 
-def test_prometheus_reads_what_is_exported(told):
+def test_prometheus_parses_the_export(told):
     from prometheus_client.parser import text_string_to_metric_families
 
     families = {f.name: f for f in text_string_to_metric_families(prometheus_text(told))}
@@ -318,7 +321,7 @@ def test_prometheus_reads_what_is_exported(told):
     assert families["tidegauge_open_anomalies"].samples[0].value == 1
 
 
-def test_openlineage_events_are_what_its_client_would_send(told):
+def test_openlineage_events_equal_those_of_its_client(told):
     from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as dqa
     from openlineage.client.facet_v2 import data_quality_metrics_input_dataset as dqm
@@ -347,7 +350,7 @@ def test_openlineage_events_are_what_its_client_would_send(told):
         return {k: v for k, v in facet.items() if not k.startswith("_")}
 
     def without_empty(value):
-        """The client also sends what is empty."""
+        """Drop empty fields, which the client also sends."""
         if isinstance(value, dict):
             kept = {k: without_empty(v) for k, v in value.items()}
             return {k: v for k, v in kept.items() if v not in (None, {}, [])}
@@ -407,7 +410,7 @@ def test_the_command_line_imports_and_exports(tmp_path, capsys):
     assert "cannot read" in capsys.readouterr().err
 
 
-def test_pages_hold_everything_once(repo):
+def test_pages_contain_each_row_once(repo):
     commit(repo, *(day(n) for n in range(1, 31)))
     commit(repo, day(4, "b", only=[SIZE]))
     for rows in (1, 25, 10_000):
@@ -418,8 +421,8 @@ def test_pages_hold_everything_once(repo):
 
 
 @pytest.mark.parametrize("write", [csv_file, parquet_file])
-def test_a_file_is_replaced_when_it_is_whole(repo, tmp_path, write):
-    """Else it stays what it was: at a full disk, and where reading the metrics fails."""
+def test_an_output_file_is_replaced_only_when_it_is_complete(repo, tmp_path, write):
+    """Otherwise the old file is kept: if the disk is full, or if reading the metrics fails."""
     commit(repo, *(day(n) for n in range(1, 31)))
     file = tmp_path / "metrics"
     file.write_text("of yesterday")
@@ -443,7 +446,7 @@ def test_a_file_is_replaced_when_it_is_whole(repo, tmp_path, write):
         write(repo.pages("d"), tmp_path / "none" / "metrics")
 
 
-def test_a_pipe_is_written_as_it_is(repo, tmp_path):
+def test_a_pipe_is_written_directly(repo, tmp_path):
     commit(repo, day(1))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

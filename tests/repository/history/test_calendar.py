@@ -1,4 +1,7 @@
-"""The ledger as a calendar: what came, came late or again, is missing or gone. No Spark."""
+"""The ledger as a calendar: partitions that arrived, were late, restated, missing or removed.
+
+No Spark.
+"""
 
 import datetime as dt
 from dataclasses import replace
@@ -15,14 +18,14 @@ NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 HOUR = dt.timedelta(hours=1)
 
 
-def came(n, hours=2.0, **options):
-    """A day of 2013 whose data arrived so many hours after its end."""
+def arrived_day(n, hours=2.0, **options):
+    """Return a day of 2013 whose data arrived the given number of hours after its end."""
     made = day(n, only=[SIZE], **options)
     return replace(made, arrived_at=made.time + 24 * HOUR + hours * HOUR)
 
 
 def hour(n, keys=("ds", "hr"), segment=""):
-    """An hour of 2013, half an hour after whose end the data came."""
+    """Return an hour of 2013 whose data arrived half an hour after its end."""
     time = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + n * HOUR
     texts = (f"{time:%Y-%m-%d}", f"{time:%H}")
     return replace(
@@ -35,20 +38,20 @@ def hour(n, keys=("ds", "hr"), segment=""):
 
 
 def calendar(repo, until="2013-03-31", **options):
-    """The calendar to the end of March, before which nothing is overdue."""
+    """Return the calendar to the end of March, before which nothing is overdue."""
     return repo.calendar("d", until=until, **options)
 
 
 def statuses(found):
-    """What is not simply measured, by day."""
+    """Return the days with a status other than measured."""
     some = found[found["status"] != "measured"]
     return dict(zip(some["time"].dt.strftime("%m-%d"), some["status"], strict=True))
 
 
-def test_measured_and_missing(repo):
-    commit(repo, *(came(n) for n in range(1, 41) if n not in {20, 21, 3}))
+def test_measured_and_missing_partitions(repo):
+    commit(repo, *(arrived_day(n) for n in range(1, 41) if n not in {20, 21, 3}))
     found = calendar(repo, until="2013-02-09")
-    # The third day is missing before it can be said that one is expected.
+    # The third day is missing before the calendar can know that it is expected.
     assert statuses(found) == {"01-20": "missing", "01-21": "missing"}
     assert found["time"].is_monotonic_increasing
     assert len(found) == 39
@@ -74,10 +77,10 @@ def test_measured_and_missing(repo):
     ]
 
 
-def test_what_is_missing_is_what_the_detector_counts(repo):
-    """Weekends that never come are not missed; a Tuesday is."""
+def test_missing_partitions_are_those_that_the_detector_counts(repo):
+    """Weekends never have data and are not missing; a Tuesday is missing."""
     working = [n for n in range(1, 60) if n % 7 < 5]  # 2013 began on a Tuesday
-    commit(repo, *(came(n) for n in working if n != 50))
+    commit(repo, *(arrived_day(n) for n in working if n != 50))
     repo.detect("d", [tg.Monitor(detector="MissingPartition")])
     found = calendar(repo, until="2013-02-28")
     late = found[
@@ -86,9 +89,12 @@ def test_what_is_missing_is_what_the_detector_counts(repo):
     assert late["time"].dt.strftime("%m-%d").tolist() == ["02-19"]
 
 
-def test_overdue(repo):
-    """The last day ended five days ago; what comes within two hours is due after four."""
-    days = [came(n, 2) for n in range(1, 30)]
+def test_overdue_partitions(repo):
+    """The last day ended five days ago.
+
+    Data usually arrive within two hours, so they are due after four.
+    """
+    days = [arrived_day(n, 2) for n in range(1, 30)]
     shift = NOW - dt.timedelta(days=5) - (days[-1].time + 24 * HOUR)
     moved = [
         replace(
@@ -102,13 +108,13 @@ def test_overdue(repo):
     commit(repo, *moved)
     found = repo.calendar("d")
     due = found[found["status"] == "missing"]["time"]
-    assert len(due) in {4, 5}  # by the time of the day
+    assert len(due) in {4, 5}  # by the time of day
     first = NOW - dt.timedelta(days=5)
     assert due.tolist() == [pd.Timestamp(first + dt.timedelta(days=n)) for n in range(len(due))]
 
 
-def test_late(repo):
-    commit(repo, *(came(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
+def test_late_partitions(repo):
+    commit(repo, *(arrived_day(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
     found = calendar(repo, until="2013-02-09")
     assert statuses(found) == {"02-04": "late"}
     row = found[found["late"]].iloc[0]
@@ -118,36 +124,36 @@ def test_late(repo):
     assert (row["anomalies"], row["worst"]) == (1, "warning")
 
 
-def test_early_is_a_delay_below_nothing_and_unknown_is_none(repo):
-    commit(repo, came(1, -1), replace(came(2), arrived_at=None))
+def test_an_early_arrival_is_a_negative_delay_and_an_unknown_one_has_none(repo):
+    commit(repo, arrived_day(1, -1), replace(arrived_day(2), arrived_at=None))
     found = calendar(repo, until="2013-01-02")
     np.testing.assert_equal(found["delay"].to_numpy(), [-3600.0, np.nan])
     assert found["status"].tolist() == ["measured", "measured"]
 
 
-def test_restated_and_late_both_show(repo):
-    commit(repo, *(came(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
-    commit(repo, came(35, 400, fingerprint="b", rows=11))
+def test_a_partition_can_be_restated_and_late(repo):
+    commit(repo, *(arrived_day(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
+    commit(repo, arrived_day(35, 400, fingerprint="b", rows=11))
     found = calendar(repo, until="2013-02-09")
     assert statuses(found) == {"02-04": "restated"}
     row = found.iloc[34]
     assert (row["version"], row["restated"], row["late"], row["rows"]) == (2, True, True, 11)
 
 
-def test_a_restated_partition_came_with_its_first_version(repo):
-    commit(repo, *(came(n, 2) for n in range(1, 41)))
-    commit(repo, came(35, 400, fingerprint="b", rows=11))
+def test_the_arrival_of_a_restated_partition_is_that_of_its_first_version(repo):
+    commit(repo, *(arrived_day(n, 2) for n in range(1, 41)))
+    commit(repo, arrived_day(35, 400, fingerprint="b", rows=11))
     row = calendar(repo, until="2013-02-09").iloc[34]
     assert (row["restated"], row["late"], row["delay"]) == (True, False, 2 * 3600)
     assert repo.detect("d", [tg.Monitor(detector="Late")]).empty
-    repo.clean(versions="0d")  # when the first version came is not known any more
+    repo.clean(versions="0d")  # the arrival of the first version is no longer known
     row = calendar(repo, until="2013-02-09").iloc[34]
     assert (row["late"], np.isnan(row["delay"])) == (False, True)
     assert repo.detect("d", [tg.Monitor(detector="Late")], replay=True).empty
 
 
-def test_gone(repo):
-    run = commit(repo, *(came(n) for n in range(1, 11)))
+def test_removed_partitions(repo):
+    run = commit(repo, *(arrived_day(n) for n in range(1, 11)))
     repo.store.mark_gone(run, ["ds=2013-01-05"], [])
     found = calendar(repo, until="2013-01-10")
     assert statuses(found) == {"01-05": "gone"}
@@ -155,8 +161,8 @@ def test_gone(repo):
     assert found["version"].tolist() == [1] * 10
 
 
-def test_only_recorded(repo):
-    commit(repo, came(1))
+def test_partitions_with_recorded_values_only(repo):
+    commit(repo, arrived_day(1))
     repo.record("d", "x", {"ds=2013-01-01": 1, "ds=2013-01-02": 2})
     found = repo.calendar("d")
     assert found["status"].tolist() == ["measured", "unmeasured"]
@@ -176,8 +182,8 @@ def test_partitions_without_a_time_come_last_and_only_without_bounds(repo):
     assert repo.calendar("e", since="2013-01-01").empty
 
 
-def test_hourly(repo):
-    # Of the two that are missing, one is in the first week, before it is known which hours are usual.
+def test_hourly_partitions(repo):
+    # One of the two missing hours is in the first week, when the usual hours are still unknown.
     commit(repo, *(hour(n) for n in range(240) if n not in {50, 200}))
     found = repo.calendar("d", until="2013-01-10T23:59")
     gap = found[found["status"] == "missing"]
@@ -186,11 +192,11 @@ def test_hourly(repo):
     assert len(found) == 239
 
 
-def test_segments_have_calendars_of_their_own(repo):
+def test_segments_have_separate_calendars(repo):
     made = []
     for region, missing in (("a", 20), ("b", 25)):
         for n in range(1, 31):
-            one = came(n)
+            one = arrived_day(n)
             named = Partition(("ds", "region"), (*one.partition.values, region))
             if n != missing:
                 made.append(replace(one, partition=named, segment=f"region={region}"))
@@ -204,11 +210,11 @@ def test_segments_have_calendars_of_their_own(repo):
     assert len(found) == 60
 
 
-def test_an_earlier_view_knows_no_later_arrival(repo):
-    first = commit(repo, *(came(n) for n in range(1, 31)))
+def test_an_earlier_view_does_not_know_later_arrivals(repo):
+    first = commit(repo, *(arrived_day(n) for n in range(1, 31)))
     repo.record("d", "own", {"ds=2013-01-31": 1.0})
-    second = commit(repo, came(32))
-    commit(repo, came(31, hours=40.0))
+    second = commit(repo, arrived_day(32))
+    commit(repo, arrived_day(31, hours=40.0))
     found = calendar(repo, until="2013-02-01").set_index("partition")
     assert found.loc["ds=2013-01-31", "delay"] == 40 * 3600
     then = calendar(repo, until="2013-02-01", as_of=second).set_index("partition")
@@ -218,12 +224,12 @@ def test_an_earlier_view_knows_no_later_arrival(repo):
     assert "ds=2013-01-31" not in set(calendar(repo, as_of=first)["partition"])
 
 
-def test_bounds_as_of_and_nothing(repo):
-    first = commit(repo, *(came(n) for n in range(1, 11)))
-    commit(repo, came(5, fingerprint="b", rows=11), came(11))
+def test_bounds_and_earlier_views_of_the_calendar(repo):
+    first = commit(repo, *(arrived_day(n) for n in range(1, 11)))
+    commit(repo, arrived_day(5, fingerprint="b", rows=11), arrived_day(11))
     then = repo.calendar("d", until="2013-01-11", as_of=first)
     assert then["status"].tolist()[:10] == ["measured"] * 10
-    assert then["status"].tolist()[10:] == ["missing"]  # overdue, then as now
+    assert then["status"].tolist()[10:] == ["missing"]  # overdue at that time, as now
     now = repo.calendar("d", since="2013-01-05", until="2013-01-06")
     assert now["status"].tolist() == ["restated", "measured"]
     empty = repo.calendar("d", since="2012-01-01", until="2012-01-02")
@@ -234,7 +240,7 @@ def test_bounds_as_of_and_nothing(repo):
         repo.calendar("e")
 
 
-def test_anomalies_are_counted_and_the_worst_is_told(repo):
+def test_anomalies_are_counted_and_the_worst_is_named(repo):
     repo.record("d", "x", {f"ds=2013-01-{n:02}": n for n in range(1, 6)})
     repo.record("d", "y", {f"ds=2013-01-{n:02}": n for n in range(1, 6)})
     watch = [

@@ -1,4 +1,4 @@
-"""Two runs, partitions or windows side by side. No Spark."""
+"""Comparison of two runs, partitions or windows. No Spark."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def record(repo, values, name="x", first=1, **options):
     repo.record("d", name, numbers, **{"scale": "signed", **options})
 
 
-def one(repo, baseline, current, **options):
+def only_row(repo, baseline, current, **options):
     found = repo.compare("d", baseline, current, **options)
     assert len(found) == 1
     return found.iloc[0]
@@ -34,9 +34,9 @@ STEPS = [0, 1, 3, 6, 10, 15, 21]
 """Steps of 1 to 6: their median is 3.5, and the median distance from it 1.5."""
 
 
-def test_two_partitions(repo):
+def test_two_partitions_are_compared_with_usual_differences(repo):
     record(repo, [*STEPS, 28, 48])
-    row = one(repo, days(8), days(9))
+    row = only_row(repo, days(8), days(9))
     assert list(row.index) == [
         *("segment", "name", "instance", "analyzer", "baseline", "current", "change", "relative"),
         *("surprise", "unusual", "anomaly", "baseline_partitions", "current_partitions", "status"),
@@ -47,71 +47,77 @@ def test_two_partitions(repo):
     assert (row["unusual"], row["status"]) == (True, "both")
     assert (row["baseline_partitions"], row["current_partitions"]) == (1, 1)
     assert (row["segment"], row["name"], row["instance"]) == ("", "x", "*")
-    usual = one(repo, days(9), days(8))
-    assert usual["surprise"] == pytest.approx((20 - 3.5) / (1.4826 * 1.5))  # -20, of usual -3.5
+    usual = only_row(repo, days(9), days(8))
+    assert usual["surprise"] == pytest.approx((20 - 3.5) / (1.4826 * 1.5))  # -20, usually -3.5
 
 
-def test_fewer_than_six_usual_differences_tell_nothing(repo):
+def test_fewer_than_six_usual_differences_are_not_used(repo):
     record(repo, [*STEPS[:-1], 21, 48])
-    row = one(repo, days(7), days(8))
+    row = only_row(repo, days(7), days(8))
     assert np.isnan(row["surprise"])
     assert not row["unusual"]
     assert row["change"] == 27
 
 
-def test_usual_is_what_lies_as_far_apart(repo):
-    """Every second day 100 more: a day apart that is usual, two days apart it never was."""
+def test_usual_differences_have_the_same_distance_in_time(repo):
+    """Every second day has 100 more.
+
+    This is usual between neighbors, and never happened over two days.
+    """
     record(repo, [*(100 * (n % 2) + 0.1 * (n % 5) for n in range(38)), 0, 100, 100])
-    assert one(repo, days(39), days(40))["surprise"] < 4
-    assert one(repo, days(39), days(41))["surprise"] > 100
+    assert only_row(repo, days(39), days(40))["surprise"] < 4
+    assert only_row(repo, days(39), days(41))["surprise"] > 100
 
 
-def test_too_short_for_their_distance_they_are_judged_by_neighbours(repo):
-    """Of the steps 1 to 9, those from 1 to 8 touch neither day: none lies 9 apart as they do."""
+def test_histories_too_short_for_the_distance_are_compared_by_neighbours(repo):
+    """The steps 1 to 8 of 9 touch neither day, and no pair of days is as far apart."""
     record(repo, [1, *np.cumsum([5, 1, 2, 3, 4, 5, 6, 7, 50])])
-    row = one(repo, days(1), days(10))  # the steps 1 to 7 remain: MAD 2
+    row = only_row(repo, days(1), days(10))  # the steps 1 to 7 remain: MAD 2
     assert row["surprise"] == pytest.approx((83 - 1) / (1.4826 * 2))
 
 
-def test_what_is_not_rare_is_usual(repo):
-    """Seventeen steps: nine up by 2, eight down by 2, so the median distance is 0, and 4 not rare."""
+def test_frequent_differences_are_usual(repo):
+    """Of seventeen steps, nine rise by 2 and eight fall by 2.
+
+    The median distance is 0, and 4 is common.
+    """
     record(repo, [*([10, 12] * 9), 10, 21])
-    row = one(repo, days(19), days(20))
+    row = only_row(repo, days(19), days(20))
     assert row["surprise"] == pytest.approx((11 - 2) / (4 / 1.645))
 
 
-def test_differences_that_are_mostly_equal_are_judged_by_their_mean_distance(repo):
-    """One day of 4: two of 38 steps are no 0."""
+def test_mostly_equal_differences_are_compared_by_their_mean_distance(repo):
+    """One day has 4, so two of 38 steps differ from 0."""
     record(repo, [*([0] * 10), 4, *([0] * 29), 1])
-    row = one(repo, days(40), days(41))
+    row = only_row(repo, days(40), days(41))
     assert row["surprise"] == pytest.approx(1 / (1.2533 * 8 / 38))
 
 
 @pytest.mark.parametrize("scale", ["signed", "count", "ratio", "positive", "distance"])
-def test_what_never_moved_and_now_does(repo, scale):
+def test_a_constant_that_changes(repo, scale):
     record(repo, [*([0.5] * 20), 0.501], scale=scale)
-    assert one(repo, days(20), days(21))["surprise"] == 300
-    assert one(repo, days(1, 19), days(21, 21))["surprise"] == 300
-    equal = one(repo, days(1), days(2))
+    assert only_row(repo, days(20), days(21))["surprise"] == 300
+    assert only_row(repo, days(1, 19), days(21, 21))["surprise"] == 300
+    equal = only_row(repo, days(1), days(2))
     assert (equal["surprise"], equal["change"], equal["relative"]) == (0, 0, 0)
 
 
-def test_a_straight_line_goes_on_or_breaks(repo):
+def test_a_straight_line_that_continues_or_breaks(repo):
     record(repo, [*range(30), 30, 99])
-    assert one(repo, days(30), days(31))["surprise"] == 0
-    assert one(repo, days(31), days(32))["surprise"] == 300
-    assert one(repo, days(26, 28), days(29, 31))["surprise"] == 0
-    assert np.isnan(one(repo, days(1, 15), days(16, 31))["surprise"])
+    assert only_row(repo, days(30), days(31))["surprise"] == 0
+    assert only_row(repo, days(31), days(32))["surprise"] == 300
+    assert only_row(repo, days(26, 28), days(29, 31))["surprise"] == 0
+    assert np.isnan(only_row(repo, days(1, 15), days(16, 31))["surprise"])
 
 
-def test_rounding_is_no_difference(repo):
+def test_rounding_errors_are_not_differences(repo):
     record(repo, [*([0.3] * 20), 0.1 + 0.2])
-    row = one(repo, days(20), days(21))
+    row = only_row(repo, days(20), days(21))
     assert (row["surprise"], row["change"], row["unusual"]) == (0, 0, False)
 
 
-def test_kinds_have_scales_of_their_own(repo):
-    """Both move by a tenth of themselves; neither is believed to be steadier than its rows allow."""
+def test_kinds_of_metrics_have_their_own_scales(repo):
+    """Both change by a tenth. Neither is assumed to be steadier than its number of rows allows."""
     record(repo, [*([0.5, 0.50001] * 10), 0.5, 0.55], "r", scale="ratio", weight=400)
     record(repo, [*([2500, 2500.01] * 10), 2500, 2750], "c", scale="count")
     found = repo.compare("d", days(21), days(22)).set_index("name")["surprise"]
@@ -120,40 +126,40 @@ def test_kinds_have_scales_of_their_own(repo):
     assert found["c"] == pytest.approx(np.log(2751 / 2501) / (np.sqrt(2) / 50), rel=1e-3)
 
 
-def test_windows_too_long_to_be_moved(repo):
+def test_windows_too_long_to_be_shifted(repo):
     """Steps 1 to 7: MAD 2. Medians of four, 2 and 18, count as means of 8 / pi."""
     record(repo, [*STEPS, 28])
-    row = one(repo, days(1, 4), days(5, 8))
+    row = only_row(repo, days(1, 4), days(5, 8))
     assert (row["baseline"], row["current"], row["change"]) == (2, 18, 16)
     assert row["surprise"] == pytest.approx(16 / (1.4826 * 2 * np.sqrt(np.pi / 8)))
     assert (row["baseline_partitions"], row["current_partitions"]) == (4, 4)
-    open_ends = one(repo, (None, ds(4)), (ds(5), None))
+    open_ends = only_row(repo, (None, ds(4)), (ds(5), None))
     assert open_ends["surprise"] == row["surprise"]
 
 
-def test_windows_are_moved_along_the_history(repo):
-    """Means of two squares, two days apart: 6, 10, ..., 30 before; the median is 18, the MAD 8."""
+def test_windows_are_shifted_along_the_history(repo):
+    """Earlier means of two squares, two days apart: 6, 10, ..., 30; the median is 18, the MAD 8."""
     record(repo, [*(n * n for n in range(12)), 500, 500])
-    row = one(repo, days(11, 12), days(13, 14))
+    row = only_row(repo, days(11, 12), days(13, 14))
     assert (row["baseline"], row["current"]) == (110.5, 500)
     assert row["surprise"] == pytest.approx((389.5 - 18) / (1.4826 * 8))
 
 
-def test_medians_that_never_move_are_no_constants(repo):
+def test_constant_medians_are_not_constant_series(repo):
     values = [0, 0, 0, 1, 0, 0, 2] * 12
     record(repo, [*values, *([1] * 7)])
-    row = one(repo, days(78, 84), days(85, 91))
+    row = only_row(repo, days(78, 84), days(85, 91))
     assert (row["baseline"], row["current"]) == (0, 1)
     assert 0 < row["surprise"] < 300
 
 
-def test_windows_of_one_partition_are_that_partition(repo):
+def test_a_window_of_one_partition_equals_that_partition(repo):
     record(repo, [*STEPS, 28, 48])
-    a, b = one(repo, days(8, 8), days(9, 9)), one(repo, days(8), days(9))
+    a, b = only_row(repo, days(8, 8), days(9, 9)), only_row(repo, days(8), days(9))
     assert a["surprise"] == b["surprise"]
 
 
-# runs
+# Runs
 
 
 def sizes(repo, *numbers, first=1, fingerprint="a"):
@@ -161,49 +167,52 @@ def sizes(repo, *numbers, first=1, fingerprint="a"):
     return commit(repo, *made)
 
 
-def test_two_runs(repo):
+def test_two_runs_are_compared(repo):
     first, second = sizes(repo, 10, 30, 20), sizes(repo, 50, 40, first=4)
-    row = one(repo, first, second)
+    row = only_row(repo, first, second)
     assert (row["baseline"], row["current"], row["change"]) == (20, 45, 25)
     assert (row["baseline_partitions"], row["current_partitions"]) == (3, 2)
 
 
 def test_a_restatement_is_compared_partition_by_partition(repo):
-    """Neighbours differ by ln(1.1), up or down; two restated days fell by the double and the triple of it."""
+    """Neighbors differ by ln(1.1), up or down.
+
+    Two restated days fell by two and by three times that.
+    """
     up = 1.1
     raw = [1000 * up ** (n % 2) for n in range(10)]
     first = sizes(repo, *(int(round(x)) - 1 for x in raw))
     second = sizes(repo, 909, 999, 2000, first=9, fingerprint="b")
     sizes(repo, 5, first=10, fingerprint="c")
-    row = one(repo, first, second)
+    row = only_row(repo, first, second)
     assert (row["baseline"], row["current"]) == (1049, 954)
     assert row["change"] == -95  # of -90 and -100
     assert row["relative"] == pytest.approx(-95 / 1049)
     assert (row["baseline_partitions"], row["current_partitions"]) == (2, 2)
-    earlier = one(repo, first, first)
+    earlier = only_row(repo, first, first)
     assert (earlier["change"], earlier["baseline_partitions"]) == (0, 10)
     assert earlier["baseline"] == 1049
 
 
-def test_a_restatement_is_judged_by_what_neighbours_differ(repo):
-    """A step is 1, 2, ... 8; those that touch the restated day left out, 1 to 7 remain."""
-    record(repo, np.cumsum([0, 1, 2, 3, 4, 5, 6, 7]), "x")  # only to have a second series
+def test_a_restatement_is_compared_with_the_differences_of_neighbours(repo):
+    """The steps are 1, 2, ... 8. Without those that touch the restated day, 1 to 7 remain."""
+    record(repo, np.cumsum([0, 1, 2, 3, 4, 5, 6, 7]), "x")  # to have a second series
     first = sizes(repo, 100, 200, 100, 200, 100, 200, 100, 200, 100, 200)
     second = sizes(repo, 150, first=10, fingerprint="b")
-    row = one(repo, first, second, name="Size")
+    row = only_row(repo, first, second, name="Size")
     # Eight steps of ln(201 / 101), half of them down: the median is 0, and the MAD that step.
     step = np.log(201 / 101)
     assert row["surprise"] == pytest.approx(np.log(201 / 151) / (1.4826 * step))
 
 
-def test_runs_as_they_were_known(repo):
+def test_runs_are_compared_as_known_at_their_time(repo):
     first, second = sizes(repo, 10, 20), sizes(repo, 40, first=2, fingerprint="b")
-    assert one(repo, first, second)["change"] == 20
+    assert only_row(repo, first, second)["change"] == 20
     with pytest.raises(tg.HistoryError, match=f"run {second} of 'd' measured no partition"):
         repo.compare("d", first, second, as_of=first)
 
 
-# what is not there
+# Missing values
 
 
 def test_new_and_vanished_series(repo):
@@ -217,10 +226,12 @@ def test_new_and_vanished_series(repo):
     assert not found["unusual"].any()
 
 
-def test_values_that_are_no_numbers(repo):
+def test_nan_and_infinite_values(repo):
     record(repo, [*([1, 2] * 10), nan, inf, -inf, 3])
     got = {
-        (a, b): one(repo, days(a), days(b))[["current", "change", "surprise", "status"]].tolist()
+        (a, b): only_row(repo, days(a), days(b))[
+            ["current", "change", "surprise", "status"]
+        ].tolist()
         for a, b in [(20, 21), (21, 20), (22, 23), (20, 22)]
     }
     wanted = {
@@ -232,11 +243,11 @@ def test_values_that_are_no_numbers(repo):
     for key, (*numbers, status) in wanted.items():
         np.testing.assert_equal(got[key][:3], numbers)
         assert got[key][3] == status
-    row = one(repo, days(1, 20), days(20, 24))  # of 2, NaN, inf, -inf and 3
+    row = only_row(repo, days(1, 20), days(20, 24))  # of 2, NaN, inf, -inf and 3
     assert (row["current"], row["status"], row["current_partitions"]) == (2.5, "both", 5)
 
 
-def test_failed_and_empty(repo):
+def test_failed_and_empty_metrics(repo):
     commit(repo, day(1), day(2, rows=0, groups={}))
     found = repo.compare("d", days(1), days(2)).set_index(["name", "instance"])
     assert found.loc[("Mean", "nope"), "status"] == "failed"
@@ -248,20 +259,20 @@ def test_failed_and_empty(repo):
         repo.compare("d", days(1), days(2), name="Size", instance="nope")
 
 
-def test_a_share_of_nothing_is_unknown(repo):
+def test_a_relative_change_from_zero_is_unknown(repo):
     record(repo, [*([0] * 10), 5])
-    assert np.isnan(one(repo, days(10), days(11))["relative"])
+    assert np.isnan(only_row(repo, days(10), days(11))["relative"])
 
 
-def test_huge_numbers_warn_of_nothing(repo):
+def test_huge_numbers_raise_no_warnings(repo):
     record(repo, [*([1e308, -1e308] * 6), 1e308])
-    assert one(repo, days(12), days(13))["change"] == inf
+    assert only_row(repo, days(12), days(13))["change"] == inf
 
 
-# order, segments, anomalies
+# Order, segments, anomalies
 
 
-def test_the_most_surprising_come_first_and_equal_ones_last(repo):
+def test_the_most_surprising_differences_come_first_and_equal_values_last(repo):
     record(repo, [*STEPS, 28, 48], "steps")
     record(repo, [1] * 9, "equal")
     record(repo, [*([1] * 8), 2], "constant")
@@ -272,7 +283,7 @@ def test_the_most_surprising_come_first_and_equal_ones_last(repo):
     assert found["unusual"].dtype == bool
 
 
-def test_partitions_of_segments_have_histories_of_their_own(repo):
+def test_partitions_of_segments_have_separate_histories(repo):
     for region, values in {"a": [*STEPS, 28, 48], "b": [7] * 9}.items():
         numbers = {f"ds={ds(n)}/region={region}": v for n, v in enumerate(values, 1)}
         repo.record("d", "x", numbers, scale="signed", segment=f"region={region}")
@@ -288,30 +299,30 @@ def test_partitions_of_segments_have_histories_of_their_own(repo):
 def test_a_series_with_values_in_several_segments_is_one_row(repo):
     numbers = {f"ds={ds(n)}/region={r}": n for n in range(1, 9) for r in "ab"}
     repo.record("d", "x", numbers, scale="signed")
-    row = one(repo, days(1, 4), days(5, 8))
+    row = only_row(repo, days(1, 4), days(5, 8))
     assert (row["baseline"], row["current"], row["baseline_partitions"]) == (2.5, 6.5, 8)
 
 
-def test_a_stored_anomaly_is_told_beside_what_is_unusual(repo):
+def test_a_stored_anomaly_is_shown_next_to_the_difference(repo):
     record(repo, [5, 50, 7, 60, 5, 55, 9])
     repo.detect("d", [tg.Monitor({"name": "x"}, "SimpleThreshold(8)")])
-    row = one(repo, days(5), days(7))
+    row = only_row(repo, days(5), days(7))
     assert (row["unusual"], row["anomaly"], np.isnan(row["surprise"])) == (False, True, True)
-    assert not one(repo, days(2), days(5))["anomaly"]
-    assert not one(repo, days(5, 5), days(7, 7))["anomaly"]
+    assert not only_row(repo, days(2), days(5))["anomaly"]
+    assert not only_row(repo, days(5, 5), days(7, 7))["anomaly"]
 
 
-def test_an_anomaly_like_the_one_before_is_no_unusual_difference(repo):
+def test_two_equal_anomalies_do_not_differ(repo):
     """Two days of 100 after steps of at most 9: both are anomalies, but they are equal."""
     record(repo, [*STEPS, 28, 36, 45, 100, 100])
     repo.detect("d", [tg.Monitor({"name": "x"}, "SimpleThreshold(90)")])
-    row = one(repo, days(11), days(12))
+    row = only_row(repo, days(11), days(12))
     assert (row["change"], row["unusual"], row["anomaly"]) == (0, False, True)
-    row = one(repo, days(10), days(11))
+    row = only_row(repo, days(10), days(11))
     assert (row["unusual"], row["anomaly"]) == (True, True)
 
 
-def test_only_some_series(repo):
+def test_a_comparison_can_select_series(repo):
     commit(repo, day(1), day(2))
     found = repo.compare("d", days(1), days(2), analyzer="Size()")
     assert found["name"].tolist() == ["Size"]
@@ -320,7 +331,7 @@ def test_only_some_series(repo):
         repo.compare("d", days(1), days(2), where="a = 1")
 
 
-# bad input
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -340,7 +351,7 @@ def test_only_some_series(repo):
         ((1, 2, 3), 1, "neither the id of a run"),
     ],
 )
-def test_what_cannot_be_compared(repo, baseline, current, message):
+def test_invalid_comparisons_are_refused(repo, baseline, current, message):
     assert commit(repo, day(1), day(2)) == 1
     assert commit(repo, day(1), dataset="other") == 2
     assert commit(repo) == 3

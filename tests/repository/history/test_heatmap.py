@@ -1,4 +1,4 @@
-"""All series at a glance: rows, columns, and a byte for each point. No Spark."""
+"""Heat map of all series: rows, columns, and a byte for each point. No Spark."""
 
 import datetime as dt
 
@@ -21,7 +21,7 @@ def look(repo, read, first=None, last=None, rows=None, **options):
         return read(connection, known, first, columns if last is None else last, rows)
 
 
-def known(repo, **options):
+def index_of(repo, **options):
     with repo.database.read() as connection:
         return panorama(connection, **options)
 
@@ -36,8 +36,8 @@ def two(repo):
     return repo
 
 
-def test_rows_are_in_order_of_dataset_column_and_name_columns_of_time_then_name(two):
-    found = known(two)
+def test_rows_are_ordered_by_dataset_column_and_name_and_columns_by_time_and_name(two):
+    found = index_of(two)
     keys = [found.key(row) for row in range(4)]
     told = [(key["dataset"], key["instance"], key["name"]) for key in keys]
     assert told == [
@@ -53,12 +53,12 @@ def test_rows_are_in_order_of_dataset_column_and_name_columns_of_time_then_name(
     assert np.isnan(found.times[3:]).all()
 
 
-def test_hours_are_told_with_their_time(repo):
+def test_hours_are_labelled_with_their_time(repo):
     repo.record("d", "n", {"ds=2013-01-01/hr=00": 1.0, "ds=2013-01-01/hr=07": 1.0})
-    assert list(known(repo).labels) == ["2013-01-01", "2013-01-01 07:00"]
+    assert list(index_of(repo).labels) == ["2013-01-01", "2013-01-01 07:00"]
 
 
-def test_values_lie_where_they_belong(two):
+def test_values_are_at_their_series_and_partition(two):
     found = look(two, values)
     nan = np.nan
     expected = [
@@ -70,24 +70,24 @@ def test_values_lie_where_they_belong(two):
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(
         look(two, values, 1, 3, [2, 0]), [[2, 1.5], [nan, 5]]
-    )  # rows as asked, columns up to before the last
+    )  # rows in the requested order, columns up to the one before the last
 
 
-def test_nothing(repo):
-    assert known(repo).shape == (0, 0)
+def test_an_empty_repository_has_an_empty_heat_map(repo):
+    assert index_of(repo).shape == (0, 0)
     assert look(repo, values).shape == (0, 0)
     assert look(repo, score_levels).shape == (0, 0)
 
 
 def test_changes_are_roots_of_relative_changes(repo):
-    # 100 -> 75 is a quarter less, the root of which is a half: 128 - 63.5; a gap is looked across.
+    # 100 -> 75 is a quarter less, the root of which is a half: 128 - 63.5. The gap is skipped.
     days = dict(zip(DAYS, [100.0, 75.0, 75.0, 0.0, 5.0, -5.0], strict=False))
     repo.record("d", "n", days)
     assert look(repo, change_levels)[0].tolist() == [0, 64, 128, 1, 255, 1]
     assert look(repo, change_levels, 2, 4)[0].tolist() == [128, 1]
 
 
-def test_changes_look_across_gaps_of_a_week_only(repo):
+def test_changes_skip_gaps_of_at_most_a_week(repo):
     near, far = 1 + 7, 1 + 7 + 9
     filler = dict.fromkeys(DAYS[: far + 1], 1.0)
     repo.record("d", "all", filler)
@@ -97,40 +97,40 @@ def test_changes_look_across_gaps_of_a_week_only(repo):
     assert look(repo, change_levels, far, far + 1)[1].tolist() == [0]
 
 
-def test_only_finite_values_are_drawn(repo):
+def test_only_finite_values_are_shown(repo):
     repo.record("d", "n", {DAYS[0]: float("nan"), DAYS[1]: float("inf"), DAYS[2]: 2.0})
     assert np.isnan(look(repo, values)[0]).tolist() == [True, True, False]
 
 
-def test_scores_in_sixteenths(repo):
+def test_scores_are_stored_in_sixteenths(repo):
     numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False))
     repo.record("d", "n", numbers, scale="count")
     repo.detect("d")
     score = repo.scores("d", name="n")
     score = score[score["detector"].str.startswith("Seasonal")].set_index("partition")["score"]
     found = look(repo, score_levels)
-    row = [known(repo).key(row)["name"] for row in range(len(found))].index("n")
+    row = [index_of(repo).key(row)["name"] for row in range(len(found))].index("n")
     for day in DAYS:
         level = found[row][DAYS.index(day)]
         if day in score.index and score[day] == score[day]:
             assert level == 1 + min(254, int(16 * score[day])), day
         else:
             assert level == 0
-    assert found[row][-1] > 1 + 16 * 3  # it is found
+    assert found[row][-1] > 1 + 16 * 3  # it is an anomaly
     assert found[row].max() == found[row][-1]
 
 
-def test_where_anomalies_are(repo):
+def test_anomalies_are_at_their_series_and_partition(repo):
     repo.record("d", "n", dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False)), scale="count")
     assert repo.detect("d")["partition"].tolist() == [DAYS[-1]]
     with repo.database.read() as connection:
         points = anomalous_points(connection)
-    of = known(repo)
+    of = index_of(repo)
     assert of.columns_of(points[:, 1]).tolist() == [30]
     assert [of.key(row)["name"] for row in of.rows_of(points[:, 0])] == ["n"]
 
 
-def test_as_it_was_known(repo):
+def test_an_earlier_view_shows_earlier_values(repo):
     repo.record("d", "n", {DAYS[0]: 1.0, DAYS[1]: 2.0})
     then = dt.datetime.now(dt.UTC)
     repo.record("d", "n", {DAYS[1]: 3.0})
@@ -138,26 +138,26 @@ def test_as_it_was_known(repo):
     assert look(repo, values, as_of=then)[0].tolist() == [1, 2]
 
 
-def test_what_is_not_there_has_no_place(two):
-    found = known(two)
+def test_unknown_series_and_partitions_have_no_position(two):
+    found = index_of(two)
     assert found.rows_of(np.array([10_000])).tolist() == [-1]
     assert found.columns_of(np.array([10_000])).tolist() == [-1]
 
 
-def test_on_both_databases(url, tmp_path):
+def test_sqlite_and_postgresql_give_the_same_heat_map(url, tmp_path):
     with tg.Repository(url, artifacts=tmp_path) as repo:
         numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=False))
         repo.record("d", "n", numbers, scale="count")
         then = dt.datetime.now(dt.UTC)
         repo.record("e", "part", 1.0, partition="part=x")
         repo.detect("d")
-        found = known(repo)
+        found = index_of(repo)
         row = [found.key(row)["name"] for row in range(found.shape[0])].index("n")
         assert look(repo, values)[row, :31].tolist() == list(numbers.values())
         assert look(repo, score_levels)[row, 30] > 50
         assert look(repo, change_levels)[row, 30] < 128
         assert list(found.labels) == [*(day[3:] for day in DAYS), "part=x"]
-        assert list(known(repo, as_of=then).labels) == [day[3:] for day in DAYS]
+        assert list(index_of(repo, as_of=then).labels) == [day[3:] for day in DAYS]
         with repo.database.read() as connection:
             points = anomalous_points(connection)
         assert found.columns_of(points[:, 1]).tolist() == [30]

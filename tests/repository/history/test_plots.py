@@ -1,4 +1,4 @@
-"""Pictures of series: axes, lines, gaps, what stood out; and what is read for them."""
+"""Plots of series: axes, lines, gaps and anomalies, and the data that they read."""
 
 import datetime as dt
 import re
@@ -32,14 +32,14 @@ def at(*moment):
     return seconds_of(dt.datetime(*moment, tzinfo=dt.UTC))
 
 
-# axes
+# Axes
 
 
 @pytest.mark.parametrize(
     ("span", "most", "step"),
     [(1, 5, 0.2), (10, 5, 2), (11, 5, 5), (100, 4, 50), (0.003, 3, 0.001), (7e9, 5, 2e9)],
 )
-def test_steps_are_round(span, most, step):
+def test_ticks_are_at_round_steps(span, most, step):
     assert step_of(span, most) == step
 
 
@@ -53,7 +53,7 @@ def test_steps_are_round(span, most, step):
         ((1e-9, 3e-9), ["1e-09", "1.5e-09", "2e-09", "2.5e-09", "3e-09"]),
     ],
 )
-def test_values_are_named_roundly(ends, texts):
+def test_values_are_labelled_with_round_numbers(ends, texts):
     assert [text for _, text in value_ticks(*ends)] == texts
 
 
@@ -73,20 +73,20 @@ def test_values_are_named_roundly(ends, texts):
         ((at(1970, 1, 1), at(9999, 12, 31)), ["Jan 2000", "Jan 4000", "Jan 6000", "Jan 8000"]),
     ],
 )
-def test_times_are_named_roundly(ends, texts):
+def test_times_are_labelled_at_round_steps(ends, texts):
     assert [text for _, text in time_ticks(*ends)] == texts
 
 
-# pictures
+# Plots
 
 
-def test_missing_values_are_gaps_and_a_lonely_one_is_a_dot():
+def test_missing_values_are_gaps_and_an_isolated_value_is_a_dot():
     up = Axis(0, 10, 10, 0)
     assert path([0, 1, 2, 3], [1, 2, nan, 4], up) == "M0,9L1,8M3,6h0"
     assert path([0, 1], [nan, inf], up) == ""
 
 
-def test_series_with_other_scales_have_panels_of_their_own():
+def test_series_with_other_scales_have_separate_panels():
     low, high = PlotLine("a", [0, 1], [0, 1]), PlotLine("b", [0, 1], [0, 1000])
     alike = PlotLine("c", [0, 1], [0.5, 1.5])
     assert [[one.title for one in panel] for panel in panels_of([low, high, alike])] == [
@@ -96,7 +96,7 @@ def test_series_with_other_scales_have_panels_of_their_own():
     assert len(panels_of([low, replace(alike, kind="other")])) == 2
 
 
-def test_a_wide_band_does_not_press_the_values_flat():
+def test_a_wide_band_does_not_flatten_the_values():
     line = PlotLine("a", [0, 1], [10.0, 20.0], [-1e9, -1e9], [1e9, 1e9], [15, 15])
     assert line.value_range() == (5.0, 25.0)
     assert PlotLine("a", [0], [nan]).value_range() == (0.0, 1.0)
@@ -105,7 +105,8 @@ def test_a_wide_band_does_not_press_the_values_flat():
     assert shares.value_range() == (
         0.25,
         1.0,
-    )  # half as much as the values span, and no more than all
+    )  # half as much as the range of the values, and no more than the whole band
+    assert shares.reach() == (0.25, 1.0)
     assert PlotLine("a", [0], [1.0], percent=True).value_range() == (0.9, 1.0)
 
 
@@ -119,7 +120,7 @@ def test_thinning_keeps_extremes_gaps_and_marks():
     assert kept == sorted(kept)
 
 
-def test_marks_point_up_and_down_and_are_explained():
+def test_marks_point_up_and_down_and_have_titles():
     line = PlotLine(
         "a", [0, 1, 2], [1, 5, 0], marks=[Mark(1, True, "too <high>"), Mark(2, False, "low")]
     )
@@ -133,7 +134,7 @@ def test_marks_point_up_and_down_and_are_explained():
 
 
 @pytest.mark.soak
-def test_pictures_stay_small():
+def test_plots_stay_small():
     count = 20_000
     values = [float(n * n % 101) for n in range(count)]
     bound = [v + 50 for v in values]
@@ -168,7 +169,7 @@ def test_sparklines_and_bars():
     assert widths == [12, 12, 380, 190, 0, 190]
 
 
-# what is read
+# Data
 
 
 def test_a_plot_has_values_band_and_anomalies(repo):
@@ -187,7 +188,7 @@ def test_a_plot_has_values_band_and_anomalies(repo):
     assert repo.plot("d", name="Size", since="2013-01-30").data["value"].tolist() == [300.0]
 
 
-def test_a_plot_as_of_then(repo):
+def test_a_plot_of_an_earlier_view(repo):
     first = commit(repo, day(1), day(2))
     commit(repo, day(1, "b", rows=20))
     assert repo.plot("d", name="Size").data["value"].tolist() == [20.0, 10.0]
@@ -213,7 +214,7 @@ def test_failed_and_infinite_values_are_gaps(repo):
     read_svg(repo.plot("d", analyzer="Mean('nope')").svg)
 
 
-def test_partitions_without_a_time_stand_in_order(repo):
+def test_partitions_without_a_time_are_in_order(repo):
     found = [
         replace(day(n, rows=n), partition=Partition(("ds",), (name,)), time=None)
         for n, name in enumerate(("alpha", "beta", HOSTILE), 1)
@@ -225,7 +226,7 @@ def test_partitions_without_a_time_stand_in_order(repo):
     assert "ds=beta" in shown(plot)
 
 
-def test_too_many_and_none(repo):
+def test_plots_of_too_many_series_and_of_none_are_refused(repo):
     commit(repo, day(1, groups={(f"v{n}",): 1 for n in range(9)}, rows=9))
     with pytest.raises(
         tg.HistoryError, match=r"19 series match, but a plot shows at most 8: .*name="
@@ -266,7 +267,7 @@ def test_a_plot_is_saved_as_svg_and_html(repo, tmp_path):
 
 
 @pytest.mark.parametrize("name", [HOSTILE, LONG])
-def test_hostile_names(repo, name):
+def test_hostile_names_are_escaped_in_plots(repo, name):
     for n in range(1, 4):
         repo.record("d", name, n, partition=f"ds=2013-01-0{n}", instance=name, segment=name)
     plot = repo.plot("d")

@@ -1,4 +1,4 @@
-"""What a repository can be asked of its past, beyond the contract; settings, safety, keeping it."""
+"""Queries of a repository beyond the contract, settings, safety and maintenance."""
 
 import datetime as dt
 import math
@@ -43,7 +43,7 @@ def shared(url, tmp_path):
         assert check(repository.database, repository.artifacts) == []
 
 
-# windows
+# Windows
 
 
 @pytest.mark.parametrize(
@@ -58,26 +58,26 @@ def shared(url, tmp_path):
         ("12h", [("2013-01-01", "2013-01-01"), ("2013-02-01", "2013-02-01")]),
     ],
 )
-def test_windows_by_the_calendar(every, spans):
+def test_windows_follow_the_calendar(every, spans):
     times = [dt.datetime(2013, 1, 1, tzinfo=dt.UTC), dt.datetime(2013, 2, 1, tzinfo=dt.UTC)]
     found = WindowScheme.from_interval(every).spans(times)
     assert [(str(x.start.date()), str(x.end.date())) for x in found] == spans
 
 
 @pytest.mark.parametrize("text", ["", "7", "d7", "0d", "7 fortnights", "-1d", "total2"])
-def test_what_is_no_window_says_what_is(text):
+def test_the_error_for_an_invalid_window_lists_valid_ones(text):
     with pytest.raises(tg.HistoryError, match="invalid window .*: use 7d"):
         WindowScheme.from_name(text)
 
 
-def test_hours_roll_to_the_end_of_each_hour_that_has_a_partition():
+def test_hours_are_rolled_up_to_each_hour_with_a_partition():
     hours = [dt.datetime(2013, 1, 1 + n // 24, n % 24, tzinfo=dt.UTC) for n in (0, 1, 24)]
     spans = WindowScheme.from_name("24h").spans(hours)
     assert [(span.first, span.last) for span in spans] == [(0, 1), (0, 2), (1, 3)]
     assert str(spans[-1].end) == "2013-01-02 01:00:00+00:00"
 
 
-def test_the_end_of_time_has_windows_too():
+def test_the_last_representable_day_has_windows():
     end = [dt.datetime(9999, 12, 31, tzinfo=dt.UTC)]
     for name in ("7d", "month", "year", "week", "total"):
         (span,) = WindowScheme.from_name(name).spans(end)
@@ -99,8 +99,8 @@ def test_merging_by_week_and_by_month(shared):
         shared.merge("d", SIZE, every="sometimes")
 
 
-def test_large_frequencies_are_merged_one_file_after_the_other(repo, monkeypatch):
-    """No more are held at a time than the sum has."""
+def test_large_frequencies_are_merged_file_by_file(repo, monkeypatch):
+    """Only one file is in memory next to the sum."""
     from tidegauge.analyzers.measures import frequencies
 
     monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 100)
@@ -127,11 +127,11 @@ def test_large_frequencies_are_merged_one_file_after_the_other(repo, monkeypatch
     assert len(held) > 5
 
 
-# roll-ups
+# Roll-ups
 
 
 @pytest.mark.in_python
-def test_only_what_changed_is_rolled_up_again(shared):
+def test_only_changed_windows_are_rolled_up_again(shared):
     commit(shared, *(day(n) for n in range(1, 31)))
     assert shared.roll_up("d", ["7d"]) > 30
     assert shared.roll_up("d") == 0
@@ -150,8 +150,11 @@ def test_only_what_changed_is_rolled_up_again(shared):
 
 
 @pytest.mark.in_python
-def test_merging_everything_takes_the_state_of_the_last_roll_up(shared, monkeypatch):
-    """One state is read in place of all; by hand 10 + 10 + 10 rows, and a mean of 1, 2, 3 by tens."""
+def test_merging_everything_uses_the_state_of_the_last_roll_up(shared, monkeypatch):
+    """One state is read instead of all.
+
+    By hand: 10 + 10 + 10 rows, and a mean of 1, 2, 3 by tens.
+    """
     commit(shared, day(1), day(2), day(3))
     shared.roll_up("d")
     read, real = [], shared.artifacts.unpack
@@ -179,17 +182,17 @@ def test_merging_everything_takes_the_state_of_the_last_roll_up(shared, monkeypa
     assert merged(SIZE, 1) == 80
 
 
-def test_a_damaged_state_of_the_whole_is_added_up_again(shared):
+def test_a_damaged_total_is_computed_again(shared):
     commit(shared, day(1), day(2))
     shared.roll_up("d")
     with shared.database.transaction() as connection:
         connection.execute(sa.update(s.folded_state).values(checksum="0" * 64))
     assert shared.merge("d", SIZE).value == 20
-    with shared.database.transaction() as connection:  # so that the fixture finds it sound
+    with shared.database.transaction() as connection:  # so that the check of the fixture passes
         connection.execute(sa.delete(s.folded_state))
 
 
-def test_roll_ups_as_they_were_known(shared):
+def test_an_earlier_view_shows_earlier_roll_ups(shared):
     commit(shared, day(1), day(2))
     shared.roll_up("d", ["month"])
     before = dt.datetime.now(dt.UTC)
@@ -206,12 +209,12 @@ def test_roll_ups_as_they_were_known(shared):
 def test_an_analyzer_that_shares_a_state_is_rolled_up_for_all_windows(shared):
     commit(shared, *(day(n, only=[HIST]) for n in range(1, 5)))
     shared.roll_up("d", ["2d"])
-    commit(shared, *(day(n) for n in range(1, 5)))  # adds Uniqueness, whose state is there
+    commit(shared, *(day(n) for n in range(1, 5)))  # adds Uniqueness, whose state is stored
     shared.roll_up("d")
     assert len(shared.metrics("d", name="Uniqueness", window="2d")) == 4
 
 
-def test_a_window_without_a_state_fails_and_says_so(shared):
+def test_a_window_without_a_state_is_reported_as_failed(shared):
     works = measurement(tg.Mean("y"), tg.Mean("y").state_type(4.0, 2))
     fails = measurement(tg.Mean("y"), tg.NoSuchColumnError("y"))
     commit(shared, day(1, extra=[works]), day(2, extra=[fails]), day(3, extra=[works]))
@@ -221,7 +224,7 @@ def test_a_window_without_a_state_fails_and_says_so(shared):
     assert "no state for 1 of 2 partitions" in found["error"].iloc[1]
 
 
-def test_segments_are_rolled_up_each_by_itself(shared):
+def test_segments_are_rolled_up_separately(shared):
     from dataclasses import replace
 
     from tidegauge.analyzers.core.partitions import Partition
@@ -252,7 +255,7 @@ def test_segments_are_rolled_up_each_by_itself(shared):
     ]
 
 
-# charts, pages, restatements, versions
+# Charts, pages, restatements, versions
 
 
 def test_charts_keep_extremes(shared):
@@ -272,7 +275,7 @@ def test_charts_keep_extremes(shared):
         shared.chart("d", points=0)
 
 
-def test_versions_side_by_side(shared):
+def test_versions_of_a_partition_are_listed_in_order(shared):
     commit(shared, day(1))
     commit(shared, day(1, "b", rows=20))
     commit(shared, day(1, "c", rows=30, only=[SIZE]))
@@ -286,7 +289,7 @@ def test_versions_side_by_side(shared):
         shared.versions("d", "ds=2013-01-02")
 
 
-def test_the_latest_and_the_versions_as_they_were_known(shared):
+def test_an_earlier_view_shows_earlier_latest_values_and_versions(shared):
     first = commit(shared, day(1), day(2))
     newest = shared.latest("d")
     commit(shared, day(2, "b", rows=20), day(3))
@@ -312,10 +315,10 @@ def test_restatements_name_runs_and_respect_filters(shared):
     assert shared.restatements("d", name="revenue")["new"].tolist() == [2.0]
 
 
-# labels
+# Labels
 
 
-def test_labels_add_up_and_the_last_tells_the_status(shared):
+def test_labels_are_added_and_the_last_one_sets_the_status(shared):
     commit(shared, *(day(n, rows=1000 if n < 30 else 9) for n in range(1, 31)))
     number = int(shared.detect("d", [tg.Monitor({"name": "Size"})])["id"].iloc[0])
     before = dt.datetime.now(dt.UTC)
@@ -336,7 +339,7 @@ def test_labels_add_up_and_the_last_tells_the_status(shared):
         shared.label(99, "expected")
 
 
-def test_anomalies_and_scores_as_they_were_known(shared):
+def test_an_earlier_view_shows_earlier_anomalies_and_scores(shared):
     commit(shared, *(day(n, rows=1000 if n < 30 else 9) for n in range(1, 31)))
     monitors = [tg.Monitor({"name": "Size"})]
     shared.detect("d", monitors)
@@ -348,14 +351,14 @@ def test_anomalies_and_scores_as_they_were_known(shared):
     assert shared.scores("d", as_of=before).equals(scored)
 
 
-# retention
+# Retention
 
 
-def test_cleaning_keeps_what_is_not_settled_and_counts_the_same_when_it_only_looks(shared):
+def test_cleaning_keeps_unsettled_anomalies_and_a_dry_run_counts_the_same(shared):
     commit(shared, *(day(n, rows=1000 if n != 20 else 9) for n in range(1, 31)))
     shared.detect("d", [tg.Monitor({"name": "Size"})])
     number = int(shared.anomalies("d")["id"].iloc[0])
-    shared.label(number, "reopened")  # it had been resolved by itself
+    shared.label(number, "reopened")  # it had been resolved automatically
     commit(shared, day(20, "b", rows=1000), day(3, "b", rows=999))
     later = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     looked = shared.clean(versions=later, dry_run=True)
@@ -364,18 +367,18 @@ def test_cleaning_keeps_what_is_not_settled_and_counts_the_same_when_it_only_loo
     done = shared.clean(versions=later)
     assert str(done) == str(looked).replace("would remove", "removed")
     assert shared.partitions("d", versions="all")["version"].tolist().count(2) == 2
-    assert len(shared.versions("d", "ds=2013-01-20").columns) == 6  # both versions are there
+    assert len(shared.versions("d", "ds=2013-01-20").columns) == 6  # both versions exist
     shared.label(number, "resolved")
     assert shared.clean(versions=later).versions == 1
 
 
 @pytest.mark.in_python
-def test_cleaning_states_keeps_what_windows_need(shared):
+def test_cleaning_states_keeps_the_states_of_unfinished_windows(shared):
     commit(shared, *(day(n) for n in range(1, 41)))
     shared.roll_up("d", ["7d", "month"])
     rolled = shared.metrics("d", window="7d")
     done = shared.clean(states=dt.datetime(2013, 2, 3, tzinfo=dt.UTC))
-    assert done.kept_for_windows == 6  # of the seven days that are not over, and of February
+    assert done.kept_for_windows == 6  # the seven days that are not over, and February
     commit(shared, day(41))
     shared.roll_up("d")
     assert shared.metrics("d", name="Size", window="month")["value"].tolist() == [310, 100]
@@ -389,20 +392,20 @@ def test_cleaning_states_keeps_what_windows_need(shared):
 
 
 @pytest.mark.in_python
-def test_cleaning_keeps_the_windows_of_a_table_behind_the_clock(shared):
-    """All of its partitions are old; the next one is in a window with the last ones."""
+def test_cleaning_keeps_the_windows_of_a_table_that_lags_the_clock(shared):
+    """All of its partitions are old. The next one is in a window with the last ones."""
     commit(shared, *(day(n) for n in range(1, 41)))
     shared.roll_up("d", ["7d", "month"])
     assert (
         shared.clean(states="1d").kept_for_windows == 9
-    )  # since 1 February, in which 9 February lies
+    )  # from 1 February, the month of 9 February
     commit(shared, day(41))
     shared.roll_up("d")
     assert shared.metrics("d", name="Size", window="month")["value"].tolist() == [310, 100]
     assert (shared.metrics("d", name="Size", window="7d")["status"] == "finite").all()
 
 
-def test_cleaning_runs_removes_those_that_left_nothing(shared):
+def test_cleaning_runs_removes_those_without_results(shared):
     first = commit(shared, day(1), tags={"a": "b"})
     idle = shared.store.open_run(spec(tags={"a": "b"}))
     shared.store.close_run(idle, RunStatus.COMPLETE, {})
@@ -410,20 +413,20 @@ def test_cleaning_runs_removes_those_that_left_nothing(shared):
     assert shared.runs()["run_id"].tolist() == [first]
 
 
-def test_orphans_go_when_nobody_can_be_about_to_use_them(repo, monkeypatch):
+def test_unreferenced_files_are_removed_once_no_writer_can_use_them(repo, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 10)
     commit(repo, day(1))
     used = repo.artifacts.files()
     state = FrequenciesAndNumRows.from_groups([(("orphan",), 1)])
     orphan = repo.artifacts.pack(state).artifact
-    assert repo.clean().files == 0  # it is young
+    assert repo.clean().files == 0  # it is too new
     old = (dt.datetime.now(dt.UTC) - dt.timedelta(days=2)).timestamp()
     os.utime(repo.artifacts.root / orphan, (old, old))
     running = repo.store.open_run(spec())
     with repo.database.transaction() as connection:
         long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(days=3)
         connection.execute(sa.update(s.run).values(started_at=long_ago))
-    assert repo.clean().files == 0  # somebody may be writing since before it was written
+    assert repo.clean().files == 0  # an active writer may have started before the file was written
     repo.store.close_run(running, RunStatus.COMPLETE, {})
     assert repo.clean(dry_run=True).files == 1
     assert orphan in repo.artifacts.files()
@@ -431,7 +434,7 @@ def test_orphans_go_when_nobody_can_be_about_to_use_them(repo, monkeypatch):
     assert repo.artifacts.files() == used
 
 
-def test_files_of_killed_writers_go_and_those_of_others_stay(repo, monkeypatch):
+def test_temporary_files_of_killed_writers_are_removed_and_others_stay(repo, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 10)
     commit(repo, day(1))
     names = {"young": f".{'c' * 40}-{'1' * 16}", "old": f".{'c' * 40}-{'2' * 16}", "other": ".keep"}
@@ -448,15 +451,15 @@ def test_files_of_killed_writers_go_and_those_of_others_stay(repo, monkeypatch):
 
 
 @pytest.mark.parametrize("age", ["soon", "90", "d", "-1d", ""])
-def test_what_is_no_age_says_what_is(repo, age):
+def test_the_error_for_an_invalid_age_names_the_format(repo, age):
     with pytest.raises(tg.HistoryError, match="invalid age .* such as 90d"):
         repo.clean(versions=age)
 
 
-# damage
+# Damage
 
 
-def test_damaged_and_unknown_states_are_named_and_skipped(shared):
+def test_damaged_and_unknown_states_are_reported_and_skipped(shared):
     commit(shared, day(1), day(2), day(3))
     shared.roll_up("d", ["2d"])
     with shared.database.transaction() as connection:
@@ -483,17 +486,17 @@ def test_damaged_and_unknown_states_are_named_and_skipped(shared):
         assert shared.merge("d", SIZE, since="2013-01-01", allow_missing=True).value == 10
     assert [w.category for w in told] == [tg.RepositoryWarning] * 2
     assert "ds=2013-01-02" in str(told[1].message)
-    assert shared.merge("d", SIZE).value == 30  # the last roll-up's, which is sound
+    assert shared.merge("d", SIZE).value == 30  # the state of the last roll-up, which is intact
     problems = check(shared.database, shared.artifacts)
     assert len(problems) == 2
     commit(shared, day(4))
     shared.roll_up("d")
     assert shared.metrics("d", name="Size", window="2d")["status"].tolist()[-1] == "finite"
-    with shared.database.transaction() as connection:  # so that the fixture finds it sound
+    with shared.database.transaction() as connection:  # so that the check of the fixture passes
         connection.execute(sa.delete(s.state))
 
 
-# settings and safety
+# Settings and safety
 
 
 def test_settings_come_from_argument_environment_and_file(tmp_path, monkeypatch):
@@ -556,7 +559,7 @@ def test_passwords_are_never_shown(capsys):
 
 
 def test_a_reader_can_be_used_from_many_threads(url, tmp_path):
-    # Lab answers widgets in threads of their own.
+    # Lab answers widgets in separate threads.
     with tg.Repository(url, artifacts=tmp_path) as repository:
         commit(repository, day(1))
     with (
@@ -567,9 +570,10 @@ def test_a_reader_can_be_used_from_many_threads(url, tmp_path):
         assert list(pool.map(lambda _: reader.datasets(), range(20))) == [["d"]] * 20
 
 
-def test_reading_only_writes_nothing(bare_url, tmp_path):
+def test_read_only_repositories_write_nothing(bare_url, tmp_path):
     with pytest.raises(tg.TidegaugeError):
-        tg.Repository(bare_url, artifacts=tmp_path, read_only=True)  # there is nothing yet
+        # the database does not exist yet
+        tg.Repository(bare_url, artifacts=tmp_path, read_only=True)
     with tg.Repository(bare_url, artifacts=tmp_path) as repository:
         commit(repository, day(1))
     with tg.Repository(bare_url, artifacts=tmp_path, read_only=True) as reader:
@@ -587,7 +591,7 @@ def test_reading_only_writes_nothing(bare_url, tmp_path):
             connection.execute(sa.delete(s.metric))  # the database itself refuses
 
 
-def test_a_database_where_nobody_can_write_is_read(tmp_path):
+def test_a_database_in_a_read_only_folder_can_be_read(tmp_path):
     folder = tmp_path / "frozen"
     folder.mkdir()
     with tg.Repository(f"sqlite:///{folder / 'r.db'}") as repository:
@@ -605,7 +609,7 @@ def test_a_database_where_nobody_can_write_is_read(tmp_path):
         folder.chmod(stat.S_IRWXU)
 
 
-def test_text_from_outside_is_only_text(shared):
+def test_foreign_strings_are_data(shared):
     bad = measurement(tg.Size(where=EVIL), tg.NumMatches(1))
     commit(shared, day(1, extra=[bad]), dataset=EVIL, tags={EVIL: EVIL})
     shared.record(EVIL, EVIL, 1.0, partition="ds=2013-01-01", instance=EVIL, segment=EVIL)
@@ -635,8 +639,8 @@ def test_text_from_outside_is_only_text(shared):
     assert shared.datasets() == [EVIL]
 
 
-def test_names_of_any_length_and_any_character(shared):
-    """An index cannot hold long ones, and PostgreSQL has no zero character."""
+def test_names_can_have_any_length_and_any_character(shared):
+    """An index cannot contain long names, and PostgreSQL has no zero character."""
     chance = "".join(chr(0x4E00 + (i * 7919) % 20000) for i in range(6000))
     groups = {(chance,): 3, ("with\0zero",): 2}
     commit(shared, day(1, groups=groups))
@@ -645,19 +649,20 @@ def test_names_of_any_length_and_any_character(shared):
     assert any(name.startswith("Histogram.abs.一泯") for name in names)
     assert "Histogram.abs.with\\x00zero" in names
     assert shared.metrics("d", name=chance, segment=chance)["value"].tolist() == [1.0]
-    commit(shared, day(1, groups=groups))  # and the same again is the same
+    commit(shared, day(1, groups=groups))  # the same again is unchanged
     assert shared.partitions("d")["version"].tolist() == [1]
     with pytest.raises(tg.SuiteError, match="at most 1000 characters"):
         commit(shared, day(1), dataset="x" * 1001)
 
 
-def test_no_statement_is_put_together_from_values():
-    """Bound parameters everywhere: SQL in text holds names of ours only."""
+def test_no_statement_is_composed_of_values():
+    """All values are bound parameters. SQL strings contain only our own names."""
     import ast
 
     for file in (ROOT / "repository").rglob("*.py"):
         for definition in ast.parse(file.read_text()).body:
-            # `_copy_schema` copies tables by the definitions that PostgreSQL gives, with quoted names.
+            # `_copy_schema` copies tables with the definitions that PostgreSQL returns, with quoted
+            # names.
             is_known = file.name in {"bulk.py", "database.py", "engines.py"}
             is_known = is_known or getattr(definition, "name", "") == "_copy_schema"
             for node in ast.walk(definition):
@@ -667,11 +672,11 @@ def test_no_statement_is_put_together_from_values():
                     assert is_known or is_constant, f"{file.name}:{node.lineno}"
 
 
-# keeping it
+# Maintenance
 
 
 @pytest.mark.parametrize("place", ["folder", pytest.param("S3", marks=pytest.mark.soak)])
-def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
+def test_a_backup_is_restored(url, place, tmp_path, monkeypatch, request):
     monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 100)
     monkeypatch.chdir(tmp_path)
     artifacts = tmp_path / "artifacts"
@@ -692,7 +697,7 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
             back_up(repository.database, repository.artifacts, tmp_path / "incomplete")
         kept = restore(repository.database, repository.artifacts, copy)
         assert kept.exists()
-        assert not list(tmp_path.glob(".*"))  # what was written beside them has its name
+        assert not list(tmp_path.glob(".*"))  # the files next to them share their names
         repository.database.engine.dispose()
         assert repository.metrics("d").equals(before)
         assert repository.merge("d", HIST).value["b"].absolute == 1
@@ -712,8 +717,11 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
         assert len(repository.metrics("d", name="Size")) == 2
 
 
-def test_a_backup_that_breaks_off_is_none(repo, tmp_path, monkeypatch):
-    """It appears when its files are there; a restore brings the files before what refers to them."""
+def test_a_backup_that_fails_leaves_no_file(repo, tmp_path, monkeypatch):
+    """It appears once its files exist.
+
+    A restore copies the files before the rows that refer to them.
+    """
     monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 10)
     commit(repo, day(1))
     copy = back_up(repo.database, repo.artifacts, tmp_path / "copy.db")
@@ -734,7 +742,7 @@ def test_a_backup_that_breaks_off_is_none(repo, tmp_path, monkeypatch):
 
 
 @pytest.mark.soak
-def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
+def test_the_command_line_checks_cleans_and_restores_a_database(url, tmp_path, capsys, monkeypatch):
     from tidegauge.cli.main import run_command
 
     monkeypatch.chdir(tmp_path)
@@ -765,11 +773,11 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "invalid age" in said("clean", "--states", "soon", *db, status=1)
 
 
-# views
+# Views
 
 
-def test_views_are_what_the_guide_says(shared):
-    """Names and columns are a promise to tools that read them."""
+def test_the_views_are_those_of_the_guide(shared):
+    """Tools that read them rely on their names and columns."""
     import re
 
     commit(shared, day(1))
@@ -785,7 +793,7 @@ def test_views_are_what_the_guide_says(shared):
         assert set(promised) == set(views)
         for view, columns in promised.items():
             result = connection.exec_driver_sql(f"SELECT * FROM {view}")
-            names = [f"`{name}`" for name in result.keys()]  # noqa: SIM118 - a result is no dict
+            names = [f"`{name}`" for name in result.keys()]  # noqa: SIM118 - a result is not a dict
             assert names == columns.split(", ")
 
         def ask(query):
@@ -810,7 +818,7 @@ def test_views_are_what_the_guide_says(shared):
             connection.exec_driver_sql(query)
 
 
-# filters
+# Filters
 
 
 def test_filters_are_listed_in_signatures_and_checked_by_name(repo):
@@ -829,8 +837,8 @@ def test_filters_are_listed_in_signatures_and_checked_by_name(repo):
         repo.latest("d", since="2013-01-01")
 
 
-def test_examples_of_public_docstrings_need_no_pytest():
-    """They take sample measurements from a module of their own."""
+def test_examples_of_public_docstrings_do_not_need_pytest():
+    """They take sample measurements from a module that does not import it."""
     import subprocess
     import sys
 

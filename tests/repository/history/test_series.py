@@ -1,4 +1,4 @@
-"""Asking for series, single values and wide frames, by name and column."""
+"""Queries of series, single values and wide frames, by name and column."""
 
 import datetime as dt
 import re
@@ -28,7 +28,7 @@ def repo():
         yield repository
 
 
-def test_name_and_column_may_be_given_by_place(repo):
+def test_name_and_column_can_be_positional(repo):
     keyword = repo.metrics("d", name="Size", where="")
     pd.testing.assert_frame_equal(repo.metrics("d", "Size", where=""), keyword)
     assert keyword["value"].tolist() == [10.0, 12.0]
@@ -45,8 +45,8 @@ def of_country(number, country):
     return replace(one, partition=keys, segment=f"country={country}")
 
 
-def test_one_value_of_a_partition_of_several_keys():
-    """A country has a series of its own, which alone has a value in its partitions."""
+def test_a_value_of_a_partition_with_several_keys():
+    """Each country is a separate series, with values only in its own partitions."""
     with tg.Repository("sqlite://") as repo:
         commit(repo, *(of_country(n, country) for n in (1, 2) for country in ("DE", "US")))
         assert repo.value("d", "Size", partition="ds=2013-01-01/country=US") == 11.0
@@ -66,7 +66,7 @@ def test_a_pandas_series_is_recorded_by_partition(repo):
 
 
 @pytest.mark.parametrize("wrong", ["abc", None, [1.0], pd.Series([1.0]), np.array([1.0])])
-def test_what_is_recorded_is_a_number(repo, wrong):
+def test_only_numbers_can_be_recorded(repo, wrong):
     with pytest.raises(tg.HistoryError, match=r"not .* for ds=2013-01-02"):
         repo.record("r", "n", {"ds=2013-01-01": 1.0, "ds=2013-01-02": wrong})
     if not hasattr(wrong, "items"):
@@ -76,14 +76,14 @@ def test_what_is_recorded_is_a_number(repo, wrong):
         repo.record("r", "n", pd.DataFrame({"ds=2013-01-01": [1.0]}))
 
 
-def test_a_recorded_value_may_give_its_partition_a_time(repo):
+def test_a_recorded_value_can_set_the_time_of_its_partition(repo):
     repo.record("r", "n", 1.0, partition="x=1")
     assert repo.metrics("r")["time"].isna().all()
     repo.record("r", "m", 1.0, partition="x=1", time="2026-01-01")
     assert repo.metrics("r")["time"].dt.strftime("%Y-%m-%d").tolist() == ["2026-01-01"] * 2
     with pytest.warns(tg.RepositoryWarning, match="keeps its stored time 2026-01-01 00:00:00"):
         repo.record("r", "o", 1.0, partition="x=1", time=dt.date(2027, 1, 1))
-    # The newest partition is another one, and detection looks again at all.
+    # The newest partition is another one, so detection reads all partitions again.
     repo.record("q", "n", {"batch=a": 1.0, "batch=b": 2.0})
     assert repo.value("q", "n") == 2.0
     repo.record("q", "n", 1.0, partition="batch=a", time="2026-01-02")
@@ -98,8 +98,8 @@ def test_a_recorded_value_may_give_its_partition_a_time(repo):
         repo.metrics(None)
 
 
-def test_one_value(repo):
-    assert repo.value("d", "Size") == 12.0  # without a filter, if none is named
+def test_a_single_value(repo):
+    assert repo.value("d", "Size") == 12.0  # without a filter, unless one is selected
     assert repo.value("d", "Size", partition="ds=2013-01-01") == 10.0
     assert repo.value("d", "Size", where="a > 1") == 4.0
     run = int(repo.runs("d")["run_id"][0])
@@ -114,13 +114,13 @@ def test_one_value(repo):
         repo.value("d", "Mean", where="a > 1")
 
 
-def test_several_series_are_told(repo):
+def test_the_error_for_several_series_lists_them(repo):
     commit(repo, day(3, extra=[measurement(tg.Sum(n), SumAndCount(1, 1)) for n in "xy"]))
     with pytest.raises(tg.HistoryError, match=r"2 series of 'd' match: Sum of Sum"):
         repo.value("d", "Sum")
 
 
-def test_the_series_of_a_dataset(repo):
+def test_the_series_of_a_dataset_are_listed(repo):
     found = repo.series("d")
     assert found.columns.tolist() == ["segment", "name", "instance", "where", "analyzer"]
     sizes = found[found["name"] == "Size"].set_index("analyzer")["where"]
@@ -128,7 +128,7 @@ def test_the_series_of_a_dataset(repo):
     assert sizes["Size()"] is None
 
 
-def test_a_column_for_each_series(repo):
+def test_a_wide_frame_has_a_column_for_each_series(repo):
     wide = repo.metrics("d", "Size", wide=True)
     assert wide.columns.tolist() == ["Size (Size())", "Size (Size(where='a > 1'))"]
     assert wide["Size (Size())"].tolist() == [10.0, 12.0]
@@ -137,7 +137,7 @@ def test_a_column_for_each_series(repo):
     assert repo.metrics("d", "Size", where="", wide=True).columns.tolist() == ["Size"]
 
 
-def test_a_repository_by_its_url_or_file(tmp_path):
+def test_a_repository_is_opened_by_url_or_file(tmp_path):
     file = tmp_path / "a.db"
     with Repository(file) as repo:
         repo.record("d", "n", 1.0, partition="ds=2013-01-01")
@@ -163,7 +163,8 @@ TOMORROW = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=1)
         pd.Timestamp(TOMORROW).tz_localize(None) + pd.Timedelta(nanoseconds=1),
         np.datetime64(TOMORROW.replace(tzinfo=None)),
     ],
-    # Workers of a parallel run import this file at different seconds, and their names have to agree.
+    # The workers of a parallel run import this file at different seconds, and their test ids have
+    # to be equal.
     ids=[
         "datetime",
         "text",
@@ -175,7 +176,7 @@ TOMORROW = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=1)
         "numpy",
     ],
 )
-def test_every_spelling_of_an_instant_is_understood_everywhere(moment):
+def test_every_format_of_a_moment_is_accepted_everywhere(moment):
     with tg.Repository("sqlite://") as repo:
         repo.record("d", "x", {"ds=2013-01-01": 1.0})
         assert len(repo.metrics("d", as_of=moment)) == 1
@@ -190,7 +191,7 @@ def test_every_spelling_of_an_instant_is_understood_everywhere(moment):
         assert tg.Dashboard(repo, "d", as_of=moment).dataset == "d"
 
 
-def test_views_of_the_past_begin_with_the_day_and_digits_are_runs():
+def test_views_of_a_day_begin_with_it_and_digits_are_run_ids():
     assert view_of("2026-01-31") == dt.datetime(2026, 1, 31, tzinfo=dt.UTC)
     assert view_of("2026-01-31T12:00+02:00") == dt.datetime(2026, 1, 31, 10, tzinfo=dt.UTC)
     assert (view_of("17"), view_of(np.int64(17)), view_of(None)) == (17, 17, None)
@@ -201,7 +202,7 @@ def test_views_of_the_past_begin_with_the_day_and_digits_are_runs():
             view_of(wrong)
 
 
-def test_the_end_of_a_snooze_is_an_instant_like_others():
+def test_the_end_of_a_snooze_accepts_every_format():
     sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
     with tg.Repository("sqlite://") as repo:
         repo.record("d", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
@@ -215,7 +216,7 @@ def test_the_end_of_a_snooze_is_an_instant_like_others():
             repo.label(number, "snoozed", until="soon")
 
 
-def test_moments_that_are_none_and_ages_before_all_dates():
+def test_invalid_moments_and_ages_before_all_dates_are_refused():
     with tg.Repository("sqlite://") as repo:
         repo.record("d", "x", {"ds=2013-01-01": -1.7e308, "ds=2013-01-02": 1.7e308})
         assert "nan" not in repo.plot("d", "x").svg
@@ -228,13 +229,13 @@ def test_moments_that_are_none_and_ages_before_all_dates():
             repo.partitions("d", versions="al")
 
 
-def test_seasons_of_partitions_of_a_country_are_named_once():
+def test_seasons_of_partitions_of_a_segment_are_listed_once():
     with tg.Repository("sqlite://") as repo:
         commit(repo, *(of_country(n, country) for n in range(1, 10) for country in ("DE", "US")))
         assert set(repo.seasons("d")["segment"]) == {"country=DE", "country=US"}
 
 
-def test_an_analyzer_whose_package_is_gone_stops_no_roll_up(repo):
+def test_an_analyzer_whose_package_is_missing_does_not_block_roll_ups(repo):
     repo.roll_up("d", ["7d"])
     gone = sa.update(s.analyzer).where(s.analyzer.c.kind == "Mean").values(text="Gone('x')")
     repo.database.write(lambda connection: connection.execute(gone))

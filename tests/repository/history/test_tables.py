@@ -1,4 +1,4 @@
-"""The health of all tables: counted, ordered, and read in two statements. No Spark."""
+"""The health of all tables: counts and order, read with two statements. No Spark."""
 
 import datetime as dt
 
@@ -41,7 +41,7 @@ def repo(url, tmp_path):
         yield made
 
 
-def test_the_worst_come_first(repo):
+def test_the_worst_tables_come_first(repo):
     table(repo, "fine")
     table(repo, "noted", "info")
     table(repo, "warned", "warning")
@@ -97,7 +97,7 @@ def test_settled_and_snoozed_incidents_are_not_open(repo):
         assert open_incidents(connection, NOW) == 0
 
 
-def test_a_check_that_passes_again_or_judged_other_data_does_not_count(repo):
+def test_a_check_that_passes_again_or_used_other_data_is_not_counted(repo):
     table(repo, "d")
     prints = dict(
         zip(*(repo.partitions("d")[name] for name in ("partition", "fingerprint")), strict=True)
@@ -115,7 +115,7 @@ def test_a_check_that_passes_again_or_judged_other_data_does_not_count(repo):
     assert health(repo)["d"]["failing"] == 0
 
 
-def test_owner_and_tags_are_those_of_the_last_run(repo):
+def test_owner_and_tags_come_from_the_last_run(repo):
     address = "https://jobs.example.org/7"
     last = {"team": "sales", "env": "prod", "job": address, "runbook": address}
     for tags in ({"owner": "old"}, last):
@@ -123,13 +123,13 @@ def test_owner_and_tags_are_those_of_the_last_run(repo):
         repo.store.close_run(run, RunStatus.COMPLETE, {})
     row = health(repo)["d"]
     assert (row["owner"], row["tags"]) == ("sales", "env=prod")
-    same = {"owner": "ann", "oncall": "ann"}  # a value like the owner's is no owner
+    same = {"owner": "ann", "oncall": "ann"}  # a value equal to the owner's is another tag
     repo.store.close_run(repo.store.open_run(spec("e", tags=same)), RunStatus.COMPLETE, {})
     row = health(repo)["e"]
     assert (row["owner"], row["tags"]) == ("ann", "oncall=ann")
 
 
-def test_two_statements_read_any_number_of_tables(repo):
+def test_any_number_of_tables_is_read_with_two_statements(repo):
     for n in range(6):
         table(repo, f"d{n}", "info" if n % 3 else None)
     with repo.database.read() as connection:
@@ -145,7 +145,7 @@ def test_an_empty_repository_has_no_tables(repo):
         assert open_incidents(connection, NOW) == 0
 
 
-def test_checks_that_pass_are_counted_without_those_that_fail_somewhere(repo):
+def test_passed_checks_are_counted_without_those_that_fail_anywhere(repo):
     table(repo, "d")
     table(repo, "unchecked")
     days = ["ds=2013-01-01", "ds=2013-01-02"]
@@ -161,6 +161,6 @@ def test_checks_that_pass_are_counted_without_those_that_fail_somewhere(repo):
         "d": {"failing": 1, "passing": 3},
         "unchecked": {"failing": 0, "passing": 0},
     }
-    judged(repo, name="b", partition=days[1], passed=True)  # it was judged again
+    judged(repo, name="b", partition=days[1], passed=True)  # it was checked again
     with repo.database.read() as connection:
         assert passing_checks(connection) == {"d": 4}

@@ -1,4 +1,4 @@
-"""What moved an anomaly: parts, companions, and an incident told. Worked by hand. No Spark."""
+"""Causes of anomalies: contributing parts, companions and explained incidents. No Spark."""
 
 import json
 import re
@@ -38,8 +38,8 @@ def test_the_parts_of_a_sum_add_up_to_its_change():
     assert fsum([*shares(found).values(), found.rest]) == 1
 
 
-def test_what_no_part_explains_is_left_over():
-    """100 became 60: EWR lost 20 of these 40, the rest is of rows in no part."""
+def test_a_change_in_no_part_is_left_over():
+    """100 became 60: EWR lost 20 of these 40, the other rows belong to no part."""
     found = additive_parts("origin", (60, 100), {"EWR": (30, 50)})
     assert (shares(found), found.rest) == ({"EWR": 0.5}, 0.5)
     assert str(found) == (
@@ -47,7 +47,7 @@ def test_what_no_part_explains_is_left_over():
     )
 
 
-def test_a_part_may_move_against_the_whole():
+def test_a_part_can_move_against_the_total():
     found = additive_parts("origin", (90, 100), {"EWR": (30, 50), "JFK": (60, 50)})
     assert shares(found) == {"EWR": 2, "JFK": -1}
     assert found.rest == 0
@@ -55,9 +55,9 @@ def test_a_part_may_move_against_the_whole():
 
 
 def test_a_ratio_has_a_mix_effect():
-    """Half and half at 1 and 0.8 make 0.9. Now A has 60 of 100 rows and is 0.8: A makes 0.6 * -0.2 of -0.1.
+    """Half and half at 1 and 0.8 make 0.9. Now A has 60 of 100 rows at 0.8: A contributes 0.6 * -0.2 of -0.1.
 
-    That rows moved to A, which was the better one, makes 0.1 * 1 - 0.1 * 0.8 = 0.02.
+    The rows that moved to A, the better part, contribute 0.1 * 1 - 0.1 * 0.8 = 0.02.
     """
     found = ratio_parts("origin", (0.8, 0.9, 100), {"A": (0.8, 1.0, 60), "B": (0.8, 0.8, 40)})
     assert shares(found) == pytest.approx({"A": 1.2, "B": 0.0})
@@ -69,13 +69,13 @@ def test_a_ratio_has_a_mix_effect():
     )
 
 
-def test_a_shift_alone_is_all_mix():
+def test_a_shift_of_weights_alone_is_a_pure_mix_effect():
     """No part changed; only the weights did."""
     found = ratio_parts("o", (0.6, 0.5, 100), {"A": (1.0, 1.0, 60), "B": (0.0, 0.0, 40)})
     assert (shares(found), found.rest) == ({"A": 0, "B": 0}, 1)
 
 
-def test_parts_that_moved_alike_are_told_as_one():
+def test_parts_that_moved_equally_are_reported_together():
     parts = {"EWR": (51, 100), "JFK": (50, 100), "LGA": (40, 80)}
     found = additive_parts("origin", (141, 280), parts)
     assert str(found) == (
@@ -84,8 +84,8 @@ def test_parts_that_moved_alike_are_told_as_one():
     assert abs(found.concentration) < 0.001
 
 
-def test_the_dimension_with_the_change_in_few_parts_comes_first():
-    """And of those alike the one of fewer parts, whatever their order."""
+def test_the_dimension_with_the_change_in_the_fewest_parts_comes_first():
+    """If two dimensions are equal, the one with fewer parts comes first, in any order of input."""
     whole = (80, 100)
     alike = additive_parts("a", whole, {x: (16, 20) for x in "vwxyz"})
     two = additive_parts("b", whole, {x: (40, 50) for x in "xy"})
@@ -103,14 +103,14 @@ def test_the_dimension_with_the_change_in_few_parts_comes_first():
         ((1, 2), {"a": (nan, 1)}),
     ],
 )
-def test_nothing_to_cut(whole, parts):
+def test_without_parts_there_are_no_moves(whole, parts):
     assert additive_parts("x", whole, parts) is None
     weighed = {name: (*pair, 1.0) for name, pair in parts.items()}
     assert ratio_parts("x", (*whole, 1.0), weighed) is None
     assert ratio_parts("x", (1, 2, 0.0), {"a": (1, 2, 0.0)}) is None
 
 
-def test_a_part_that_is_new_or_gone():
+def test_new_and_missing_parts():
     found = additive_parts("o", (5, 10), {"new": (5, 0), "gone": (0, 10)})
     assert shares(found) == {"gone": 2, "new": -1}
     assert str(additive_parts("o", (5, 0), {"new": (5, 0)})) == "By o: new rose from 0 to 5."
@@ -122,7 +122,7 @@ def test_a_part_that_is_new_or_gone():
     )
 
 
-def test_hostile_names_are_plain_text():
+def test_hostile_names_are_plain_strings():
     name = "a\n\x1b[31m{x}%s"
     found = additive_parts(name, (5, 10), {name: (0, 5), "": (5, 5)})
     assert "\n" not in str(found)
@@ -160,11 +160,11 @@ def series(analyzer, segment="", filter=None, kind="Size", name="Size", instance
         (series("Sum('x')", "origin=EWR", None, "Sum", "Sum", "x"), []),
     ],
 )
-def test_which_series_are_parts_of_all_rows(row, expected):
+def test_parts_of_a_series_share_its_metric_and_options(row, expected):
     assert list(part_of(series("Size()"), row)) == expected
 
 
-def test_parts_of_another_option_are_no_parts():
+def test_series_with_another_option_are_not_parts():
     whole = series("PatternMatch('x', 'a')", kind="PatternMatch", name="PatternMatch", instance="x")
     other = {**whole, "analyzer": "PatternMatch('x', 'b')", "segment": "o=1"}
     same = {**whole, "segment": "o=1"}
@@ -202,7 +202,7 @@ def fell(repo):
     return repo
 
 
-def test_an_incident_says_which_part_moved_it(fell):
+def test_an_incident_names_the_part_that_moved_it(fell):
     found = fell.incident(int(fell.incidents("d")["id"].iloc[0]))
     (move,) = found.causes.moves
     assert (move.value, move.expected, move.subject) == (50, 100, "Size")
@@ -224,7 +224,7 @@ def test_an_incident_says_which_part_moved_it(fell):
     )
 
 
-def test_an_incident_is_told(fell):
+def test_an_incident_is_explained(fell):
     number = int(fell.incidents("d")["id"].iloc[0])
     fell.label(number, "acknowledged", note="a\nb\x1b", by="me")
     found = fell.incident(number)
@@ -251,7 +251,7 @@ def test_a_detectors_expectation_comes_before_the_median(fell):
     assert sum(shares(move.dimensions[0]).values()) == pytest.approx(1)
 
 
-def test_a_bin_that_is_gone_counts_as_zero(repo):
+def test_a_missing_bin_counts_as_zero(repo):
     days = [day(n, rows=90, groups={("p",): 60, ("q",): 30}) for n in range(1, 30)]
     commit(repo, *days, day(30, rows=30, groups={("q",): 30}))
     repo.detect("d", [LOW])
@@ -259,8 +259,8 @@ def test_a_bin_that_is_gone_counts_as_zero(repo):
     assert shares(found.dimensions[0]) == {"p": 1, "q": 0}
 
 
-def test_a_ratio_is_cut_by_its_filters(repo):
-    """Of 100 rows EWR has 60; 30 of them have no x: 0.6 * -0.5 = -0.3, all of the change."""
+def test_a_ratio_is_broken_down_by_its_filters(repo):
+    """EWR has 60 of 100 rows; 30 of them have no x: 0.6 * -0.5 = -0.3, the whole change."""
     days = [halves(n, 60, 40, {"EWR": 60, "JFK": 40}) for n in range(1, 30)]
     commit(repo, *days, halves(30, 60, 40, {"EWR": 30, "JFK": 40}))
     repo.detect("d", [tg.Monitor({"name": "Completeness"}, tg.SimpleThreshold(1.0, 0.8))])
@@ -271,8 +271,8 @@ def test_a_ratio_is_cut_by_its_filters(repo):
     assert origin.rest == 0
 
 
-def test_the_median_is_of_the_same_weekday(repo):
-    """Mondays have 40 rows, other days 100: a Monday with 10 lost 30, not 90."""
+def test_the_median_is_taken_over_the_same_weekday(repo):
+    """Mondays have 40 rows, other days 100. A Monday with 10 rows lost 30, not 90."""
     rows = [40 if n % 7 == 0 else 100 for n in range(1, 36)]
     rows[34] = 10  # the 35th day, like days 7, 14, 21 and 28
     commit(repo, *(day(n, rows=r, groups={("p",): r}) for n, r in enumerate(rows, 1)))
@@ -291,8 +291,8 @@ def test_an_anomaly_without_parts_has_no_moves(repo):
     assert "Contributions" not in repo.incident(int(repo.incidents("d")["id"].iloc[0])).explain()
 
 
-def test_what_moved_along_is_told(repo):
-    """Mean follows Size; what is an anomaly itself is no companion."""
+def test_series_that_moved_along_are_reported(repo):
+    """Mean follows Size. A series with an anomaly is not a companion."""
     sizes = np.random.default_rng(7).integers(90, 110, 40).tolist()
     sizes[-1] = 20
     commit(repo, *(day(n, rows=r, total=float(r * r)) for n, r in enumerate(sizes, 1)))
@@ -315,7 +315,7 @@ def test_what_moved_along_is_told(repo):
     assert "was also unusual" in str(best)
 
 
-def test_a_finding_of_a_whole_partition_is_told(repo):
+def test_an_anomaly_of_a_whole_partition_is_explained(repo):
     commit(repo, *(day(n) for n in (*range(1, 20), *range(25, 40))))
     repo.detect("d", [tg.Monitor(detector="MissingPartition()")])
     anomalies = repo.anomalies("d").set_index("partition")
@@ -324,7 +324,7 @@ def test_a_finding_of_a_whole_partition_is_told(repo):
     assert "follows a gap of 5 days from 20 Jan 2013 on" in found.explain()
 
 
-def test_unknown_ids_are_said(fell):
+def test_errors_name_unknown_ids(fell):
     with pytest.raises(tg.HistoryError, match="incident 999 does not exist; repo.incidents"):
         fell.incident(999)
     with pytest.raises(tg.HistoryError, match="incident 999 does not exist"):
@@ -333,7 +333,7 @@ def test_unknown_ids_are_said(fell):
         fell.causes(999)
 
 
-def test_an_incident_without_anomalies_is_said(fell):
+def test_the_error_for_an_incident_without_anomalies(fell):
     number = int(fell.incidents("d")["id"].iloc[0])
     fell.detect("d", [tg.Monitor({"name": "Mean"}, LIMIT)], since="2013-02-01")
     fell.detect("d", [tg.Monitor({"name": "Completeness"}, LIMIT, direction="high")])
@@ -342,7 +342,7 @@ def test_an_incident_without_anomalies_is_said(fell):
     assert fell.causes(number).moves == ()
 
 
-def test_anomalies_by_what_they_are_of(fell):
+def test_anomalies_are_selected_by_incident_detector_and_series(fell):
     fell.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)], since="2013-01-30")
 
     def found(**options):
@@ -359,12 +359,12 @@ def test_anomalies_by_what_they_are_of(fell):
     assert found(incident=number, segment="carrier=UA") == [25]
 
 
-def test_the_whole_is_explained_where_parts_are_anomalies_too(fell):
+def test_the_total_is_explained_even_if_its_parts_are_anomalies(fell):
     fell.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)], since="2013-01-30")
     (move,) = fell.incident(int(fell.incidents("d")["id"].iloc[0])).causes.moves
     assert (move.subject, move.value) == ("Size", 50)
     part = fell.anomalies("d", segment="carrier=UA")["id"].iloc[0]
-    assert fell.causes(int(part)).moves[0].subject == "Size"  # it has no parts of its own
+    assert fell.causes(int(part)).moves[0].subject == "Size"  # it has no parts
 
 
 def plain_text(html):
@@ -375,7 +375,7 @@ def with_columns(number, rows, *columns):
     return replace(day(number, rows=rows, only=[Size()]), schema=json.dumps(columns))
 
 
-def test_a_schema_change_is_told_where_it_began(repo):
+def test_a_schema_change_is_reported_at_its_first_partition(repo):
     old, new = [("x", "long"), ("s", "string")], [("x", "double"), ("y", "int")]
     commit(repo, *(with_columns(n, 100, *old) for n in range(1, 4)))
     repo.record("d", "revenue", 1.0, partition="ds=2013-01-04")  # a partition that was not measured
@@ -396,8 +396,11 @@ def test_a_schema_change_is_told_where_it_began(repo):
     assert repo.causes(int(fourth)).schema == (), "its schema is that of the day before"
 
 
-def test_a_partition_that_was_measured_again_is_told_with_the_rows_that_it_had(repo):
-    """Thirty days of 100 rows; then the last is rewritten and has 50, below the limit of 60."""
+def test_a_partition_measured_again_is_reported_with_its_earlier_rows(repo):
+    """Thirty days of 100 rows.
+
+    Then the last one is rewritten with 50 rows, below the limit of 60.
+    """
     rows = {n: day(n, rows=100, only=[Size()]) for n in range(1, 31)}
     commit(repo, *rows.values())
     commit(repo, day(30, "b", rows=50, only=[Size()]), day(29, "b", rows=90, only=[Size()]))
@@ -412,13 +415,13 @@ def test_a_partition_that_was_measured_again_is_told_with_the_rows_that_it_had(r
     assert told in plain_text(details._repr_html_())
 
 
-def test_partitions_measured_once_are_no_cause(repo):
+def test_partitions_measured_once_are_not_a_cause(repo):
     commit(repo, *(day(n, rows=n, only=[Size()]) for n in range(1, 4)))
     repo.detect("d", [LOW])
     assert repo.incident(int(repo.incidents("d")["id"].item())).causes.restated == ()
 
 
-def test_of_many_schema_changes_the_first_are_told(repo):
+def test_only_the_first_of_many_schema_changes_are_reported(repo):
     kinds = ("long", "int", "double", "string", "date")
     commit(repo, *(with_columns(n, 50, ("x", kind)) for n, kind in enumerate(kinds, 1)))
     repo.detect("d", [LOW])
@@ -426,7 +429,7 @@ def test_of_many_schema_changes_the_first_are_told(repo):
     assert [one.partition for one in schema] == [f"ds=2013-01-0{n}" for n in (2, 3, 4)]
 
 
-def test_a_column_is_not_broken_down_by_itself():
+def test_a_column_is_not_broken_down_by_its_own_values():
     whole = series(
         "Completeness('team')", kind="Completeness", name="Completeness", instance="team"
     )

@@ -1,4 +1,4 @@
-"""Incidents whose partitions are measured again: they go on with their labels, or are closed. No Spark."""
+"""Incidents whose partitions are measured again keep their labels or are closed, without Spark."""
 
 import datetime as dt
 
@@ -31,13 +31,13 @@ def record(repo, name, values, first=1, monitors=LIMIT):
     repo.detect("d", monitors)
 
 
-def only(repo):
+def the_only_incident(repo):
     (row,) = repo.incidents("d").to_dict("records")
     return row
 
 
 def send(repo, number):
-    """Tell the log of everything, and see that an incident is among it."""
+    """Log all news, and assert that an incident is reported."""
     assert number in {
         n for one in tg.notify(repo, "log") for n in (one.incident, *one.other_incidents)
     }
@@ -55,23 +55,26 @@ def send(repo, number):
     ],
 )
 def test_labels_survive_late_rows(repo, label, status):
-    """Three times the partition is measured again, and is as unusual as it was."""
+    """The partition is measured again three times, and is as unusual as before."""
     record(repo, "x", [1, 1, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     repo.label(number, label, note="ann", by="ann", until=UNTIL if label == "snoozed" else None)
     revision = repo.incident(number).revision
     for value in (501, 503, 502):
         record(repo, "x", [value], first=3)
-        assert (only(repo)["id"], only(repo)["status"]) == (number, status)
+        assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (
+            number,
+            status,
+        )
         assert repo.anomalies("d")["value"].tolist() == [value]
     details = repo.incident(number)
     assert details.labels["label"].tolist() == [label]
-    assert details.revision == revision  # nobody has to read it again
+    assert details.revision == revision  # nobody has to read the incident again
 
 
 def test_the_label_of_an_anomaly_survives_late_rows(repo):
     record(repo, "x", [1, 1, 500])
-    number, anomaly = only(repo)["id"], int(repo.anomalies("d")["id"].item())
+    number, anomaly = the_only_incident(repo)["id"], int(repo.anomalies("d")["id"].item())
     repo.label(anomaly, "expected", note="campaign", by="ann")
     record(repo, "x", [501], first=3)
     assert repo.anomalies("d")["status"].tolist() == ["expected"]
@@ -80,16 +83,16 @@ def test_the_label_of_an_anomaly_survives_late_rows(repo):
     assert repo.incidents("d")["updated_at"].item() >= labelled_at
 
 
-def test_of_several_partitions_those_that_are_still_unusual_go_on(repo):
+def test_an_incident_continues_with_its_partitions_that_are_still_unusual(repo):
     record(repo, "x", [1, 500, 500, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     repo.label(number, "expected", by="ann")
     record(repo, "x", [1, 501, 502], first=2)
-    row = only(repo)
+    row = the_only_incident(repo)
     assert (row["id"], row["status"], row["first"]) == (number, "expected", ds(3))
 
 
-def test_an_incident_that_nobody_knows_of_is_withdrawn(repo):
+def test_an_incident_neither_sent_nor_labelled_is_withdrawn(repo):
     record(repo, "x", [1, 1, 500])
     record(repo, "x", [1], first=3)
     assert repo.incidents("d").empty
@@ -97,10 +100,10 @@ def test_an_incident_that_nobody_knows_of_is_withdrawn(repo):
 
 def test_an_incident_that_was_sent_is_closed_and_stays_readable(repo):
     record(repo, "x", [1, 1, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     send(repo, number)
     record(repo, "x", [1], first=3)
-    row = only(repo)
+    row = the_only_incident(repo)
     assert (row["id"], row["status"], row["series"], row["first"]) == (number, "resolved", 0, ds(3))
     details = repo.incident(number)
     assert details.anomalies.empty
@@ -115,65 +118,65 @@ def test_an_incident_that_was_sent_is_closed_and_stays_readable(repo):
         assert len(repo.labels("d")) == 1
 
 
-def test_an_incident_that_a_person_labelled_is_closed_and_keeps_the_label(repo):
+def test_a_labelled_incident_is_closed_and_keeps_the_label(repo):
     record(repo, "x", [1, 1, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     repo.label(number, "expected", note="campaign", by="ann")
     record(repo, "x", [1], first=3)
-    assert only(repo)["status"] == "expected"
+    assert the_only_incident(repo)["status"] == "expected"
     assert "measured again" in repo.incident(number).closing_note
-    record(repo, "x", [500], first=3)  # unusual after all
-    row = only(repo)
+    record(repo, "x", [500], first=3)  # unusual again
+    row = the_only_incident(repo)
     assert (row["id"], row["status"], row["series"]) == (number, "expected", 1)
 
 
-def test_what_a_person_ignores_is_gone(repo):
+def test_an_ignored_incident_is_removed(repo):
     record(repo, "x", [1, 1, 500])
-    repo.label(only(repo)["id"], "ignore", by="ann")
+    repo.label(the_only_incident(repo)["id"], "ignore", by="ann")
     repo.detect("d", LIMIT)
     assert repo.incidents("d").empty
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])
-def test_a_closed_incident_that_is_back_is_open_under_its_id(repo, acknowledged):
+def test_a_closed_incident_that_recurs_is_open_under_its_id(repo, acknowledged):
     record(repo, "x", [1, 1, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     if acknowledged:
         repo.label(number, "acknowledged", by="ann")
     else:
         send(repo, number)
     record(repo, "x", [1], first=3)
-    assert only(repo)["status"] == "resolved"
+    assert the_only_incident(repo)["status"] == "resolved"
     record(repo, "x", [501], first=3)
-    assert (only(repo)["id"], only(repo)["status"]) == (number, "open")
+    assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (number, "open")
     assert repo.incident(number).closing_note is None
 
 
-def test_the_reason_names_the_partitions_that_were_measured_again(repo):
+def test_the_closing_note_names_the_partitions_measured_again(repo):
     record(repo, "x", [1, 500, 500, 500, 500, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     send(repo, number)
     record(repo, "x", [1, 1], first=2)
-    assert only(repo)["series"] == 1  # three days are left
+    assert the_only_incident(repo)["series"] == 1  # three days are left
     record(repo, "x", [1, 1, 1], first=4)
     names = f"{ds(4)}, {ds(5)} and {ds(6)}"
     assert f"because {names} were measured again and look normal" in repo.incident(number).explain()
 
 
-def test_other_monitors_are_a_reason_too(repo):
+def test_other_monitors_can_close_an_incident(repo):
     record(repo, "x", [1, 1, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     send(repo, number)
     repo.detect("d", NEVER)
     reason = f"because {ds(3)} looks normal by the history, labels and monitors of now"
     assert reason in repo.incident(number).explain()
 
 
-def test_an_incident_that_goes_on_in_another_says_so(repo):
+def test_an_incident_merged_into_another_says_so(repo):
     record(repo, "x", [1, 500, 1, 1, 500, 1])
     second, first = repo.incidents("d")["id"].tolist()
     repo.label(second, "acknowledged", by="ann")
-    record(repo, "x", [500], first=3)  # two quiet days were between them, one is left
+    record(repo, "x", [500], first=3)  # of two normal days between them, one is left
     assert repo.incidents("d")["series"].tolist() == [0, 1]
     assert f"because it goes on in incident {first}" in repo.incident(second).explain()
     record(repo, "x", [1], first=3)
@@ -181,9 +184,9 @@ def test_an_incident_that_goes_on_in_another_says_so(repo):
     assert repo.incidents("d")["series"].tolist() == [1, 1]
 
 
-def test_a_closed_incident_was_open_before(repo):
+def test_an_earlier_view_shows_a_closed_incident_as_open(repo):
     record(repo, "x", [1, 1, 500])
-    number = only(repo)["id"]
+    number = the_only_incident(repo)["id"]
     send(repo, number)
     then = dt.datetime.now(dt.UTC)
     record(repo, "x", [1], first=3)
@@ -191,7 +194,7 @@ def test_a_closed_incident_was_open_before(repo):
     assert (old["id"], old["status"], old["series"]) == (number, "open", 1)
 
 
-# beyond what was labelled
+# Beyond the label
 
 
 def rows(repo, values, first):
@@ -203,18 +206,18 @@ def rows(repo, values, first):
 def halved(repo):
     """Return a repository whose sixty-first day has half of its rows, and the incident."""
     rows(repo, [1000 + n % 5 for n in range(60)] + [500], 1)
-    return repo, only(repo)["id"]
+    return repo, the_only_incident(repo)["id"]
 
 
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("label", ["expected", "acknowledged", "snoozed", "resolved"])
-def test_what_goes_beyond_a_label_opens_the_incident_again(halved, label, quiet):
+def test_a_departure_beyond_the_label_reopens_the_incident(halved, label, quiet):
     repo, number = halved
     repo.label(number, label, by="ann", until=UNTIL if label == "snoozed" else None)
     if quiet:
         rows(repo, [1002], 62)
     rows(repo, [0], 62 + quiet)
-    assert (only(repo)["id"], only(repo)["status"]) == (number, "open")
+    assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (number, "open")
     note = repo.labels("d")["note"].tolist()[-1]
     assert note.startswith("beyond what was labelled: 2-")
     assert note.endswith("rows -100 %")
@@ -225,32 +228,35 @@ def test_what_goes_beyond_a_label_opens_the_incident_again(halved, label, quiet)
 @pytest.mark.parametrize(
     ("label", "status"), [("expected", "expected"), ("acknowledged", "acknowledged")]
 )
-def test_more_of_the_same_stays_labelled(halved, label, status):
+def test_a_continuation_of_the_labelled_departure_stays_labelled(halved, label, status):
     repo, number = halved
     repo.label(number, label, by="ann")
     rows(repo, [510, 490], 62)
-    assert (only(repo)["id"], only(repo)["status"]) == (number, status)
+    assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (number, status)
 
 
-def test_what_goes_beyond_a_label_and_is_over_is_resolved(halved):
+def test_a_departure_beyond_the_label_that_is_over_is_resolved(halved):
     repo, number = halved
     repo.label(number, "expected", by="ann")
     rows(repo, [0, 1001, 1002], 62)
-    assert (only(repo)["id"], only(repo)["status"]) == (number, "resolved")
+    assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (
+        number,
+        "resolved",
+    )
 
 
-def test_a_new_label_covers_what_went_beyond_the_one_before(halved):
+def test_a_new_label_covers_the_departures_beyond_the_old_one(halved):
     repo, number = halved
     repo.label(number, "expected", by="ann")
     rows(repo, [0], 62)
     repo.label(number, "expected", by="ann")
     rows(repo, [0], 63)
-    assert only(repo)["status"] == "expected"
+    assert the_only_incident(repo)["status"] == "expected"
 
 
 @pytest.mark.parametrize("seed", range(soak(1, 10)))
-def test_random_rewrites_leave_each_incident_that_was_sent_readable(repo, seed):
-    """Whatever is measured again in whatever order, and labelled: the current state is that of a replay."""
+def test_incidents_that_were_sent_stay_readable_after_random_rewrites(repo, seed):
+    """After repeated measurements and labels in any order, a replay gives the same current state."""
     draw = np.random.default_rng(seed)
     record(repo, "x", [1.0] * 12)
     sent = set()

@@ -1,4 +1,7 @@
-"""Incidents of several tables that share a cause: which are grouped, and which happen by chance. No Spark."""
+"""Incidents of several tables with a common cause: which are grouped, and which coincide by chance.
+
+No Spark.
+"""
 
 import datetime as dt
 
@@ -20,7 +23,7 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 FEWER, LATE = "fewer rows", "late"
 
 
-def on(days):
+def day_of(days):
     return START + dt.timedelta(days=days)
 
 
@@ -31,14 +34,14 @@ def tables(count, upstream_of=None):
 
 
 def incidents(days, numbers, *kinds, first=0):
-    """Make one incident of each table of some numbers; they begin on one day."""
+    """Return one incident for each of some tables, all beginning on one day."""
     return [
-        Candidate(first + n, f"t{n}", None if days is None else on(days), frozenset(kinds))
+        Candidate(first + n, f"t{n}", None if days is None else day_of(days), frozenset(kinds))
         for n in numbers
     ]
 
 
-def told(groups):
+def summaries(groups):
     return [(group.since, group.kind, group.upstream, group.datasets) for group in groups]
 
 
@@ -46,11 +49,11 @@ def test_tables_that_lost_rows_on_one_day_are_a_group():
     (group,) = group_by_cause(incidents(120, [3, 1, 2], FEWER), tables(50))
     assert (group.kind, group.upstream, group.id) == (FEWER, "", 1)
     assert group.datasets == ("t1", "t2", "t3")
-    # In the 90 days before none of 50 tables did; one is assumed in 30 days of one table.
+    # None of 50 tables did so in the 90 days before; one in 30 days of one table is assumed.
     assert group.expected == pytest.approx(50 * 1 / (50 * 90 + 30))
 
 
-def test_incidents_of_different_days_or_without_a_time_are_alone():
+def test_incidents_of_different_days_or_without_a_time_are_not_grouped():
     alone = [
         *incidents(120, [1], FEWER),
         *incidents(121, [2], FEWER),
@@ -59,36 +62,36 @@ def test_incidents_of_different_days_or_without_a_time_are_alone():
     assert group_by_cause(alone, tables(50)) == []
 
 
-def test_several_incidents_of_one_table_are_no_group():
-    segments = [Candidate(n, "t1", on(120), frozenset({FEWER})) for n in range(5)]
+def test_several_incidents_of_one_table_are_not_grouped():
+    segments = [Candidate(n, "t1", day_of(120), frozenset({FEWER})) for n in range(5)]
     assert group_by_cause(segments, tables(50)) == []
     (group,) = group_by_cause([*segments, *incidents(120, [7], FEWER, first=100)], tables(50))
     assert group.datasets == ("t1", "t7")
     assert len(group.incidents) == 6
 
 
-def test_two_incidents_in_new_tables_may_be_chance():
-    """Three tables without a past: one incident in a month each, 0.1 on any day; P(N >= 2) = 0.0047."""
+def test_two_incidents_in_new_tables_can_be_chance():
+    """Three tables without a history: one incident a month each, 0.1 on any day; P(N >= 2) = 0.0047."""
     assert poisson_tail(2, 0.1) == pytest.approx(0.00467884)
     assert group_by_cause(incidents(0, [0, 1], FEWER), tables(3)) == []
-    # P(N >= 3) = 0.000155, and two classes were asked: any incident, and fewer rows.
-    assert told(group_by_cause(incidents(0, [0, 1, 2], FEWER), tables(3))) == [
+    # P(N >= 3) = 0.000155, and two classes were tested: any incident, and fewer rows.
+    assert summaries(group_by_cause(incidents(0, [0, 1, 2], FEWER), tables(3))) == [
         (START, FEWER, "", ("t0", "t1", "t2"))
     ]
 
 
-def test_incidents_of_a_kind_that_is_frequent_are_no_group():
-    """Each day another of fifty tables loses rows: so do two on one day in four."""
+def test_frequent_incidents_are_not_grouped():
+    """Every day another of fifty tables loses rows, so two do on one day in four."""
     frequent = [one for n in range(120) for one in incidents(n, [n % 50], FEWER, first=100 * n)]
     pair = incidents(120, [1, 2], FEWER, first=50_000)
     assert group_by_cause([*frequent, *pair], tables(50)) == []
     late = incidents(120, [1, 2], LATE, first=50_000)
-    assert told(group_by_cause([*frequent, *late], tables(50))) == [
-        (on(120), LATE, "", ("t1", "t2"))
+    assert summaries(group_by_cause([*frequent, *late], tables(50))) == [
+        (day_of(120), LATE, "", ("t1", "t2"))
     ]
 
 
-def test_changes_of_different_kinds_are_one_group_if_so_many_are_no_chance():
+def test_different_changes_are_one_group_if_their_number_is_no_coincidence():
     mixed = [
         *incidents(120, range(4), FEWER),
         *incidents(120, range(4, 8), "more nulls"),
@@ -99,7 +102,7 @@ def test_changes_of_different_kinds_are_one_group_if_so_many_are_no_chance():
     assert group.headline == "1 May 2026: incidents in 9 tables: t0, t1, t2, t3 and 5 more"
 
 
-def test_a_chance_incident_of_another_kind_stays_out():
+def test_an_unrelated_incident_is_not_in_the_group():
     noise = [one for n in range(120) for one in incidents(n, [n % 50], first=100 * n)]
     lost = [
         *incidents(120, range(10), FEWER, first=50_000),
@@ -109,7 +112,7 @@ def test_a_chance_incident_of_another_kind_stays_out():
     assert (group.kind, len(group.datasets)) == (FEWER, 10)
 
 
-def test_tables_with_one_upstream_are_told_by_it():
+def test_a_group_with_one_upstream_table_is_named_after_it():
     upstream_of = {f"t{n}": ["raw"] for n in range(5)}
     noise = [one for n in range(120) for one in incidents(n, [10 + n, 140 + n % 60], first=500 * n)]
     hit = [
@@ -123,13 +126,13 @@ def test_tables_with_one_upstream_are_told_by_it():
     assert " of upstream raw: t0" in group.headline
 
 
-def test_an_upstream_that_is_watched_itself_belongs_to_its_tables():
+def test_a_monitored_upstream_table_belongs_to_the_group():
     upstream_of = {"t1": ["t0"], "t2": ["t0"]}
     (group,) = group_by_cause(incidents(120, [0, 1], LATE), tables(50, upstream_of))
     assert (group.upstream, group.datasets) == ("t0", ("t0", "t1"))
 
 
-def test_an_outage_of_everything_does_not_hide_the_next():
+def test_an_outage_of_everything_does_not_hide_the_next_group():
     first = incidents(100, range(40), LATE)
     second = incidents(110, [1, 2], LATE, first=1000)
     assert [len(group.datasets) for group in group_by_cause([*first, *second], tables(50))] == [
@@ -138,32 +141,35 @@ def test_an_outage_of_everything_does_not_hide_the_next():
     ]
 
 
-def test_later_incidents_change_no_group():
+def test_later_incidents_do_not_change_a_group():
     first = incidents(100, [1, 2, 3], LATE)
     later = [one for n in range(101, 200) for one in incidents(n, [n % 50], LATE, first=100 * n)]
     assert group_by_cause(first, tables(50)) == group_by_cause([*first, *later], tables(50))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_false_alarms_of_two_hundred_tables_are_hardly_ever_grouped(seed):
-    """Each table has one false incident a month; by `LEVEL` 0.37 days of a year would have a group at most."""
+def test_false_alarms_of_two_hundred_tables_are_rarely_grouped(seed):
+    """Each table has one false incident a month.
+
+    At `LEVEL`, at most 0.37 days of a year would have a group.
+    """
     draw = np.random.default_rng(seed)
     kinds = [(FEWER,), (LATE,), ("more nulls",), (), ()]
     false = [
-        Candidate(1000 * n + table, f"t{table}", on(n), frozenset(kinds[draw.integers(5)]))
+        Candidate(1000 * n + table, f"t{table}", day_of(n), frozenset(kinds[draw.integers(5)]))
         for n in range(365)
         for table in np.flatnonzero(draw.random(200) < 1 / 30).tolist()
     ]
     assert len(group_by_cause(false, tables(200))) <= 1
 
 
-def test_kinds_of_metrics():
+def test_metrics_are_classified_by_kind():
     assert kind_of("Restatement", "high") == "restated"
     assert kind_of("Completeness", "low") == "more nulls"
     assert kind_of("Completeness", "high") == kind_of("Mean", "low") == ""
 
 
-# in a repository
+# In a repository
 
 
 @pytest.fixture
@@ -186,7 +192,7 @@ def lose_rows(repo, *names, last=7, **kwargs):
         )
 
 
-def test_the_listing_names_the_group_of_incidents_also_for_one_table(repo):
+def test_the_listing_of_one_table_names_the_group_of_its_incidents(repo):
     lose_rows(repo, "a", "b", "c")
     lose_rows(repo, "d", last=1000)
     found = repo.incidents()
@@ -199,7 +205,7 @@ def test_the_listing_names_the_group_of_incidents_also_for_one_table(repo):
     assert "One of a group, 30 Jan 2013: fewer rows in 3 tables: a, b and c." in details.explain()
 
 
-def test_one_table_alone_has_no_group_until_others_follow(repo):
+def test_a_table_has_no_group_until_other_tables_follow(repo):
     lose_rows(repo, "a")
     found = repo.incidents()
     assert found["group"].isna().all()
@@ -209,7 +215,7 @@ def test_one_table_alone_has_no_group_until_others_follow(repo):
     assert repo.incident(first).group.datasets == ("a", "b", "c")
 
 
-def test_the_tag_upstream_of_a_run_names_the_tables_it_is_made_from(repo):
+def test_the_upstream_tag_of_a_run_names_the_source_tables(repo):
     lose_rows(repo, "a", "b", "c", tags={"upstream": "raw.orders, raw.users"})
     for name in "defghi":
         commit(repo, *(day(n, rows=1000, only=[SIZE]) for n in range(1, 31)), dataset=name)
@@ -217,9 +223,9 @@ def test_the_tag_upstream_of_a_run_names_the_tables_it_is_made_from(repo):
     assert (group.kind, group.upstream) == ("fewer rows", "raw.orders")  # by name
 
 
-def test_tables_that_begin_later_change_no_group():
+def test_tables_added_later_do_not_change_a_group():
     some = incidents(100, range(3), "missing")
     before = group_by_cause(some, tables(10))
     assert before
-    new = {f"n{n}": WatchedTable(on(200), frozenset()) for n in range(200)}
+    new = {f"n{n}": WatchedTable(day_of(200), frozenset()) for n in range(200)}
     assert group_by_cause(some, tables(10) | new) == before

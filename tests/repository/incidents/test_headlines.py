@@ -1,4 +1,4 @@
-"""What the headlines of incidents say of hours, and of features that are not the same online and offline. No Spark."""
+"""Headlines of incidents: hours, and features that differ between online and offline. No Spark."""
 
 import dataclasses
 import datetime as dt
@@ -19,7 +19,7 @@ def at(hours):
     return FIRST + hours * HOUR
 
 
-# when
+# Times
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def at(hours):
         ([0], "ds=2023-01-05/hr_minute=00-00", None),
         ([0, 24], "date=2023-01-05/hr=00", None),
         ([7], "ds=2023-01-05/hr=07", None),
-        ([7, 31], "", None),  # at seven each day: nobody knows until when
+        ([7, 31], "", None),  # every day at seven, so the length is unknown
         ([0, 1, 2, 9], "ds=2023-01-05/hr=00", HOUR),
-        ([0, 1], "ds=2023-01-05-00", HOUR),  # one key has both
+        ([0, 1], "ds=2023-01-05-00", HOUR),  # one key contains both
         ([0, 0.5, 1, 3], "ds=2023-01-05/hr_minute=00-00", HALF),
         ([0, 6, 12], "", 6 * HOUR),
         ([0, 0, 1], "", HOUR),
-        ([0, 1, 2.5], "", None),  # at no even steps
+        ([0, 1, 2.5], "", None),  # at irregular steps
     ],
 )
-def test_how_long_partitions_last(times, name, step):
+def test_the_length_of_partitions_is_derived_from_their_times(times, name, step):
     assert step_of([at(hours) for hours in times], name) == step
 
 
@@ -61,7 +61,7 @@ def test_how_long_partitions_last(times, name, step):
         (7, 9, None, "5 Jan 2023 07:00 to 5 Jan 2023 09:00"),
     ],
 )
-def test_when_it_was(first, last, step, said):
+def test_the_time_of_an_incident_in_words(first, last, step, said):
     assert span(at(first), at(last), step) == said
 
 
@@ -74,14 +74,14 @@ def test_when_it_was(first, last, step, said):
         ([23, 24], "5 Jan 2023 23:00 to 6 Jan 2023 01:00: x is 500"),
     ],
 )
-def test_incidents_of_hourly_partitions_tell_the_hours(repo, bad, said):
+def test_headlines_of_hourly_partitions_name_the_hours(repo, bad, said):
     values = {f"{at(n):ds=%Y-%m-%d/hr=%H}": 500.0 if n in bad else 1.0 for n in range(26)}
     repo.record("d", "x", values)
     repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(100.0))])
     assert repo.incidents("d")["headline"].tolist() == [said]
 
 
-# group-bys
+# Group-bys
 
 
 def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
@@ -98,12 +98,12 @@ def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
     )  # fmt: skip
 
 
-def said(*anomalies, group_bys=()):
+def headline_text(*anomalies, group_bys=()):
     text = headline(sorted(anomalies, key=lambda one: one.position), HOUR, group_bys)
     return text.removeprefix("5 Jan 2023 00:00-01:00 UTC: ")
 
 
-def test_a_group_by_is_told_with_the_hours_and_its_worst_feature():
+def test_a_group_by_is_reported_with_its_hours_and_its_worst_feature():
     night = [
         anomaly("mismatch", f"prices.{feature}", rate, place=place)
         for place, rates in enumerate([{"index": 0.2, "offers": 0.41, "tags": 0.1}, {"index": 0.3}])
@@ -117,7 +117,7 @@ def test_a_group_by_is_told_with_the_hours_and_its_worst_feature():
     assert headline(night[:1], DAY).startswith("5 Jan 2023: prices mismatch in index (20 % of rows")
 
 
-def test_the_worst_feature_is_that_of_the_worst_hour():
+def test_the_worst_feature_is_the_one_of_the_worst_hour():
     rates = [("x", 0.1, 0), ("y", 0.2, 0), ("x", 0.5, 1), ("x", 0.3, 2)]
     found = [anomaly("mismatch", f"p.{name}", rate, place=place) for name, rate, place in rates]
     assert "in 2 features, most in x (50 % of rows, usually 0 %)" in headline(found, HOUR)
@@ -145,11 +145,11 @@ def test_the_worst_feature_is_that_of_the_worst_hour():
         ([("mismatch", "p.x.y", 0.5, None)], "p mismatch in x.y (50 % of rows)"),
     ],
 )
-def test_what_is_said_of_consistency(found, text):
-    assert said(*(anomaly(*one) for one in found)) == text
+def test_headlines_of_consistency_metrics(found, text):
+    assert headline_text(*(anomaly(*one) for one in found)) == text
 
 
-def test_what_follows_from_what_is_wrong_is_counted_and_not_told():
+def test_consequences_of_a_mismatch_are_counted_and_not_listed():
     found = [
         anomaly("smape", "p.x", 0.3, score=300),
         anomaly("delta-p5", "p.x", 4.0, score=300),
@@ -157,36 +157,36 @@ def test_what_follows_from_what_is_wrong_is_counted_and_not_told():
         anomaly("mismatch", "p.y", 0.4),
         anomaly("row_extra", "q", 7.0, score=4),
     ]
-    assert said(*found) == (
+    assert headline_text(*found) == (
         "p mismatch in 2 features, most in x (50 % of rows, usually 0 %);"
         " q row_extra (7 instead of 0); and 2 more metrics"
     )
 
 
-def test_the_worse_of_two_group_bys_comes_first_and_less_of_it_is_told_apart():
+def test_the_worse_of_two_group_bys_comes_first_and_minor_anomalies_are_counted():
     found = [
         anomaly("mismatch", "p.x", 0.2, score=300),
         anomaly("missing", "q.x", 0.9, score=300),
         anomaly("mismatch", "q.x", 0.0, 0.1),
     ]
-    assert said(*found) == (
+    assert headline_text(*found) == (
         "q missing in x (90 % of rows, usually 0 %); p mismatch in x (20 % of rows, usually 0 %);"
         " and 1 more metric"
     )
 
 
-def test_partitions_without_a_time_are_told_by_name():
+def test_partitions_without_a_time_are_reported_by_name():
     found = anomaly("mismatch", "p.x", 0.5, None)
     timeless = dataclasses.replace(found, time=None, partition_name="part=a")
     assert headline([timeless], None) == "part=a: p mismatch in x (50 % of rows)"
 
 
-def test_segments_are_told():
+def test_segments_are_part_of_the_headline():
     found = [anomaly("mismatch", "p.x", 0.5, None, segment="query_source=app")]
-    assert said(*found) == "p mismatch in x (50 % of rows) for query_source=app"
+    assert headline_text(*found) == "p mismatch in x (50 % of rows) for query_source=app"
 
 
-def test_names_of_group_bys_are_those_that_are_known(repo):
+def test_names_of_group_bys_come_from_the_stored_series(repo):
     hours = {f"{at(n):ds=%Y-%m-%d/hr_minute=%H-%M}": 0.5 * (n < 2) for n in range(4)}
     name = "Consistency.mismatch"
     repo.record("s.j", name, hours, instance="team.ads.a.b\n<b>", scale="ratio")
@@ -207,8 +207,10 @@ def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
     )  # fmt: skip
 
 
-def test_the_first_evidence_is_of_the_metric_that_the_headline_names_first():
-    """Of 4.5, 5.2 and 6 the highest score is of a metric without parts; the headline begins with the other."""
+def test_the_first_evidence_is_the_metric_that_the_headline_names_first():
+    """Of the scores 4.5, 5.2 and 6, the highest belongs to a metric without parts; the headline
+    begins with the other.
+    """
     told = [
         ("tailnum", "", 0.3, 6.0),
         ("dep_time", "origin = 'JFK'", 0.5, 5.2),
@@ -240,12 +242,12 @@ def test_the_first_evidence_is_of_the_metric_that_the_headline_names_first():
         ("positive", "Uniqueness of email is 0.1378 instead of 0.9998"),
     ],
 )
-def test_ratios_are_told_in_per_cent(scale, text):
+def test_ratios_are_reported_in_per_cent(scale, text):
     found = flights("Uniqueness", "email", 0.13781, 0.9998, scale=scale)
     assert headline([found], DAY).partition(": ")[2] == text
 
 
-def test_a_sum_that_changed_as_the_rows_did_is_not_told_of():
+def test_a_sum_that_changed_with_the_rows_is_not_reported():
     some = [
         flights("Size", "*", 630.0, 1000.0),
         flights("Sum", "distance", 6.4e5, 1e6),
@@ -276,7 +278,7 @@ def test_a_sum_that_changed_as_the_rows_did_is_not_told_of():
         ),
     ],
 )
-def test_columns_that_lack_values_in_as_many_rows_are_told_together(lost, told):
+def test_columns_with_equally_many_nulls_are_reported_together(lost, told):
     some = [
         flights("Completeness", column, 1 - share, 0.99, score=9 - n / 10, scale="ratio")
         for n, (column, share) in enumerate(lost.items())
@@ -284,12 +286,12 @@ def test_columns_that_lack_values_in_as_many_rows_are_told_together(lost, told):
     assert headline(some, DAY).partition(": ")[2] == told
 
 
-def test_values_that_are_missing_by_a_limit_are_told_without_what_is_usual():
+def test_nulls_above_a_limit_are_reported_without_a_usual_value():
     one = flights("Completeness", "dep_time", 0.876, None, scale="ratio")
     assert headline([one], DAY).partition(": ")[2] == "12 % of rows have no dep_time"
 
 
-def test_the_worst_day_is_told_of_not_the_one_with_the_highest_score():
+def test_the_worst_day_is_reported_even_without_the_highest_score():
     some = [
         flights("Completeness", "arr_delay", 0.9907, 0.9955, 0, 9.0, "ratio"),
         flights("Completeness", "arr_delay", 0.78, 0.9955, 1, 6.0, "ratio"),
@@ -298,16 +300,16 @@ def test_the_worst_day_is_told_of_not_the_one_with_the_highest_score():
     assert told == "22 % of rows have no arr_delay (usually 0.45 %)"
 
 
-def of_segment(one, segment):
+def in_segment(one, segment):
     return dataclasses.replace(one, segment=segment)
 
 
-def test_segments_without_rows_are_told_first():
+def test_segments_without_rows_are_reported_first():
     size = flights("Size", "*", 0.0, 300.0)
     some = [
         flights("Size", "*", 700.0, 1000.0),
         flights("CountDistinct", "team", 2.0, 4.0),
-        *(of_segment(size, f"team={name}") for name in ("sales", "returns")),
+        *(in_segment(size, f"team={name}") for name in ("sales", "returns")),
     ]
     told = headline(some, DAY).partition(": ")[2]
     assert told == (
@@ -317,18 +319,18 @@ def test_segments_without_rows_are_told_first():
     assert alone == "no rows with team=sales"
 
 
-def test_of_a_table_without_rows_no_segments_are_named_for_having_none():
+def test_an_empty_table_is_reported_without_its_segments():
     size = flights("Size", "*", 0.0, 1000.0)
-    some = [size, of_segment(size, "team=sales"), of_segment(size, "team=returns")]
+    some = [size, in_segment(size, "team=sales"), in_segment(size, "team=returns")]
     assert "no rows" not in headline(some, DAY)
 
 
-def test_a_segment_that_usually_has_no_rows_did_not_lose_them():
+def test_a_segment_usually_without_rows_did_not_lose_them():
     size = dataclasses.replace(flights("Size", "*", 0.0, 0.0), segment="team=sales")
     assert "no rows" not in headline([size], DAY)
 
 
-def test_the_latest_time_is_told_as_one():
+def test_the_latest_time_is_reported_as_a_time():
     late = flights("MaxTime", "created_at", 1_771_597_440.0, 1_771_631_999.5, scale="time")
     assert headline([late], DAY).partition(": ")[2] == (
         "latest created_at is 2026-02-20 14:24:00 instead of 2026-02-20 23:59:59"
@@ -346,8 +348,8 @@ def test_the_latest_time_is_told_as_one():
         ({"a": 200, "b": 4000}, "volume +167 % for b (a the other way)"),
     ],
 )
-def test_parts_of_a_table_that_went_the_same_way_and_those_that_did_not(changes, said):
-    """Of 3,000 rows, and 1,500 in each part; in the last case the part that grew is the farther off."""
+def test_parts_that_changed_in_the_same_direction_and_other_parts(changes, said):
+    """Of 3,000 rows, 1,500 in each part. In the last case the part that grew deviates more."""
     found = [
         dataclasses.replace(
             flights("Size", "*", value, expected, scale="count"),
@@ -386,6 +388,6 @@ def test_a_factor_that_overflows_is_unknown():
         (1063, "volume +0.28 %"),
     ],
 )
-def test_only_no_rows_at_all_are_a_hundred_per_cent_less(rows, said):
+def test_only_zero_rows_are_a_hundred_per_cent_less(rows, said):
     size = dataclasses.replace(anomaly("Size", "*", rows, 1060.0, scale=Scale.COUNT), name="Size")
     assert headline([size], DAY).partition(": ")[2] == said

@@ -1,4 +1,4 @@
-"""Incidents: what belongs together, how long it lasts, and what people say of it. No Spark."""
+"""Incidents: which anomalies are grouped, how long an incident lasts, and its labels. No Spark."""
 
 import datetime as dt
 import threading
@@ -25,7 +25,7 @@ SQL_DIFFERS_ELSEWHERE = [pytest.mark.postgres, pytest.mark.soak]
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=SQL_DIFFERS_ELSEWHERE)])
 def url(request, empty_repository):
-    """What incidents do is the same on every database, so PostgreSQL is for the long run."""
+    """Incidents are the same on every database, so PostgreSQL is for soak tests."""
     return empty_repository(request.param)
 
 
@@ -40,13 +40,13 @@ def ds(n):
 
 
 def record(repo, name, values, first=1, **kwargs):
-    """Record a value for each day from one on; None is a day without one."""
+    """Record a value for each day, starting with the first; None is a day without a value."""
     days = {ds(n): v for n, v in enumerate(values, first) if v is not None}
     repo.record("d", name, days, **kwargs)
 
 
 def spans(repo, **kwargs):
-    """First and last day of each incident, in order."""
+    """Return the first and last day of each incident, in order."""
     found = repo.incidents("d", **kwargs)[::-1]
     return [(int(a[-2:]), int(b[-2:])) for a, b in zip(found["first"], found["last"], strict=True)]
 
@@ -55,8 +55,8 @@ def statuses(repo, **kwargs):
     return repo.incidents("d", **kwargs)["status"].tolist()[::-1]
 
 
-def told(repo):
-    """All that was found, without ids and moments."""
+def content(repo):
+    """Return all anomalies, incidents and scores, without ids and moments."""
     anomalies = repo.anomalies("d").drop(columns=["id", "incident_id", "detected_at"])
     incidents = repo.incidents("d").drop(columns=["id", "updated_at"])
     columns = ["partition", "detector", "name", "instance", "segment"]
@@ -67,22 +67,22 @@ def told(repo):
     )
 
 
-def same(one, other):
-    for a, b in zip(told(one), told(other), strict=True):
+def assert_same_content(one, other):
+    for a, b in zip(content(one), content(other), strict=True):
         pd.testing.assert_frame_equal(a, b, rtol=1e-9, atol=1e-9)
 
 
-def kept(repo):
-    """All that was found, with ids."""
+def content_with_ids(repo):
+    """Return all anomalies, incidents, scores and labels, with ids."""
     return repo.anomalies("d"), repo.incidents("d"), repo.scores("d"), repo.labels("d")
 
 
-def unchanged(before, after):
+def assert_unchanged(before, after):
     for a, b in zip(before, after, strict=True):
         pd.testing.assert_frame_equal(a, b)
 
 
-# grouping
+# Grouping
 
 
 def anomaly(number, place, name="Size", instance="*", within="", filter=""):
@@ -92,36 +92,40 @@ def anomaly(number, place, name="Size", instance="*", within="", filter=""):
     )  # fmt: skip
 
 
-def places(*anomalies):
+def grouped_ids(*anomalies):
     return [[a.id for a in group] for group in group_anomalies(anomalies)]
 
 
-def test_anomalies_of_a_partition_belong_together():
-    assert places(anomaly(1, 5), anomaly(2, 5, "Mean", "x"), anomaly(3, 5, "Mean", "y")) == [
+def test_anomalies_of_a_partition_are_grouped():
+    assert grouped_ids(anomaly(1, 5), anomaly(2, 5, "Mean", "x"), anomaly(3, 5, "Mean", "y")) == [
         [1, 2, 3]
     ]
     assert group_anomalies([]) == []
 
 
-def test_following_partitions_go_on_with_one_quiet_between():
-    assert places(anomaly(1, 5), anomaly(2, 6), anomaly(3, 8), anomaly(4, 11)) == [[1, 2, 3], [4]]
+def test_anomalies_of_consecutive_partitions_are_grouped_across_one_normal_partition():
+    assert grouped_ids(anomaly(1, 5), anomaly(2, 6), anomaly(3, 8), anomaly(4, 11)) == [
+        [1, 2, 3],
+        [4],
+    ]
 
 
 def test_other_metrics_are_another_incident():
-    assert places(anomaly(1, 5), anomaly(2, 6, "Mean", "x")) == [[1], [2]]
+    assert grouped_ids(anomaly(1, 5), anomaly(2, 6, "Mean", "x")) == [[1], [2]]
     some = [anomaly(n, 6, f"m{n}") for n in range(2, 6)]
-    assert places(anomaly(1, 5), anomaly(6, 6), *some) == [[1, 2, 3, 4, 5, 6]]  # a fifth is alike
+    # a fifth of the metrics is shared
+    assert grouped_ids(anomaly(1, 5), anomaly(6, 6), *some) == [[1, 2, 3, 4, 5, 6]]
     some.append(anomaly(7, 6, "m7"))
-    assert places(anomaly(1, 5), anomaly(6, 6), *some) == [[1], [2, 3, 4, 5, 6, 7]]
+    assert grouped_ids(anomaly(1, 5), anomaly(6, 6), *some) == [[1], [2, 3, 4, 5, 6, 7]]
 
 
-def test_a_filter_or_segment_is_no_other_metric():
-    assert places(anomaly(1, 5), anomaly(2, 6, filter="a = 1")) == [[1, 2]]
+def test_another_filter_or_segment_is_the_same_metric():
+    assert grouped_ids(anomaly(1, 5), anomaly(2, 6, filter="a = 1")) == [[1, 2]]
 
 
-def test_kinds_of_partitions_are_apart():
-    assert places(anomaly(1, 5, within="x"), anomaly(2, 5, within="y")) == [[1], [2]]
-    assert places(
+def test_partitions_of_different_segments_are_not_grouped():
+    assert grouped_ids(anomaly(1, 5, within="x"), anomaly(2, 5, within="y")) == [[1], [2]]
+    assert grouped_ids(
         anomaly(1, 5, within="x"), anomaly(2, 6, within="y"), anomaly(3, 6, within="x")
     ) == [
         [1, 3],
@@ -129,13 +133,13 @@ def test_kinds_of_partitions_are_apart():
     ]
 
 
-def test_the_order_does_not_matter():
+def test_the_order_of_anomalies_does_not_matter():
     some = [anomaly(n, n // 2, f"m{n % 3}") for n in range(30)]
     mixed = [some[k] for k in np.random.default_rng(0).permutation(30)]
-    assert places(*some) == places(*mixed)
+    assert grouped_ids(*some) == grouped_ids(*mixed)
 
 
-def test_partitions_of_one_table(repo):
+def test_the_anomalies_of_one_table_become_incidents(repo):
     record(repo, "x", [1, 500, 500, 1, 500, 1, 1, 500, 1])
     record(repo, "y", [1, 500, 1, 1, 1, 1, 1, 1, 1])
     repo.detect("d", LIMIT)
@@ -146,7 +150,7 @@ def test_partitions_of_one_table(repo):
     assert repo.anomalies("d")["incident_id"].nunique() == 2
 
 
-def test_an_incident_is_as_grave_as_its_gravest(repo):
+def test_an_incident_has_the_highest_severity_of_its_anomalies(repo):
     record(repo, "x", [1, 500])
     record(repo, "y", [1, 500])
     watch = [
@@ -157,28 +161,28 @@ def test_an_incident_is_as_grave_as_its_gravest(repo):
     assert repo.incidents("d")["severity"].tolist() == ["error"]
 
 
-# a life
+# Life cycle
 
 
-def test_an_incident_that_goes_on_in_a_wider_one_is_not_over(repo):
+def test_an_incident_that_continues_in_a_wider_one_is_not_over(repo):
     others = [f"m{n}" for n in range(6)]
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
     for name in ("x", *others):
         record(repo, name, [500], first=4)
     repo.detect("d", LIMIT)
-    assert spans(repo) == [(3, 3), (4, 4)]  # a seventh of the metrics is not alike
+    assert spans(repo) == [(3, 3), (4, 4)]  # a seventh of the metrics is not similar
     assert statuses(repo) == ["open", "open"]
     for name in others:
         record(repo, name, [1], first=5)
     repo.detect("d", LIMIT)
-    assert statuses(repo) == ["open", "resolved"]  # of x nothing new is known
+    assert statuses(repo) == ["open", "resolved"]  # x has no new values
     record(repo, "x", [1], first=5)
     repo.detect("d", LIMIT)
     assert statuses(repo) == ["resolved", "resolved"]
 
 
-def test_an_incident_is_resolved_when_the_series_is_back_and_reopened_when_it_goes_on(repo):
+def test_an_incident_is_resolved_when_the_series_is_normal_and_reopened_when_it_continues(repo):
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
     (number,) = repo.incidents("d")["id"]
@@ -199,7 +203,7 @@ def test_an_incident_is_resolved_when_the_series_is_back_and_reopened_when_it_go
     assert set(repo.labels("d")["by"]) == {"tidegauge"}
 
 
-def test_another_series_that_goes_on_does_not_resolve_it(repo):
+def test_another_abnormal_series_does_not_resolve_an_incident(repo):
     record(repo, "x", [1, 1, 500])
     record(repo, "y", [1, 1, 1])
     repo.detect("d", LIMIT)
@@ -208,7 +212,7 @@ def test_another_series_that_goes_on_does_not_resolve_it(repo):
     assert statuses(repo) == ["open"]
 
 
-def test_acknowledged_until_it_is_over(repo):
+def test_an_acknowledged_incident_stays_acknowledged_until_it_is_over(repo):
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
     (number,) = repo.incidents("d")["id"]
@@ -226,7 +230,7 @@ def test_acknowledged_until_it_is_over(repo):
     "label, status",
     [("reopened", "open"), ("acknowledged", "acknowledged"), ("expected", "expected")],
 )
-def test_what_a_person_says_after_it_is_over_stays(repo, label, status):
+def test_a_label_after_the_end_of_an_incident_stays(repo, label, status):
     record(repo, "x", [1, 1, 500, 1])
     repo.detect("d", LIMIT)
     repo.label(int(repo.incidents("d")["id"].item()), label, by="ann")
@@ -242,11 +246,11 @@ def test_detecting_again_writes_nothing(repo):
     record(repo, "x", [1, 1, 500, 1, 500])
     repo.detect("d")
     repo.detect("d", LIMIT)
-    before = kept(repo)
+    before = content_with_ids(repo)
     commits = count(repo)
     repo.detect("d", LIMIT)
     repo.detect("d", LIMIT, replay=True)
-    unchanged(before, kept(repo))
+    assert_unchanged(before, content_with_ids(repo))
     assert count(repo) == commits
 
 
@@ -259,7 +263,7 @@ def count(repo):
         ]
 
 
-def test_an_incident_that_is_withdrawn_comes_back_under_its_id(repo):
+def test_a_withdrawn_incident_returns_under_its_id(repo):
     record(repo, "x", [1, 1, 500, 500, 1])
     repo.detect("d", LIMIT)
     before = repo.incidents("d")
@@ -270,7 +274,7 @@ def test_an_incident_that_is_withdrawn_comes_back_under_its_id(repo):
     assert repo.incidents("d")["id"].tolist() == before["id"].tolist()
 
 
-def test_two_incidents_that_a_late_partition_joins(repo):
+def test_a_late_partition_joins_two_incidents(repo):
     record(repo, "x", [1, 500, None, 1, 1, 500, 1])
     repo.detect("d", LIMIT)
     first, second = repo.incidents("d")["id"].tolist()[::-1]
@@ -288,11 +292,11 @@ def test_two_incidents_that_a_late_partition_joins(repo):
     assert repo.incidents("d")["id"].tolist()[::-1] == [first, second]
 
 
-# day by day
+# Day by day
 
 
 def story(seed, days=120):
-    """What was measured, in the order in which it was: spikes, a shift, holes, restatements."""
+    """Return measured values in the order of their arrival: spikes, a shift, gaps, restatements."""
     draw = np.random.default_rng(seed)
     rows = 1000 * np.exp(0.03 * draw.standard_normal(days + 1))
     rows *= np.where(np.arange(days + 1) % 7 >= 5, 0.6, 1)
@@ -311,7 +315,7 @@ def story(seed, days=120):
             old = n - int(draw.integers(1, 15))
             again = int(1000 * draw.choice([1, 3]))
             events.append([day(old, f"again{n}", rows=again, total=again * 50.0, **few)])
-    if missing:  # one comes later after all
+    if missing:  # one arrives later after all
         late = min(missing)
         events.append([day(late, rows=int(rows[late]), total=rows[late] * 50.0, **few)])
     return events
@@ -319,7 +323,7 @@ def story(seed, days=120):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(soak(1, 10)))
-def test_day_by_day_is_what_one_detection_at_the_end_gives(tmp_path, seed):
+def test_day_by_day_detection_equals_one_detection_at_the_end(tmp_path, seed):
     with Repository("sqlite://") as daily, Repository("sqlite://") as once:
         runs = [(repo, repo.store.open_run(spec())) for repo in (daily, once)]
         for event in story(seed):
@@ -328,15 +332,15 @@ def test_day_by_day_is_what_one_detection_at_the_end_gives(tmp_path, seed):
             daily.detect("d")
         once.detect("d")
         assert len(once.incidents("d")) >= 3  # there is something to compare
-        same(daily, once)
-        before = kept(daily)
+        assert_same_content(daily, once)
+        before = content_with_ids(daily)
         daily.detect("d", replay=True)
-        unchanged(before, kept(daily))
+        assert_unchanged(before, content_with_ids(daily))
 
 
 @pytest.mark.soak
-def test_day_by_day_with_two_monitors_of_one_detector():
-    """What goes on needs less, by each monitor for itself."""
+def test_day_by_day_detection_with_two_monitors_of_one_detector():
+    """The continuation of an anomaly needs less evidence, for each monitor separately."""
     draw = np.random.default_rng(42)
     values = 100 + draw.standard_normal((3, 40))
     values[:, 30:] += draw.choice([3.0, -3.0], (1, 1)) * np.linspace(0.6, 1.2, 10)
@@ -351,14 +355,14 @@ def test_day_by_day_with_two_monitors_of_one_detector():
                     record(repo, f"x{k}", [float(values[k, n])], first=n + 1)
             daily.detect("d", watch)
         once.detect("d", watch)
-        same(daily, once)
+        assert_same_content(daily, once)
 
 
-# what people say
+# Labels
 
 
 def noisy(repo, days=70, spike=40, factor=1.2, shift=None, seed=1):
-    """Some weeks of a series that has one spike, or settles at a new level."""
+    """Some weeks of a series with one spike, or with a new level."""
     values = 1000 + 10 * np.random.default_rng(seed).standard_normal(days)
     values[spike - 1] *= factor
     if shift is not None:
@@ -367,62 +371,62 @@ def noisy(repo, days=70, spike=40, factor=1.2, shift=None, seed=1):
     repo.detect("d")
 
 
-def found_on(repo, n):
+def anomalies_on(repo, n):
     found = repo.anomalies("d")
     return found[found["partition"] == ds(n)]
 
 
-def replayed(repo):
-    before = told(repo)
+def detect_replayed(repo):
+    before = content(repo)
     repo.detect("d", replay=True)
-    for a, b in zip(before, told(repo), strict=True):
+    for a, b in zip(before, content(repo), strict=True):
         pd.testing.assert_frame_equal(a, b, rtol=1e-9)
 
 
-def test_what_is_ignored_disappears_and_stays_away(repo):
+def test_an_ignored_anomaly_is_removed_and_stays_removed(repo):
     noisy(repo)
-    (number,) = found_on(repo, 40)["id"]
+    (number,) = anomalies_on(repo, 40)["id"]
     repo.label(number, "ignore", note="a test", by="ann")
     repo.detect("d")
-    assert found_on(repo, 40).empty
+    assert anomalies_on(repo, 40).empty
     record(repo, "x", [1000.0], first=71, scale="positive")
     repo.detect("d")
-    replayed(repo)
-    assert found_on(repo, 40).empty
+    detect_replayed(repo)
+    assert anomalies_on(repo, 40).empty
     repo.label(number, "reopened")
     repo.detect("d")
-    assert found_on(repo, 40)["id"].tolist() == [number]
-    replayed(repo)
+    assert anomalies_on(repo, 40)["id"].tolist() == [number]
+    detect_replayed(repo)
 
 
 @pytest.mark.soak
-def test_an_incident_that_is_ignored_stays_away(repo):
+def test_an_ignored_incident_stays_removed(repo):
     noisy(repo)
-    (number,) = found_on(repo, 40)["incident_id"]
+    (number,) = anomalies_on(repo, 40)["incident_id"]
     repo.label(number, "ignore")
     repo.detect("d")
-    assert found_on(repo, 40).empty
+    assert anomalies_on(repo, 40).empty
     assert number not in set(repo.incidents("d")["id"])
     repo.detect("d")
-    replayed(repo)
-    assert found_on(repo, 40).empty
+    detect_replayed(repo)
+    assert anomalies_on(repo, 40).empty
 
 
 @pytest.mark.parametrize("label", ["expected", "bad"])
-def test_what_is_expected_or_bad_stays_and_teaches_nothing(repo, label):
+def test_expected_and_bad_anomalies_stay_and_are_not_used_for_training(repo, label):
     noisy(repo)
-    (number,) = found_on(repo, 40)["id"]
+    (number,) = anomalies_on(repo, 40)["id"]
     repo.label(number, label)
     repo.detect("d")
-    assert found_on(repo, 40)["id"].tolist() == [number]
-    assert found_on(repo, 40)["status"].item() == (
+    assert anomalies_on(repo, 40)["id"].tolist() == [number]
+    assert anomalies_on(repo, 40)["status"].item() == (
         "expected" if label == "expected" else "resolved"
     )
-    replayed(repo)
+    detect_replayed(repo)
 
 
 @pytest.mark.soak
-def test_a_bad_range_shapes_later_scores(repo):
+def test_a_bad_range_changes_later_scores(repo):
     noisy(repo, spike=1, factor=1)
     before = repo.scores("d")
     repo.label_range("d", "bad", since="2013-02-01", until="2013-02-10", name="x")
@@ -430,8 +434,8 @@ def test_a_bad_range_shapes_later_scores(repo):
     after = repo.scores("d")
     assert len(after) == len(before)
     changed = after["expected"] != before["expected"]
-    assert after.loc[changed, "partition"].min() == ds(33)  # the day after the first
-    replayed(repo)
+    assert after.loc[changed, "partition"].min() == ds(33)  # the day after the first one
+    detect_replayed(repo)
 
 
 def test_the_newest_label_of_a_range_counts(repo):
@@ -447,8 +451,8 @@ def test_the_newest_label_of_a_range_counts(repo):
 
 
 @pytest.mark.parametrize("later", ["ignore", "rebaseline"])
-def test_a_new_level_and_labels_of_its_points_do_not_take_each_other_back(repo, later):
-    """A level begins with the first point of its range; a day after it may be ignored all the same."""
+def test_a_new_level_and_labels_of_its_points_are_compatible(repo, later):
+    """A level begins with the first point of its range. A day after it can still be ignored."""
     record(repo, "x", [1] * 20 + [50] * 20)
     record(repo, "x", [500], first=36)
     ranges = {"ignore": ("2013-02-05", "2013-02-05"), "rebaseline": ("2013-01-21", None)}
@@ -462,8 +466,8 @@ def test_a_new_level_and_labels_of_its_points_do_not_take_each_other_back(repo, 
 
 
 @pytest.mark.parametrize(("eu", "status"), [(40, "open"), (41, "resolved"), (59, "resolved")])
-def test_an_incident_of_a_region_goes_by_the_partitions_of_that_region(repo, eu, status):
-    """Whatever came of another, and however many of these there are."""
+def test_an_incident_of_a_segment_depends_only_on_partitions_of_that_segment(repo, eu, status):
+    """Partitions of another segment do not matter, however many there are."""
     values = {f"{ds(n)}/region=us": 1000.0 + n % 5 for n in range(1, 61)}
     values |= {f"{ds(n)}/region=eu": 1000.0 + n % 5 for n in range(1, eu + 1)}
     repo.record("d", "rows", values | {f"{ds(40)}/region=eu": 100.0}, scale="count")
@@ -474,7 +478,7 @@ def test_an_incident_of_a_region_goes_by_the_partitions_of_that_region(repo, eu,
 
 
 @pytest.mark.parametrize("label", ["ignore", "bad", "expected"])
-def test_a_new_level_begins_after_days_that_do_not_train(repo, label):
+def test_a_new_level_begins_after_days_excluded_from_training(repo, label):
     record(repo, "x", [1000.0 + n % 5 for n in range(60)], scale="count")
     record(repo, "x", [2000.0 + n % 5 for n in range(10)], first=61, scale="count")
     record(repo, "x", [500.0], first=61, scale="count")
@@ -485,40 +489,40 @@ def test_a_new_level_begins_after_days_that_do_not_train(repo, label):
 
 
 @pytest.mark.soak
-def test_an_ignored_range_is_quiet(repo):
+def test_an_ignored_range_raises_no_anomalies(repo):
     noisy(repo, spike=40, factor=3)
     repo.label_range("d", "ignore", since="2013-02-09", until="2013-02-09")
     repo.detect("d")
-    assert found_on(repo, 40).empty
-    replayed(repo)
+    assert anomalies_on(repo, 40).empty
+    detect_replayed(repo)
     record(repo, "x", [5.0], first=40, scale="positive")
     repo.detect("d")
-    assert found_on(repo, 40).empty
-    repo.label_range("d", "ignore", since="2013-05-01")  # what is still to come
+    assert anomalies_on(repo, 40).empty
+    repo.label_range("d", "ignore", since="2013-05-01")  # including future days
     record(repo, "x", [5.0], first=130, scale="positive")
     repo.detect("d")
-    assert found_on(repo, 130).empty
+    assert anomalies_on(repo, 130).empty
 
 
-def test_a_new_level_from_an_anomaly(repo):
+def test_a_new_level_from_an_anomaly_on(repo):
     noisy(repo, spike=1, factor=1, shift=50)
-    assert len(found_on(repo, 51)) == 1
-    (number,) = found_on(repo, 50)["id"]
+    assert len(anomalies_on(repo, 51)) == 1
+    (number,) = anomalies_on(repo, 50)["id"]
     repo.label(number, "rebaseline", by="ann")
     repo.detect("d")
     found = repo.anomalies("d")
     assert found[found["partition"] >= ds(50)].query("name == 'x'").empty
     scores = repo.scores("d", name="x").set_index("partition")
-    assert ds(50) not in scores.index  # the first of a new level is not scored
+    assert ds(50) not in scores.index  # the first day of a new level is not scored
     assert abs(scores.loc[ds(51), "expected"] - 1200) < 50
-    replayed(repo)
+    detect_replayed(repo)
     record(repo, "x", [1200.0, 1195.0], first=71, scale="positive")
     repo.detect("d")
     assert (
         scores.loc[ds(70), "score"] == repo.scores("d").set_index("partition").loc[ds(70), "score"]
     )
-    assert found_on(repo, 72).empty
-    replayed(repo)
+    assert anomalies_on(repo, 72).empty
+    detect_replayed(repo)
 
 
 def test_a_new_level_from_a_day_on(repo):
@@ -527,18 +531,18 @@ def test_a_new_level_from_a_day_on(repo):
     repo.detect("d")
     found = repo.anomalies("d").query("name == 'x'")
     assert found[found["partition"] >= ds(50)].empty
-    replayed(repo)
+    detect_replayed(repo)
 
 
 @pytest.mark.soak
-def test_a_new_level_that_was_announced(repo):
+def test_a_new_level_can_be_announced_before_its_first_day(repo):
     noisy(repo, days=49, spike=1, factor=1)
     repo.label_range("d", "rebaseline", since=ds(50)[3:])
     for n in range(50, 60):
         record(repo, "x", [1200.0 + n % 3], first=n, scale="positive")
         repo.detect("d")
         assert repo.anomalies("d").query("name == 'x'").empty
-    replayed(repo)
+    detect_replayed(repo)
 
 
 def test_a_new_level_after_another(repo):
@@ -550,7 +554,7 @@ def test_a_new_level_after_another(repo):
     assert found[found["partition"] >= ds(50)].empty
 
 
-def test_a_new_level_from_a_day_without_a_value_on(repo):
+def test_a_new_level_can_begin_on_a_day_without_a_value(repo):
     values = 1000 + 10 * np.random.default_rng(1).standard_normal(70)
     values[49:] *= 1.2
     record(repo, "y", [1.0] * 70)
@@ -571,38 +575,38 @@ def test_labels_before_the_first_detection_count(repo):
     record(repo, "x", values)
     repo.label_range("d", "ignore", since=ds(40)[3:], until=ds(40)[3:])
     repo.detect("d")
-    assert found_on(repo, 40).empty
-    replayed(repo)
+    assert anomalies_on(repo, 40).empty
+    detect_replayed(repo)
 
 
-def test_an_incident_that_is_ignored_does_not_silence_what_comes_after(repo):
+def test_an_ignored_incident_does_not_hide_later_anomalies(repo):
     noisy(repo, days=40, spike=40, factor=1.5)
-    repo.label(int(found_on(repo, 40)["incident_id"].item()), "ignore")
+    repo.label(int(anomalies_on(repo, 40)["incident_id"].item()), "ignore")
     for n in range(41, 44):
         record(repo, "x", [1500.0], first=n, scale="positive")
         repo.detect("d")
-    assert not found_on(repo, 41).empty
-    replayed(repo)
+    assert not anomalies_on(repo, 41).empty
+    detect_replayed(repo)
 
 
-def test_an_incident_that_grows_after_it_was_said_to_be_expected(repo):
+def test_an_incident_can_grow_after_it_was_labelled_expected(repo):
     draw = np.random.default_rng(1)
     x, y = 1000 + 10 * draw.standard_normal((2, 60))
     x[39:44] = y[39] = 1500
     for metric, values in (("x", x), ("y", y)):
         record(repo, metric, values[:40].tolist(), scale="positive")
     repo.detect("d")
-    repo.label(int(found_on(repo, 40)["incident_id"].iloc[0]), "expected")
+    repo.label(int(anomalies_on(repo, 40)["incident_id"].iloc[0]), "expected")
     for metric, values in (("x", x), ("y", y)):
         record(repo, metric, values[40:].tolist(), first=41, scale="positive")
     repo.detect("d")
-    replayed(repo)
+    detect_replayed(repo)
 
 
-# as of
+# Earlier views
 
 
-def test_what_was_known_then(repo):
+def test_an_earlier_view_shows_the_anomalies_and_labels_of_that_time(repo):
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
     first = dt.datetime.now(dt.UTC)
@@ -632,21 +636,21 @@ def views(repo):
     return [of(name) for name in ("anomalies", "incidents", "scores", "labels")]
 
 
-def test_a_restated_partition_that_is_still_bad(repo):
+def test_a_restated_partition_that_is_still_abnormal(repo):
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
     record(repo, "x", [501], first=3)
     repo.detect("d", LIMIT)
     assert (spans(repo), statuses(repo)) == ([(3, 3)], ["open"])
     assert repo.anomalies("d")["value"].tolist() == [501]
-    replayed_with_limit = told(repo)
+    replayed_with_limit = content(repo)
     repo.detect("d", LIMIT, replay=True)
-    for a, b in zip(replayed_with_limit, told(repo), strict=True):
+    for a, b in zip(replayed_with_limit, content(repo), strict=True):
         pd.testing.assert_frame_equal(a, b)
 
 
-def test_what_is_restated_and_still_bad_goes_on_under_its_incident(repo):
-    """A few late rows do not undo what was said."""
+def test_a_restated_partition_that_is_still_abnormal_keeps_its_incident(repo):
+    """A few late rows do not undo its labels."""
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
     number = int(repo.incidents("d")["id"].item())
@@ -657,7 +661,7 @@ def test_what_is_restated_and_still_bad_goes_on_under_its_incident(repo):
     assert statuses(repo) == ["acknowledged"]
 
 
-# at once
+# Concurrency
 
 
 def test_two_detections_at_once_lose_nothing(tmp_path):
@@ -699,10 +703,10 @@ def test_two_detections_at_once_lose_nothing(tmp_path):
         repo.detect("d")
         alone.detect("d")
         assert not repo.anomalies("d").duplicated(["partition", "analyzer", "detector"]).any()
-        same(repo, alone)
+        assert_same_content(repo, alone)
 
 
-# headlines
+# Headlines
 
 
 HOSTILE = [
@@ -714,14 +718,14 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_are_plain_text(repo, name):
+def test_hostile_names_are_plain_strings(repo, name):
     record(repo, name, [1, 1, 500], instance=name)
     found = repo.detect("d", LIMIT)
     assert repo.incidents("d")["headline"].item() == f"3 Jan 2013: {name} of {name} is 500"
     assert f"{name} of {name} in {ds(3)}" in found["explanation"].item()
 
 
-def test_names_do_not_break_the_line(repo):
+def test_newlines_in_names_do_not_break_the_headline(repo):
     record(repo, "a\nb\x1b[31m\u202e", [1, 1, 500])
     repo.detect("d", LIMIT)
     headline = repo.incidents("d")["headline"].item()
@@ -737,14 +741,14 @@ def test_headlines_of_infinite_values(repo):
         assert "nan" not in headline
 
 
-def test_the_table_as_a_whole_has_a_headline(repo):
+def test_the_whole_table_has_a_headline(repo):
     repo.record("d", "x", 500.0)
     repo.detect("d", LIMIT)
     assert repo.incidents("d")["headline"].item() == "the table: x is 500"
 
 
-def test_an_incident_is_updated_by_each_label_of_it_or_of_its_anomalies(repo):
-    """The times of labels are those of the repository's clock, so each is later than the one before."""
+def test_an_incident_is_updated_by_each_label_of_it_or_its_anomalies(repo):
+    """The times of labels come from the repository's clock, so each is later than the previous one."""
     commit(repo, *(day(n, rows=rows, only=[SIZE]) for n, rows in enumerate([10, 10, 99], 1)))
     repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     number, anomaly = int(repo.incidents("d")["id"].item()), int(repo.anomalies("d")["id"].item())

@@ -1,4 +1,4 @@
-"""Missing partitions: open until they arrive or somebody labels them, counted, and told by their own time. No Spark."""
+"""Missing partitions are open until they arrive or are labeled, and reported by their time. No Spark."""
 
 import datetime as dt
 import logging
@@ -19,7 +19,10 @@ WATCH = [tg.Monitor(detector="MissingPartition")]
 HOUR = dt.timedelta(hours=1)
 THIS_HOUR = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
 MIDNIGHT = THIS_HOUR.replace(hour=0)
-"""Ends of the newest hour and day, which arrive an hour and two hours later: no others are overdue."""
+"""Ends of the newest hour and day, which arrive an hour and two hours later.
+
+No other partitions are overdue.
+"""
 
 
 @pytest.fixture
@@ -29,14 +32,14 @@ def repo():
 
 
 def daily(n):
-    """The day that ended so many days before the newest."""
+    """Return the day that ended the given number of days before the newest."""
     time = MIDNIGHT - dt.timedelta(days=n + 1)
     partition = Partition(("ds",), (f"{time:%Y-%m-%d}",))
     return replace(day(1, only=[SIZE]), partition=partition, time=time, arrived_at=time + 26 * HOUR)
 
 
 def hourly(n):
-    """The hour that ended so many hours before the current one."""
+    """Return the hour that ended the given number of hours before the current one."""
     time = THIS_HOUR - (n + 1) * HOUR
     partition = Partition(("ds", "hr"), (f"{time:%Y-%m-%d}", f"{time:%H}"))
     return replace(day(1, only=[SIZE]), partition=partition, time=time, arrived_at=time + 2 * HOUR)
@@ -80,7 +83,7 @@ def test_a_gap_stays_open_and_counted_until_it_arrives(repo, make, last):
 
 
 @pytest.mark.parametrize("label", ["acknowledged", "expected", "resolved"])
-def test_a_gap_that_somebody_labelled_is_not_counted_and_stays_labelled(repo, label):
+def test_a_labelled_gap_is_not_counted_and_stays_labelled(repo, label):
     arrive(repo, daily, set(range(40)) - {0, 1, 5, 6, 7})
     assert missing(repo) == 3
     repo.label(int(repo.incidents("d")["id"].item()), label, by="ann")
@@ -121,7 +124,7 @@ def test_a_second_gap_soon_after_the_first_is_another_incident(repo, apart, capl
     assert missing(repo) == 2
 
 
-def test_what_is_overdue_and_then_a_gap_is_one_incident_that_is_sent_once(repo):
+def test_an_overdue_partition_that_becomes_a_gap_is_one_incident_and_sent_once(repo):
     arrive(repo, daily, range(4, 40))
     (notice,) = tg.notify(repo, "log")
     assert "in a row are overdue" in repo.incidents("d")["headline"].item()
@@ -132,8 +135,8 @@ def test_what_is_overdue_and_then_a_gap_is_one_incident_that_is_sent_once(repo):
     assert tg.notify(repo, "log") == []
 
 
-def test_a_gap_is_no_part_of_what_is_unusual_in_the_next_partition(repo):
-    """Which resolves itself, while the gap does not."""
+def test_a_gap_is_not_grouped_with_anomalies_of_the_next_partition(repo):
+    """The next partition is resolved automatically, but the gap is not."""
     arrive(repo, daily, set(range(40)) - {3})
     days = {daily(n).partition.name: 1.0 for n in range(40) if n != 3}
     repo.record("d", "x", days | {daily(2).partition.name: 500.0})
@@ -143,7 +146,7 @@ def test_a_gap_is_no_part_of_what_is_unusual_in_the_next_partition(repo):
     assert found == {gap: "open", f"{shown(daily(2).time)}: x is 500": "resolved"}
 
 
-def test_gaps_of_a_region_are_told_with_it(repo):
+def test_gaps_of_a_segment_are_reported_with_it(repo):
     for region in ("eu", "us"):
         parts = [daily(n) for n in range(40) if (n, region) != (3, "eu")]
         named = [
@@ -163,7 +166,7 @@ def test_gaps_of_a_region_are_told_with_it(repo):
 
 @pytest.mark.parametrize("hours", [1, 24])
 @pytest.mark.parametrize("count", [1, 2, 1234])
-def test_spans_are_read_as_the_detector_writes_them(hours, count):
+def test_spans_are_parsed_as_the_detector_writes_them(hours, count):
     step = np.timedelta64(hours, "h")
     times = np.datetime64("2026-01-01T00", "s") + step * np.arange(200)
     after = np.append(times, times[-1] + (count + 1) * step)
@@ -192,6 +195,6 @@ def test_spans_are_read_as_the_detector_writes_them(hours, count):
         ("ds=yesterday", None),
     ],
 )
-def test_names_of_missing_partitions_are_written_as_their_neighbours(neighbour, expected):
+def test_missing_partitions_are_named_like_their_neighbours(neighbour, expected):
     time, next_time = dt.datetime(2026, 10, 21), dt.datetime(2026, 10, 22)  # noqa: DTZ001 - only its text
     assert partition_name_at(time, neighbour, next_time) == expected

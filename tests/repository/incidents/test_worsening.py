@@ -1,4 +1,4 @@
-"""What joined an incident, and what got worse: worked out by hand on single anomalies. No Spark."""
+"""Changes of an incident for the worse, computed by hand on single anomalies. No Spark."""
 
 import pytest
 from tidegauge.analyzers.core.metric import Scale
@@ -6,7 +6,7 @@ from tidegauge.repository.incidents.anomaly import Anomaly, exceeds_label, is_cl
 
 
 def anomaly(partition=1, value=500.0, severity="error", **changed):
-    """Rows of a day, of which a thousand were expected."""
+    """Return an anomaly of a day's rows; a thousand were expected."""
     fields = {
         "series": 1,
         "name": "Size",
@@ -35,13 +35,14 @@ NULLS = {"series": 3, "name": "Completeness", "instance": "email", "scale": Scal
         (HALF, False),
         ([anomaly(), anomaly(2, 400)], False),  # 50 and 60 %
         ([anomaly(), anomaly(2, 0)], True),  # 50 and 100 %
-        ([anomaly(), anomaly(2, 1900)], False),  # 90 % more is no double, nor nothing at all
+        # 90 % more is neither twice as much nor a total loss
+        ([anomaly(), anomaly(2, 1900)], False),
         ([anomaly(), anomaly(2, 2000)], True),
         ([anomaly(1, 0)], True),  # measured again
         ([], False),
-        ([anomaly(), anomaly(2, 0, "warning")], False),  # not one of the gravest
-        ([anomaly(), anomaly(2, **NULLS)], False),  # as grave, and of another metric
-        ([anomaly(), anomaly(2, None)], False),  # nobody knows
+        ([anomaly(), anomaly(2, 0, "warning")], False),  # not of the highest severity
+        ([anomaly(), anomaly(2, **NULLS)], False),  # equally severe, and of another metric
+        ([anomaly(), anomaly(2, None)], False),  # without a value
     ],
 )
 def test_an_incident_is_clearly_worse_if_a_departure_doubled(after, worse):
@@ -54,8 +55,8 @@ def test_an_incident_is_clearly_worse_if_its_severity_rose():
     assert is_clearly_worse([], HALF)
 
 
-def test_what_is_nearly_lost_and_then_lost_is_no_worse():
-    """From 99 to 100 % is nothing new; from half of the emails to none is."""
+def test_a_nearly_total_loss_that_becomes_total_is_not_worse():
+    """From 99 to 100 % is not worse; from half of the emails to none is worse."""
     assert not is_clearly_worse([anomaly(1, 10)], [anomaly(2, 0)])
     usual = {**NULLS, "expected": 0.99}
     assert is_clearly_worse([anomaly(1, 0.48, **usual)], [anomaly(2, 0.0, **usual)])
@@ -71,15 +72,15 @@ def test_what_is_nearly_lost_and_then_lost_is_no_worse():
         ([anomaly(), anomaly(2, 400)], True),  # 60 %
         ([anomaly(), anomaly(2, 800, **NULLS)], True),  # another metric
         ([anomaly(), anomaly(2, 800, "info", **NULLS)], False),
-        ([anomaly(), anomaly(2, 0, "warning", **COUNTRY)], False),  # a part of the labelled total
+        ([anomaly(), anomaly(2, 0, "warning", **COUNTRY)], False),  # a part of the labeled total
         ([anomaly(), anomaly(2, 0, filter="x > 1", series=4)], False),
     ],
 )
-def test_what_goes_beyond_a_label(after, beyond):
+def test_departures_beyond_a_label(after, beyond):
     assert exceeds_label(HALF, after) == beyond
 
 
-def test_another_part_goes_beyond_a_label_of_one_part():
+def test_another_part_is_beyond_a_label_of_one_part():
     of_one = [anomaly(1, 0, "warning", **COUNTRY)]
     other = anomaly(2, 0, "warning", series=5, segment="country=FR")
     assert exceeds_label(of_one, [*of_one, other])
@@ -87,14 +88,14 @@ def test_another_part_goes_beyond_a_label_of_one_part():
     assert not exceeds_label(of_one, [*of_one, anomaly(2, 0, "warning", **COUNTRY)])
 
 
-def test_a_higher_severity_goes_beyond_a_label_and_information_only_if_it_was_labelled():
+def test_a_higher_severity_is_beyond_a_label_and_information_only_if_it_was_labelled():
     note = [anomaly(1, 950, "info")]
     assert exceeds_label(note, [*note, anomaly(2, 900, "info")])
     assert exceeds_label(note, [anomaly(1, 940, "warning")])
-    assert not exceeds_label([], HALF)  # nobody knows what was labelled
+    assert not exceeds_label([], HALF)  # without a record of the labeled anomalies
 
 
-def test_partitions_that_are_missing_besides_unusual_ones_are_worse():
+def test_missing_partitions_next_to_unusual_ones_are_worse():
     gap = anomaly(2, 1.0, "warning", series=9, name="MissingPartition", expected=None)
     assert is_clearly_worse(HALF, [*HALF, gap])
     assert is_clearly_worse([gap], [gap, anomaly(3, 700, "warning")])

@@ -1,4 +1,4 @@
-"""`copy_repository`: everything moves between databases, whatever interrupts it."""
+"""`copy_repository` moves everything between databases, even after interruptions."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ def small_batches(monkeypatch):
 
 
 def fill(url, artifacts):
-    """Sixty days with faults, a restatement, verdicts, roll-ups, labels, and a state in a file."""
+    """Store sixty days with anomalies, a restatement, verdicts, roll-ups, labels, and a state in a file."""
     large = {(hashlib.sha256(bytes([n % 256, n // 256])).hexdigest(),): 1 for n in range(20_000)}
     with tg.Repository(url, artifacts=artifacts) as repo:
         commit(repo, *(day(n, rows=5 if n in {38, 51} else 100) for n in range(1, 61)))
@@ -39,8 +39,8 @@ def fill(url, artifacts):
         repo.retire("other", note="moved")
 
 
-def content(url, artifacts):
-    """Return what users see of a repository."""
+def visible_content(url, artifacts):
+    """Return the content of a repository that users see."""
     with tg.Repository(url, artifacts=artifacts) as repo:
         assert check(repo.database, repo.artifacts) == []
         frames = [repo.metrics(d) for d in repo.datasets()]
@@ -63,7 +63,7 @@ def copy(source, target, folder, **options):
 
 
 @pytest.mark.parametrize("kinds", ["sqlite sqlite", "sqlite postgresql", "postgresql sqlite"])
-def test_a_copy_is_the_repository(kinds, tmp_path, request):
+def test_a_copy_equals_the_repository(kinds, tmp_path, request):
     if "postgresql" in kinds:
         request.getfixturevalue("postgres")
 
@@ -75,9 +75,9 @@ def test_a_copy_is_the_repository(kinds, tmp_path, request):
     source, target = (url(kind, f"r{n}") for n, kind in enumerate(kinds.split()))
     fill(source, tmp_path / "a")
     done = copy(source, target, tmp_path)
-    assert done.files == 2  # of a day, and of all days
-    assert_equal(content(source, tmp_path / "a"), content(target, tmp_path / "b"))
-    with tg.Repository(target, artifacts=tmp_path / "b") as repo:  # numbers go on
+    assert done.files == 2  # a total of one day, and one of all days
+    assert_equal(visible_content(source, tmp_path / "a"), visible_content(target, tmp_path / "b"))
+    with tg.Repository(target, artifacts=tmp_path / "b") as repo:  # ids continue
         before = set(repo.runs("d")["run_id"])
         assert commit(repo, day(62)) > max(before)
         repo.label(int(repo.incidents("d")["id"].iloc[0]), "comment", note="later")
@@ -90,7 +90,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3, 12])
-def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
+def test_a_killed_copy_is_completed_by_the_next(tmp_path, monkeypatch, batches):
     source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
     fill(source, tmp_path / "a")
     insert, left = backups.insert_rows, [batches]
@@ -108,20 +108,20 @@ def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
     for read_only in (True, False):
         with pytest.raises(tg.DatabaseVersionError, match="unfinished copy.*tidegauge db copy"):
             tg.Repository(target, read_only=read_only)
-    if batches == 3:  # what was copied has changed since
+    if batches == 3:  # the copied rows have changed since
         with tg.Repository(source, artifacts=tmp_path / "a") as repo:
             repo.revive("other")
             commit(repo, day(3, "c", rows=77))
     inserted = []
     monkeypatch.setattr(backups, "insert_rows", lambda *a: (inserted.append(len(a[3])), insert(*a)))
     done = copy(source, target, tmp_path)
-    if batches == 12:  # what was committed is not copied again
+    if batches == 12:  # committed rows are not copied again
         assert 0 < sum(inserted) < done.rows
-    assert_equal(content(source, tmp_path / "a"), content(target, tmp_path / "b"))
+    assert_equal(visible_content(source, tmp_path / "a"), visible_content(target, tmp_path / "b"))
 
 
 def begin_copy(source, target, folder):
-    """Copy three batches, and fail then."""
+    """Copy three batches, and then fail."""
     insert, left = backups.insert_rows, [3]
 
     def killed(*arguments):
@@ -137,7 +137,7 @@ def begin_copy(source, target, folder):
 
 @pytest.fixture
 def sources(tmp_path):
-    """URLs of two repositories, with a dataset of the same name as the file."""
+    """URLs of two repositories, each with a dataset named after the file."""
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("first", "second")]
     for url, name in zip(urls, ("first", "second"), strict=True):
         with tg.Repository(url) as repo:
@@ -154,7 +154,7 @@ def test_an_unfinished_copy_of_another_source_is_kept(sources, bare_url, tmp_pat
     assert "--discard-unfinished" in str(refusal.value)
     with pytest.raises(tg.DatabaseVersionError, match=f"is an unfinished copy of {first}; finish"):
         tg.Repository(bare_url, read_only=True)
-    copy(first, bare_url, tmp_path)  # nothing of it was removed
+    copy(first, bare_url, tmp_path)  # nothing was removed
     with tg.Repository(bare_url) as repo:
         assert repo.datasets() == ["first"]
         with repo.database.read() as connection:
@@ -174,7 +174,7 @@ def test_an_unfinished_copy_is_replaced_on_request(sources, bare_url, tmp_path, 
 
 
 @pytest.mark.postgres
-def test_a_source_is_named_without_its_password(postgres, sources, tmp_path):
+def test_a_source_is_stored_without_its_password(postgres, sources, tmp_path):
     source, target = postgres.database(), f"sqlite:///{tmp_path}/new.db"
     with tg.Repository(source, artifacts=tmp_path / "a") as repo:
         repo.record("d", "rows", {f"ds=2026-01-{n:02}": 1.0 for n in range(1, 21)})
@@ -182,7 +182,7 @@ def test_a_source_is_named_without_its_password(postgres, sources, tmp_path):
     with pytest.raises(tg.DatabaseAccessError, match="unfinished copy of") as refusal:
         copy(sources[0], target, tmp_path)
     assert f"copy of {source}, not of" in str(refusal.value)
-    copy(source, target, tmp_path)  # the same source, whatever the password
+    copy(source, target, tmp_path)  # the same source with another password
 
 
 def test_a_second_copy_is_refused_while_the_first_is_running(
@@ -219,7 +219,7 @@ run_command(["db", "copy", *sys.argv[1:]])
 """
 
 
-def test_a_copy_that_was_killed_blocks_no_other(sources, bare_url, tmp_path, monkeypatch):
+def test_a_killed_copy_blocks_no_other(sources, bare_url, tmp_path, monkeypatch):
     monkeypatch.setattr(backups, "LOCK_WAIT_SECONDS", 60)  # of a server on a busy machine
     command = [sources[0], bare_url, "--to-artifacts", str(tmp_path / "b")]
     done = subprocess.run(
@@ -236,7 +236,7 @@ def test_a_copy_that_was_killed_blocks_no_other(sources, bare_url, tmp_path, mon
 @pytest.mark.parametrize(
     "command", [["upgrade"], ["downgrade", "0005"], ["backup"], ["check"], ["clean"], ["current"]]
 )
-def test_revisions_that_cannot_be_migrated_are_explained(
+def test_the_errors_for_revisions_that_cannot_be_migrated(
     revision, command, sources, tmp_path, capsys
 ):
     first, second = sources
@@ -265,7 +265,7 @@ def test_revisions_that_cannot_be_migrated_are_explained(
 
 
 @pytest.mark.parametrize("place", ["file", "s3://no-such-bucket/large"])
-def test_the_folder_of_the_target_is_tried_before_anything_is_copied(
+def test_the_target_folder_is_tested_before_anything_is_copied(
     place, sources, tmp_path, capsys, request
 ):
     (tmp_path / "file").write_text("")
@@ -281,7 +281,7 @@ def test_the_folder_of_the_target_is_tried_before_anything_is_copied(
         assert database.revision() is None
 
 
-def test_trying_the_folder_leaves_nothing(bucket, tmp_path):
+def test_testing_the_folder_leaves_no_files(bucket, tmp_path):
     existing, new = tmp_path / "existing", tmp_path / "new"
     existing.mkdir()
     for root in (existing, new, f"s3://{bucket}/large"):
@@ -293,7 +293,7 @@ def test_trying_the_folder_leaves_nothing(bucket, tmp_path):
 
 
 @pytest.mark.postgres
-def test_folders_that_are_not_given_are_asked_for(postgres, tmp_path, capsys, sources):
+def test_missing_folders_are_requested(postgres, tmp_path, capsys, sources):
     source = postgres.database()
     fill(source, tmp_path / "a")
     target = f"sqlite:///{tmp_path}/new.db"
@@ -307,7 +307,7 @@ def test_folders_that_are_not_given_are_asked_for(postgres, tmp_path, capsys, so
         assert database.revision() is None
 
 
-def test_what_cannot_be_copied_is_told_and_nothing_is_lost(tmp_path):
+def test_rows_that_cannot_be_copied_are_reported_and_nothing_is_lost(tmp_path):
     source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
     fill(source, tmp_path / "a")
     with pytest.raises(tg.DatabaseAccessError, match="is the source itself"):
@@ -332,7 +332,7 @@ def test_what_cannot_be_copied_is_told_and_nothing_is_lost(tmp_path):
         copy(source, other, tmp_path)
 
 
-def test_rows_that_differ_are_found(tmp_path, monkeypatch):
+def test_different_rows_are_detected(tmp_path, monkeypatch):
     source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
     fill(source, tmp_path / "a")
     insert = backups.insert_rows
@@ -350,7 +350,7 @@ def test_rows_that_differ_are_found(tmp_path, monkeypatch):
         tg.Repository(target)
 
 
-def test_the_command(tmp_path, capsys):
+def test_the_copy_command(tmp_path, capsys):
     source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
     with tg.Repository(source) as repo:
         commit(repo, day(1), day(2))
@@ -360,7 +360,7 @@ def test_the_command(tmp_path, capsys):
     assert "no database at" in capsys.readouterr().err
 
 
-def test_what_another_copy_has_finished_meanwhile_is_not_cleared(tmp_path):
+def test_a_copy_that_another_process_completed_is_not_deleted(tmp_path):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repo:
         commit(repo, day(1))

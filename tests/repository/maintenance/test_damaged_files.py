@@ -1,4 +1,4 @@
-"""SQLite files that are cut off or overwritten: each command names the file, the damage and the cure."""
+"""Truncated or overwritten SQLite files: each command names the file, the damage and the fix."""
 
 import random
 import shutil
@@ -41,7 +41,7 @@ def cut_within_a_page(content, _):
 
 
 def overwrite_pages(content, seed):
-    """Overwrite every fourth page but the first by random bytes."""
+    """Overwrite every fourth page except the first with random bytes."""
     pages = [content[n : n + PAGE] for n in range(0, len(content), PAGE)]
     noise = random.Random(seed)
     return b"".join(noise.randbytes(PAGE) if n % 4 == 3 else p for n, p in enumerate(pages))
@@ -100,7 +100,7 @@ def test_a_backup_is_restored_in_place_of_a_damaged_file(sound, tmp_path, damage
         assert len(repo.partitions("d")) == 60
 
 
-def test_a_file_of_another_kind_is_not_replaced(sound, tmp_path, capsys):
+def test_a_file_of_another_format_is_not_replaced(sound, tmp_path, capsys):
     file = tmp_path / "notes.db"
     file.write_text("notes, and enough of them to be no SQLite file at all " * 9)
     assert run_command(["db", "restore", str(sound / "kept.db"), "--db", f"sqlite:///{file}"]) == 1
@@ -109,8 +109,8 @@ def test_a_file_of_another_kind_is_not_replaced(sound, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("seed", range(soak(6, 100)))
-def test_no_random_damage_gives_a_raw_error(sound, tmp_path, seed, capsys):
-    """Sixty-four random bytes anywhere: what is read is right, or one line explains the damage."""
+def test_random_damage_gives_no_raw_error(sound, tmp_path, seed, capsys):
+    """With sixty-four random bytes anywhere, the answer is right, or one line explains the damage."""
     noise = random.Random(seed)
     content = bytearray((sound / "r.db").read_bytes())
     place = noise.randrange(100, len(content) - 64)
@@ -123,7 +123,7 @@ def test_no_random_damage_gives_a_raw_error(sound, tmp_path, seed, capsys):
         assert len(err.splitlines()) <= status
 
 
-def test_a_truncated_backup_is_no_backup(sound, tmp_path, capsys):
+def test_a_truncated_backup_is_refused(sound, tmp_path, capsys):
     shutil.copy(sound / "r.db", tmp_path / "r.db")
     (tmp_path / "cut.db").write_bytes(cut_off((sound / "kept.db").read_bytes(), 1))
     command = ["db", "restore", str(tmp_path / "cut.db"), "--db", f"sqlite:///{tmp_path}/r.db"]
@@ -133,6 +133,6 @@ def test_a_truncated_backup_is_no_backup(sound, tmp_path, capsys):
     assert (tmp_path / "r.db").read_bytes() == (sound / "r.db").read_bytes()
 
 
-def test_a_locked_database_is_not_called_damaged():
+def test_a_locked_database_is_not_reported_as_damaged():
     assert not is_damage(sqlite3.OperationalError("database is locked"))
     assert is_damage(sqlite3.OperationalError("Could not decode to UTF-8 column 'x'"))

@@ -1,4 +1,6 @@
-"""`Repository.drop` and `Repository.retire`: what goes, what stays, and what is computed anew. No Spark."""
+"""`Repository.drop` and `Repository.retire`: rows that go, rows that stay, and results that are
+computed again. No Spark.
+"""
 
 import contextlib
 import hashlib
@@ -41,8 +43,8 @@ def rows_of(repo):
         }
 
 
-def filled(repo, dataset="d"):
-    """Forty days with a fault, a restatement, verdicts, roll-ups, scores, incidents and labels."""
+def fill(repo, dataset="d"):
+    """Store forty days with an anomaly, a restatement, verdicts, roll-ups, scores, incidents and labels."""
     commit(repo, *(day(n, rows=5 if n == 38 else 100) for n in range(1, 41)), dataset=dataset)
     commit(repo, day(7, "b", rows=101), dataset=dataset, tags={"owner": "ann"})
     repo.roll_up(dataset, ["7d"])
@@ -54,10 +56,10 @@ def filled(repo, dataset="d"):
     tg.notify(repo, "log", dataset=dataset)
 
 
-def test_a_dropped_dataset_leaves_nothing_and_others_alone(repo):
-    filled(repo, "other")
+def test_dropping_a_dataset_removes_it_and_leaves_others_unchanged(repo):
+    fill(repo, "other")
     before, metrics = rows_of(repo), repo.metrics("other")
-    filled(repo, "d")
+    fill(repo, "d")
     repo.rename("d", "e", dry_run=True)
     planned = repo.drop("d", dry_run=True)
     with repo.database.read() as connection:
@@ -75,12 +77,12 @@ def test_a_dropped_dataset_leaves_nothing_and_others_alone(repo):
     assert repo.partitions("d")["version"].tolist() == [1]
 
 
-def test_a_dropped_partition_is_as_if_it_had_never_been(repo, tmp_path):
-    filled(repo)
+def test_after_dropping_a_partition_it_is_as_if_never_measured(repo, tmp_path):
+    fill(repo)
     with pytest.raises(tg.HistoryError, match="did you mean 'ds=2013-02-07'"):
         repo.drop("d", partition="ds=2013-02-77")
-    repo.drop("d", partition="ds=2013-02-07")  # the fault
-    repo.drop("d", partition="ds=2013-01-07")  # the restated one
+    repo.drop("d", partition="ds=2013-02-07")  # the anomaly
+    repo.drop("d", partition="ds=2013-01-07")  # the restated partition
     assert check(repo.database, repo.artifacts) == []
     repo.roll_up("d", ["7d"])
     repo.detect("d", replay=True)
@@ -100,14 +102,14 @@ def test_a_dropped_partition_is_as_if_it_had_never_been(repo, tmp_path):
     assert check(repo.database, repo.artifacts) == []
 
 
-def test_a_dropped_partition_is_measured_again_while_its_files_are_there(repo):
+def test_a_dropped_partition_is_measured_again_if_its_files_exist(repo):
     commit(repo, day(1), day(2))
     repo.drop("d", partition="ds=2013-01-02")
     run = repo.store.open_run(spec())
     assert [str(c) for c in changes(repo, run, day(1), day(2))] == ["unchanged", "new"]
 
 
-def test_a_dropped_analyzer_is_measured_again_if_its_suite_names_it(repo):
+def test_a_dropped_analyzer_is_measured_again_if_the_suite_names_it(repo):
     fails = measurement(tg.Sum("x"), MetricEnvironmentError("no package"))
     commit(repo, *(day(n, extra=[fails]) for n in range(1, 31)))
     repo.roll_up("d", ["7d"])
@@ -129,8 +131,8 @@ def test_a_dropped_analyzer_is_measured_again_if_its_suite_names_it(repo):
         repo.drop("d", analyzer=HIST, partition="ds=2013-01-01")
 
 
-def test_a_dropped_generation_is_as_if_it_had_never_been_measured(repo):
-    """``s`` holds numbers on days 3 and 4, and text on the others."""
+def test_after_dropping_a_generation_it_is_as_if_never_measured(repo):
+    """``s`` contains numbers on days 3 and 4, and strings on the others."""
     numbers = {(7,): 6, (8,): 4}
     days = [day(n, kind="long", groups=numbers) if n in {3, 4} else day(n) for n in range(1, 7)]
     commit(repo, *days)
@@ -141,7 +143,8 @@ def test_a_dropped_generation_is_as_if_it_had_never_been_measured(repo):
     with pytest.raises(tg.HistoryError, match="name it by analyzer="):
         repo.drop("d", generation="s is a number")
     planned = repo.drop("d", analyzer=HIST, generation="s is a number", dry_run=True)
-    # Uniqueness reads the same states, which stay. Two days, each with the bins, and the ratio and
+    # Uniqueness reads the same states, which stay. Each of two days has the bins, and the ratio and
+    # count of two values.
     # count of two values.
     assert (planned.metrics, planned.states, planned.partitions) == (2 * 5, 0, 0)
     repo.drop("d", analyzer=HIST, generation="s is a number")
@@ -152,7 +155,7 @@ def test_a_dropped_generation_is_as_if_it_had_never_been_measured(repo):
     assert (dropped.metrics, dropped.states) == (2, 2)
     assert set(repo.generations("d")["generation"]) == {"s is a text"}
     assert check(repo.database, repo.artifacts) == []
-    # Both are measured again while the files are there.
+    # Both are measured again while the files exist.
     run = repo.store.open_run(spec())
     only = [HIST, UNIQUE]
     again = [day(3, kind="long", groups=numbers, only=only), day(1, only=only)]
@@ -160,19 +163,19 @@ def test_a_dropped_generation_is_as_if_it_had_never_been_measured(repo):
     assert len(repo.metrics("d", name="Histogram.bins")) == 5
 
 
-def test_a_dataset_that_is_measured_is_not_dropped(repo):
+def test_a_dataset_that_is_being_measured_is_not_dropped(repo):
     commit(repo, day(1))
     with repo.store.hold("d", 0), pytest.raises(tg.LeaseError):
         repo.drop("d")
 
 
-def test_nothing_is_expected_of_a_retired_dataset(repo, caplog):
+def test_a_retired_dataset_has_no_overdue_partitions(repo, caplog):
     caplog.set_level("INFO", "tidegauge.incidents")
     commit(repo, day(1), dataset="other")
-    filled(repo)
+    fill(repo)
     repo.store.fail_run(spec(), "no folder")
     repo.retire("d", note="replaced by d2", by="ann")
-    repo.retire("d")  # is retired already
+    repo.retire("d")  # it is already retired
     caplog.clear()
     assert repo.overview()["dataset"].tolist() == ["other"]
     assert repo.overview("d")["errors"].tolist() == [0]
@@ -197,7 +200,7 @@ def test_nothing_is_expected_of_a_retired_dataset(repo, caplog):
     assert repo.store.open_run(spec()) > 0
 
 
-def test_the_commands(tmp_path, capsys):
+def test_the_commands_for_dropping(tmp_path, capsys):
     db = f"sqlite:///{tmp_path}/r.db"
     with tg.Repository(db) as repo:
         commit(repo, day(1), day(2))
@@ -228,7 +231,7 @@ def contents(url, folder):
         tables = {
             table.name: sorted(repr(tuple(row)) for row in connection.execute(sa.select(table)))
             for table in s.metadata.sorted_tables
-            if table is not s.lease  # says who is at work
+            if table is not s.lease  # contains the current process
         }
     hashes = {
         name: (len(rows), hashlib.sha256("\n".join(rows).encode()).hexdigest())
@@ -237,13 +240,11 @@ def contents(url, folder):
     return hashes, {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_backup_brings_back_every_row_that_was_dropped_or_renamed(
-    url, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)  # where backups of PostgreSQL lie
+def test_a_backup_restores_every_dropped_or_renamed_row(url, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # the folder of PostgreSQL's backups
     folder = tmp_path / "states"
     options = ["--db", url, "--artifacts", str(folder)]
-    # A state in a file, and no histogram, whose series are as many as its values.
+    # A state in a file, but no histogram, which would have as many series as values.
     large = {(hashlib.sha256(b"%d" % n).hexdigest(),): 1 for n in range(20_000)}
     days = [day(n, kind="long", groups={(7,): 9}) if n in {3, 4} else day(n) for n in range(1, 7)]
     with tg.Repository(url, artifacts=folder) as repo:
@@ -280,7 +281,7 @@ def test_a_backup_brings_back_every_row_that_was_dropped_or_renamed(
     assert contents(url, folder)[0]["dataset"] == whole[0]["dataset"]
 
 
-def test_nothing_is_dropped_without_the_backup_unless_that_is_said(tmp_path, capsys, monkeypatch):
+def test_nothing_is_dropped_without_a_backup_unless_requested(tmp_path, capsys, monkeypatch):
     db = f"sqlite:///{tmp_path}/r.db"
     with tg.Repository(db) as repo:
         commit(repo, day(1))
@@ -301,7 +302,7 @@ def test_nothing_is_dropped_without_the_backup_unless_that_is_said(tmp_path, cap
 
 
 def test_a_renamed_dataset_keeps_its_history(repo):
-    filled(repo)
+    fill(repo)
     commit(repo, day(1), dataset="other")
     metrics, incidents = repo.metrics("d"), repo.incidents("d")
     with pytest.raises(tg.HistoryError, match="there is a dataset 'other' already"):
@@ -316,7 +317,7 @@ def test_a_renamed_dataset_keeps_its_history(repo):
     assert repo.datasets() == ["e", "other"]
     for before, now in ((metrics, repo.metrics("e")), (incidents, repo.incidents("e"))):
         assert before.drop(columns="dataset").equals(now.drop(columns="dataset"))
-    # The next run goes on, and a run with the old name begins anew.
+    # The next run continues it, and a run with the old name starts a new history.
     run = repo.store.open_run(spec("e"))
     assert [str(c) for c in changes(repo, run, day(40, rows=100), day(41))] == ["unchanged", "new"]
     commit(repo, day(1))

@@ -1,4 +1,4 @@
-"""Dry runs of maintenance: they read only, and count what the same call in earnest then changes. No Spark."""
+"""Dry runs of maintenance only read, and count the changes of the real call. No Spark."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ LATER = datetime.now(UTC) + timedelta(days=1)
 
 @pytest.fixture
 def full(repo):
-    """A repository of all that retention removes: versions, records, verdicts, windows, scores, folds."""
+    """A repository with everything that retention removes: versions, records, verdicts, windows, scores, folds."""
     commit(repo, *(day(n, rows=5 if n == 18 else 100) for n in range(1, 21)))
     commit(repo, *(day(n, "b", rows=101) for n in range(1, 4)), tags={"owner": "ann"})
     repo.record("d", "revenue", {"ds=2013-01-01": 1.0, "ds=2013-01-02": 2.0})
@@ -27,7 +27,7 @@ def full(repo):
 
 
 def outcomes(repo, call):
-    """Return the counts of a dry run, opened read-only, and of the same call in earnest."""
+    """Return the counts of a dry run, opened read-only, and of the same real call."""
     with tg.Repository(
         str(repo.database.url), artifacts=repo.artifacts.root, read_only=True
     ) as reader:
@@ -46,9 +46,9 @@ def outcomes(repo, call):
         {"states": datetime(2013, 1, 15, tzinfo=UTC)},
     ],
 )
-def test_a_dry_run_of_clean_counts_what_goes(full, ages):
+def test_a_dry_run_of_clean_counts_the_removed_rows(full, ages):
     planned, done = outcomes(full, lambda repo, **options: repo.clean(**ages, **options))
-    # What would be free of the file is estimated.
+    # The freed space in the file is estimated.
     assert planned.partition(";")[0] == done.partition(";")[0]
     again = full.clean(**ages, dry_run=True)
     assert (again.versions, again.metrics, again.states, again.verdicts, again.runs) == (
@@ -69,7 +69,7 @@ def test_a_dry_run_of_clean_counts_what_goes(full, ages):
         {"analyzer": HIST, "generation": "s is a text"},
     ],
 )
-def test_a_dry_run_of_drop_counts_what_goes(full, what):
+def test_a_dry_run_of_drop_counts_the_removed_rows(full, what):
     planned, done = outcomes(full, lambda repo, **options: repo.drop("d", **what, **options))
     assert planned == done
 

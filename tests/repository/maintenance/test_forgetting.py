@@ -1,4 +1,4 @@
-"""`Repository.forget`: a value is gone from all that is stored, numbers stay, what is left is told."""
+"""`Repository.forget` removes a value from all stored data, keeps numbers, and reports the rest."""
 
 import datetime as dt
 import json
@@ -46,9 +46,9 @@ def held(folder):
     return [p.name for p in folder.rglob("*") if p.is_file() and PERSON.encode() in p.read_bytes()]
 
 
-def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
-    """From states in the database and in files, series, errors and verdicts, of all versions."""
-    monkeypatch.setattr(stored_states, "MAX_DATABASE_BYTES", 400)  # frequencies go to files
+def test_a_value_is_removed_and_the_numbers_stay(tmp_path, monkeypatch):
+    """It is removed from states in the database and in files, series, errors and verdicts, in all versions."""
+    monkeypatch.setattr(stored_states, "MAX_DATABASE_BYTES", 400)  # frequencies are stored in files
     folder = tmp_path / "large"
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url, artifacts=folder) as repository:
@@ -63,7 +63,7 @@ def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
         assert len(repository.metrics("d", name=f"Histogram.abs.{PERSON}")) == 2
         done = repository.forget(PERSON)
         assert (done.states, done.series, done.unreplaced) == (found.states, found.series, ())
-        assert done.files == 1  # the groups of all partitions are the same, and so one file
+        assert done.files == 1  # all partitions have equal groups, so they share one file
         assert check(repository.database, repository.artifacts) == []
         after = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
         same = ["partition", "name", "value", "weight", "version", "status"]
@@ -92,8 +92,8 @@ def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
         assert check(repository.database, repository.artifacts) == []
 
 
-def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
-    """One whose run was killed before its commit, and one that was not written to its end."""
+def test_unreferenced_files_are_reported(tmp_path, monkeypatch):
+    """The run of one file was killed before its commit; the other file is incomplete."""
     monkeypatch.setattr(stored_states, "MAX_DATABASE_BYTES", 10)
     folder = tmp_path / "large"
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=folder) as repository:
@@ -105,7 +105,7 @@ def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
         assert left.startswith("2 unreferenced files may hold it")
 
 
-def test_groups_by_numbers_are_left_out():
+def test_groups_of_numbers_are_skipped():
     state = FrequenciesAndNumRows.from_groups([((42, "a"), 3), ((7, "b"), 1)], num_nulls=2)
     found = state.forget("42", "x")
     assert found.as_dict() == {(7, "b"): 1}
@@ -138,7 +138,7 @@ def test_only_whole_words_of_messages_are_replaced(repo):
 
 
 @pytest.mark.parametrize("value", ["Ann\u00a0Smith", "Ann\u200bSmith", "Ann\nSmith"])
-def test_a_value_is_forgotten_in_texts_of_one_line_and_told_in_names(repo, value):
+def test_a_value_is_removed_from_stored_strings_and_reported_in_names(repo, value):
     days = {f"ds=2013-01-{n:02}": float(n == 9) for n in range(1, 10)}
     repo.record("d", f"Histogram.ratio.{value}", days, instance="who")
     repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(0.5))])
@@ -149,8 +149,8 @@ def test_a_value_is_forgotten_in_texts_of_one_line_and_told_in_names(repo, value
     assert not [text for text in texts if "Ann" in text]
 
 
-def test_what_cannot_be_changed_is_told(repo, capsys):
-    """Names of partitions, filters and numbers in extremes."""
+def test_places_that_cannot_be_changed_are_reported(repo, capsys):
+    """They are names of partitions, filters, and numbers in extremes."""
     filtered = measurement(tg.Size(where=f"email = '{PERSON}'"), tg.NumMatches(3))
     commit(repo, day(1, extra=[filtered, measurement(Maximum("x"), MaxState(42, 1))]))
     url = str(repo.database.url)
@@ -181,8 +181,8 @@ WITHOUT_VALUES = {
 }  # fmt: skip
 
 
-def test_every_text_is_changed_or_told_or_holds_no_value():
-    """So that a new column of text is thought of here, too."""
+def test_every_string_column_is_changed_reported_or_without_values():
+    """This fails for a new string column until `forget` handles it."""
     known = {f"{column.table.name}.{column.name}" for column in forgetting._MESSAGE_COLUMNS}
     known |= {f"{column.table.name}.{column.name}" for column, _ in forgetting._IDENTITY_COLUMNS}
     known |= {name for names in WITHOUT_VALUES.values() for name in names if "." in name}
@@ -197,8 +197,8 @@ def test_every_text_is_changed_or_told_or_holds_no_value():
     assert known - texts <= {"run_tag.key"}
 
 
-def test_labels_selections_and_errors_of_messages_are_changed(repo):
-    """A label of a histogram's bin stays with its series, whose name changes."""
+def test_labels_selections_and_errors_in_messages_are_changed(repo):
+    """The label of a histogram's bin stays with its series, whose name changes."""
     commit(repo, person(1), person(2))
     commit(repo, person(3), selection=f"mail='{PERSON}'")
     repo.label_range(
@@ -222,7 +222,7 @@ def dump(repository):
         return [str(line) for line in connection.iterdump()]
 
 
-def test_labels_verdicts_states_and_runs_that_are_named_by_it_are_told(repo):
+def test_labels_verdicts_states_and_runs_named_after_the_value_are_reported(repo):
     commit(repo, day(1), suite=f"suite of {PERSON}")
     judged(repo, partition=f"mail={PERSON}")
     repo.states(f"of {PERSON}").persist(tg.Size(), tg.NumMatches(1))
@@ -240,7 +240,7 @@ def test_labels_verdicts_states_and_runs_that_are_named_by_it_are_told(repo):
     }
 
 
-def test_a_long_value_is_forgotten_where_a_sample_has_its_beginning(repo):
+def test_a_long_value_is_removed_where_a_sample_contains_its_beginning(repo):
     letter = "Dear Ann, " + "we write to you of " * 20
     judged(repo, result=json.dumps({"records": [{"s": letter[:200]}, {"s": "bob"}]}))
     repo.forget(letter)
@@ -249,8 +249,8 @@ def test_a_long_value_is_forgotten_where_a_sample_has_its_beginning(repo):
     assert "bob" in result
 
 
-def test_states_that_may_hold_a_number_or_a_time_are_told(repo):
-    """Of a single row a sum is its number."""
+def test_states_that_may_contain_a_number_or_a_time_are_reported(repo):
+    """The sum of a single row is its number."""
     from tidegauge.analyzers.measures.custom import CustomSqlState
     from tidegauge.analyzers.measures.extremes import TimeRangeState
     from tidegauge.analyzers.measures.moments import SumAndCount
@@ -271,8 +271,8 @@ def test_states_that_may_hold_a_number_or_a_time_are_told(repo):
     assert not repo.forget("Ann", dry_run=True).unreplaced
 
 
-def test_verdicts_stay_readable_when_a_number_is_forgotten(repo):
-    """Of JSON texts, numbers and keys are replaced, but not what makes it a verdict of ours."""
+def test_verdicts_stay_valid_when_a_number_is_removed(repo):
+    """Numbers and keys in JSON are replaced, except for the fields of the verdict itself."""
     own = CheckResult(
         False, (("rows", "42 rows, 1 wanted"),), ("rule a: 42 of 43 records", "  n=42")
     )
@@ -299,7 +299,7 @@ def test_verdicts_stay_readable_when_a_number_is_forgotten(repo):
     assert values == [True, None, 42.5]
 
 
-def test_a_log_that_others_read_is_told_of(tmp_path, monkeypatch):
+def test_a_log_read_by_other_jobs_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.store.engines.BUSY_SECONDS", 0.1)
     file = tmp_path / "r.db"
     with tg.Repository(f"sqlite:///{file}") as repository, closing(sqlite3.connect(file)) as other:

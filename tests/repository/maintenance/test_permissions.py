@@ -1,4 +1,4 @@
-"""Permissions: a new repository is its owner's, and copies of it are no more open than it is."""
+"""Permissions: a new repository is private, and its copies are not more open than it is."""
 
 import os
 
@@ -20,7 +20,7 @@ def umask():
 
 @pytest.fixture
 def file(tmp_path):
-    """The file of a repository with a state in the database, and one in a file."""
+    """The file of a repository with one state in the database, and one in a file."""
     file = tmp_path / "r.db"
     with tg.Repository(f"sqlite:///{file}") as repository:
         commit(repository, day(1))
@@ -36,7 +36,7 @@ def mode(path):
 
 
 def modes(folder):
-    """Return the permissions of a folder's folders, and those of its files."""
+    """Return the permissions of the folders in a folder, and of their files."""
     paths = [folder, *folder.rglob("*")]
     folders = {mode(path) for path in paths if path.is_dir()}
     return folders, {mode(path) for path in paths if path.is_file()}
@@ -56,7 +56,7 @@ def test_a_new_repository_is_private(file):
 
 
 @pytest.mark.parametrize("own", [0o600, 0o640, 0o664])
-def test_backups_have_the_permissions_of_what_they_copy(file, tmp_path, own):
+def test_backups_have_the_permissions_of_the_original(file, tmp_path, own):
     file.chmod(own)
     url = f"sqlite:///{file}"
     run("db", "backup", "--db", url, "--to", tmp_path / "b.db")
@@ -91,7 +91,7 @@ def test_files_of_a_shared_folder_are_shared(file, tmp_path):
     assert modes(folder) == ({0o775}, {0o644})
 
 
-def test_exports_go_by_the_umask(file, tmp_path):
+def test_exports_follow_the_umask(file, tmp_path):
     for arguments in (
         ("export", "csv", "d", "--output", tmp_path / "m.csv"),
         ("report", "d", "--html", tmp_path / "r.html"),

@@ -1,4 +1,4 @@
-"""`tidegauge db restore` of backups that are of another kind of database, or none at all."""
+"""`tidegauge db restore` of backups of another kind of database, and of other files."""
 
 import shlex
 
@@ -18,12 +18,12 @@ def file_url(tmp_path):
     return url
 
 
-def suggested(err, first):
+def suggested_command(err, first):
     """Return the words of the command that a message suggests."""
     return shlex.split(err[err.index(first) :].partition(", then")[0])[1:]
 
 
-def test_a_backup_of_sqlite_names_the_copy_into_postgresql(postgres, file_url, tmp_path, capsys):
+def test_a_sqlite_backup_suggests_the_copy_into_postgresql(postgres, file_url, tmp_path, capsys):
     backup, target = tmp_path / "kept.db", postgres.database()
     assert run_command(["db", "backup", "--db", file_url, "--to", str(backup)]) == 0
     capsys.readouterr()
@@ -34,14 +34,14 @@ def test_a_backup_of_sqlite_names_the_copy_into_postgresql(postgres, file_url, t
     assert f"{backup} is a backup of a SQLite database, which cannot be restored into Post" in err
     assert len(err.splitlines()) == 1
     assert "s3cret" not in err
-    command = suggested(err, "tidegauge db copy")
+    command = suggested_command(err, "tidegauge db copy")
     command[command.index("FOLDER")] = folder
     assert run_command(command) == 0
     with tg.Repository(target) as repo:
         assert repo.datasets() == ["d"]
 
 
-def test_a_backup_of_postgresql_names_the_way_into_sqlite(postgres, file_url, tmp_path, capsys):
+def test_a_postgresql_backup_suggests_the_copy_into_sqlite(postgres, file_url, tmp_path, capsys):
     source, dump, folder = postgres.database(), tmp_path / "kept.dump", str(tmp_path / "large")
     with tg.Repository(source, artifacts=folder) as repo:
         repo.record("e", "rows", {"ds=2026-01-01": 1.0})
@@ -52,18 +52,18 @@ def test_a_backup_of_postgresql_names_the_way_into_sqlite(postgres, file_url, tm
     err = capsys.readouterr().err
     assert f"{dump} is a backup of a PostgreSQL database, which cannot be restored into SQL" in err
     other = postgres.database()
-    restore = suggested(err, "tidegauge db restore")
+    restore = suggested_command(err, "tidegauge db restore")
     assert run_command([*restore[:-1], other, *options[:2]]) == 0
-    copy = suggested(err, "tidegauge db copy")
+    copy = suggested_command(err, "tidegauge db copy")
     target = copy[3]
-    assert target == file_url  # which holds a repository, so that another file is named
+    assert target == file_url  # it contains a repository, so that another file is suggested
     new = f"sqlite:///{tmp_path}/new.db"
     assert run_command(["db", "copy", other, new, "--artifacts", folder]) == 0
     with tg.Repository(new) as repo:
         assert repo.datasets() == ["e"]
 
 
-def test_what_is_no_backup_is_refused_in_one_line(postgres, tmp_path, capsys):
+def test_other_files_are_refused_in_one_line(postgres, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("-- PostgreSQL database dump\nSELECT 1;\n")
     (tmp_path / "cut.dump").write_bytes(b"PGDMP\1\2")
     url = postgres.database()

@@ -1,4 +1,4 @@
-"""Payloads of states: compressed where it pays, and read as they were written."""
+"""Payloads of states: compressed where it pays, and read back unchanged."""
 
 import zlib
 from dataclasses import replace
@@ -29,9 +29,9 @@ def noise():
     ("state", "tag"),
     [
         (KllState(), "kll/1"),
-        (NumMatches(3), "num-matches/1"),  # too little to gain
+        (NumMatches(3), "num-matches/1"),  # too small to gain
         (sketch([0.0] * 1000), "kll/1+zlib"),
-        (sketch(noise()), "kll/1"),  # which does not shrink
+        (sketch(noise()), "kll/1"),  # does not shrink
     ],
     ids=["empty", "small", "repetitive", "random"],
 )
@@ -47,10 +47,10 @@ def test_states_of_equal_values_take_a_tenth():
     assert len(HERE.pack(state).payload) < len(state.pack()) / 10
 
 
-def test_uncompressed_states_of_before_are_read():
+def test_uncompressed_states_of_older_releases_are_read():
     state = sketch([0.0] * 1000)
     before = Payload("kll/1", state.pack(), None, HERE.pack(state).checksum)
-    assert HERE.unpack(before) == state  # under the same checksum
+    assert HERE.unpack(before) == state  # with the same checksum
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_uncompressed_states_of_before_are_read():
         lambda p: p[:-1],
         lambda p: b"x" + p,
         lambda _: zlib.compress(b"1"),
-        lambda _: zlib.compress(bytes(1 << 26)),  # 64 MiB of which only the beginning is made
+        lambda _: zlib.compress(bytes(1 << 26)),  # 64 MiB of which only the beginning is written
     ],
 )
-def test_damaged_bytes_are_found(damage):
+def test_damaged_bytes_are_detected(damage):
     packed = HERE.pack(sketch([0.0] * 1000))
     with pytest.raises(CorruptStateError, match="checksum differs"):
         HERE.unpack(replace(packed, payload=damage(packed.payload)))

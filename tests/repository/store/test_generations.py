@@ -1,4 +1,4 @@
-"""States of columns that changed their type, and states that were cleaned away, in roll-ups and merges."""
+"""States of columns that changed their type, and states that were cleaned up, in roll-ups and merges."""
 
 import datetime as dt
 
@@ -35,7 +35,7 @@ def rolled(repository, analyzer, window):
     return values, metrics["error"].tolist()
 
 
-# Which states belong together
+# Which states can be merged
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def rolled(repository, analyzer, window):
         (tg.Size(), "string", ""),
     ],
 )
-def test_only_states_that_hold_values_depend_on_types(analyzer, kind, generation):
+def test_only_states_that_contain_values_depend_on_types(analyzer, kind, generation):
     assert analyzer.generation(Schema.from_types({"s": kind})) == generation
 
 
@@ -73,7 +73,7 @@ def test_each_change_of_type_starts_a_generation(shared):
 # Roll-ups
 
 
-def test_a_type_that_changes_for_a_day_costs_its_windows_of_this_series_alone(shared):
+def test_a_type_that_changes_for_a_day_affects_only_the_windows_of_its_series(shared):
     commit(shared, *(day(n) for n in range(1, 4)), number_day(4), *(day(n) for n in range(5, 9)))
     shared.roll_up("d", ["2d"])
     values, errors = rolled(shared, tg.Uniqueness(["s"]), "2d")
@@ -101,7 +101,7 @@ def test_the_total_continues_without_the_day_of_another_type(shared):
     commit(shared, day(5))
     shared.roll_up("d")
     values, errors = rolled(shared, tg.Uniqueness(["s"]), "total")
-    assert values == [0.0]  # four a's and b's each
+    assert values == [0.0]  # four rows each of a and b
     assert errors[0].startswith("leaves out 1 partition: s is a text in 4 partitions")
     assert rolled(shared, SIZE, "total") == ([50], [None])
     commit(shared, day(4, "repaired"))
@@ -126,7 +126,7 @@ def test_totals_do_not_depend_on_the_order_of_runs(shared, tmp_path):
 # Merges
 
 
-def test_merges_say_which_partitions_have_another_type(shared):
+def test_merges_name_the_partitions_with_another_type(shared):
     commit(shared, day(1), day(2), number_day(3))
     with pytest.raises(tg.HistoryError) as raised:
         shared.merge("d", HIST)
@@ -145,10 +145,10 @@ def test_merges_say_which_partitions_have_another_type(shared):
     assert months["status"].tolist() == ["failed"]
 
 
-# States that were cleaned away
+# Cleaned states
 
 
-def test_cleaning_adds_up_each_type_by_itself(shared):
+def test_cleaning_merges_each_type_separately(shared):
     commit(shared, day(1), number_day(2), day(3), number_day(4), *(day(n) for n in range(32, 36)))
     shared.roll_up("d")
     before = rolled(shared, tg.Uniqueness(["s"]), "total")
@@ -166,8 +166,8 @@ def test_cleaning_adds_up_each_type_by_itself(shared):
     assert rolled(shared, tg.Uniqueness(["s"]), "total")[0] == [0.0]  # 7 and 8 in three days
 
 
-def test_states_that_do_not_fit_together_do_not_stop_cleaning(shared):
-    """Both are of one type by the schema, and differ all the same."""
+def test_states_that_cannot_be_merged_do_not_stop_cleaning(shared):
+    """The schema has one type for both, but the states still differ."""
     odd = day(2, groups={(dt.date(2013, 1, 2),): 10})
     commit(shared, day(1), odd, *(day(n) for n in range(32, 36)))
     shared.roll_up("d", ["2d"])

@@ -1,4 +1,4 @@
-"""The repository: history, two times, merging, damage, bad databases. No Spark."""
+"""The repository: history, bitemporal views, merging, damage, invalid databases. No Spark."""
 
 import datetime as dt
 import math
@@ -42,7 +42,7 @@ def sound(repo):
     return check(repo.database, repo.artifacts) == []
 
 
-def test_metrics_are_tidy(repo):
+def test_metrics_are_a_tidy_frame(repo):
     filled(repo, [day(2), day(1)])
     frame = repo.metrics("d")
     assert list(frame["partition"].unique()) == ["ds=2013-01-01", "ds=2013-01-02"]
@@ -66,7 +66,7 @@ def test_metrics_are_tidy(repo):
     assert failed["value"].isna().all()
 
 
-def test_filters(repo):
+def test_metrics_are_selected_by_filters(repo):
     filtered = measurement(tg.Size(where="a = 'b'"), tg.NumMatches(3))
     filled(repo, [day(n, extra=[filtered]) for n in (1, 2, 3)])
     assert len(repo.metrics("d", name="Size")) == 6
@@ -98,7 +98,7 @@ def test_filters(repo):
     ],
 )
 @pytest.mark.parametrize("method", ["metrics", "latest", "chart", "anomalies", "scores"])
-def test_names_that_no_series_has_are_errors(repo, method, asked, hint):
+def test_unknown_names_of_series_are_errors(repo, method, asked, hint):
     filled(repo, [day(1)])
     with pytest.raises(tg.HistoryError, match=re.escape(f"no series of 'd' has {hint}")):
         getattr(repo, method)("d", **asked)
@@ -132,7 +132,7 @@ def test_since_and_until_are_both_included(repo, since, until, days):
     assert [t.day for t in found["time"]] == days
 
 
-def test_values_that_are_no_numbers(repo):
+def test_nan_infinite_and_missing_values_are_returned(repo):
     values = [math.nan, math.inf, -math.inf, 1.5]
     filled(
         repo,
@@ -153,7 +153,7 @@ def test_values_that_are_no_numbers(repo):
     assert sound(repo)
 
 
-def test_as_of_a_run_and_as_of_a_moment(repo):
+def test_views_as_of_a_run_and_as_of_a_moment(repo):
     first, second = filled(repo, [day(1), day(2)], [day(1, "b", rows=20), day(3)])
     moment = repo.metrics("d", as_of=first)["analyzed_at"].max().to_pydatetime()
 
@@ -172,7 +172,7 @@ def test_as_of_a_run_and_as_of_a_moment(repo):
         sizes(as_of="yesterday")
 
 
-def test_an_analyzer_added_later_was_not_known_before(repo):
+def test_an_analyzer_added_later_is_missing_from_earlier_views(repo):
     first, _ = filled(repo, [day(1, only=[SIZE])], [day(1, only=[COMPLETE])])
     assert set(repo.metrics("d")["name"]) == {"Size", "Completeness"}
     assert set(repo.metrics("d", as_of=first)["name"]) == {"Size"}
@@ -180,7 +180,7 @@ def test_an_analyzer_added_later_was_not_known_before(repo):
         repo.merge("d", COMPLETE, as_of=first)
 
 
-def test_a_value_that_a_new_version_lacks_is_not_the_latest(repo):
+def test_a_value_missing_from_the_newest_version_is_not_the_latest(repo):
     first, _ = filled(
         repo, [day(1, groups={("a",): 9, ("b",): 1})], [day(1, "b", groups={("a",): 10})]
     )
@@ -190,7 +190,7 @@ def test_a_value_that_a_new_version_lacks_is_not_the_latest(repo):
     assert sound(repo)
 
 
-def test_merging_windows(repo):
+def test_windows_are_merged(repo):
     filled(repo, [day(n, rows=10 * n) for n in (1, 2, 3)])
     assert repo.merge("d", SIZE).value == 60
     assert repo.merge("d", "Size()", since="2013-01-02").value == 50
@@ -198,18 +198,19 @@ def test_merging_windows(repo):
     assert (merged.value, merged.weight) == (28 / 30, 30)
     assert repo.merge("d", UNIQUE).value == 0.0
     assert repo.merge("d", HIST).value["b"].absolute == 3
-    assert repo.merge("d", CountDistinct("s")).value == 2  # never asked for, same frequencies
+    # never measured, but with the same frequencies
+    assert repo.merge("d", CountDistinct("s")).value == 2
     with pytest.raises(tg.HistoryError, match="'d' has no partition since 2014-01-01"):
         repo.merge("d", MEAN, since="2014-01-01")
     with pytest.raises(tg.HistoryError, match="was never measured on 'd'; there are: .*Size"):
         repo.merge("d", tg.Sum("y"))
     with pytest.raises(
         tg.HistoryError, match=re.escape("there are: Mean('x'), ")
-    ):  # the most alike
+    ):  # the most similar name
         repo.merge("d", tg.Mean("y"))
 
 
-def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(repo):
+def test_merging_failed_analyzers_is_an_error_unless_allowed(repo):
     from tidegauge.analyzers.measures.moments import SumAndCount
 
     works = measurement(tg.Mean("y"), SumAndCount(4.0, 2))
@@ -223,7 +224,7 @@ def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(repo):
     assert repo.merge("d", tg.Mean("y"), since="2013-01-02").value == 2.0
 
 
-def test_large_frequencies_lie_beside_the_database(repo, tmp_path):
+def test_large_frequencies_are_stored_next_to_the_database(repo, tmp_path):
     import hashlib
 
     keys = [(hashlib.sha256(str(i).encode()).hexdigest(),) for i in range(12_000)]
@@ -237,7 +238,7 @@ def test_large_frequencies_lie_beside_the_database(repo, tmp_path):
     assert file.stat().st_size > 256 * 1024
     import pyarrow.parquet as pq
 
-    assert pq.read_table(file).num_rows == 12_000  # plain Parquet, for anybody to read
+    assert pq.read_table(file).num_rows == 12_000  # plain Parquet, which anyone can read
     assert repo.merge("d", CountDistinct("k")).value == 12_000
     assert sound(repo)
     file.write_bytes(b"damaged")
@@ -249,7 +250,7 @@ def test_large_frequencies_lie_beside_the_database(repo, tmp_path):
     assert len(check(repo.database, repo.artifacts)) == 1
 
 
-def test_a_damaged_state_is_found(repo):
+def test_a_damaged_state_is_detected(repo):
     filled(repo, [day(1)])
     with repo.database.transaction() as connection:
         connection.execute(
@@ -280,7 +281,7 @@ def test_a_damaged_state_is_found(repo):
         ("UPDATE clock SET commits = 0", "the clock is at 0"),
     ],
 )
-def test_check_finds_what_a_hand_in_the_database_did(repo, damage, says):
+def test_check_reports_manual_changes_of_the_database(repo, damage, says):
     filled(repo, [day(1), day(2)])
     assert sound(repo)
     with repo.database.transaction() as connection:
@@ -308,7 +309,7 @@ def test_a_batch_that_cannot_be_written_leaves_nothing(repo, monkeypatch):
     assert len(repo.metrics("d", name="Size")) == 3
 
 
-def test_a_reader_sees_a_batch_whole_or_not_at_all(repo):
+def test_a_reader_sees_a_batch_completely_or_not_at_all(repo):
     filled(repo, [day(1)])
     with repo.database.read() as connection:
         count = sa.select(sa.func.count()).select_from(s.metric)
@@ -339,13 +340,13 @@ def test_a_dead_run_is_marked_as_interrupted(repo):
     assert repo.runs().set_index("run_id").loc[run, "status"] == "interrupted"
 
 
-def test_an_unknown_dataset_names_the_nearest(repo):
+def test_the_error_for_an_unknown_dataset_names_the_nearest(repo):
     filled(repo, [day(1)], dataset="flights")
     with pytest.raises(tg.UnknownDatasetError, match="did you mean 'flights'"):
         repo.metrics("flihts")
 
 
-def test_text_from_outside_is_only_text(repo):
+def test_foreign_strings_are_data(repo):
     evil = "x'); DROP TABLE metric; --"
     bad = measurement(tg.Size(where=evil), tg.NumMatches(1))
     filled(repo, [day(1, extra=[bad])], dataset=evil, tags={evil: evil})
@@ -354,10 +355,10 @@ def test_text_from_outside_is_only_text(repo):
     assert sound(repo)
 
 
-# databases
+# Databases
 
 
-def test_the_views_can_be_read_by_anything(repo):
+def test_the_views_can_be_read_by_any_client(repo):
     filled(repo, [day(1)], [day(1, "b", rows=20)])
     with sqlite3.connect(repo.database.file) as plain:
         rows = plain.execute(
@@ -372,7 +373,7 @@ def test_the_views_can_be_read_by_anything(repo):
     plain.close()
 
 
-def test_a_database_of_others_is_refused_and_left_alone(tmp_path):
+def test_a_foreign_database_is_refused_and_unchanged(tmp_path):
     file = tmp_path / "other.db"
     with sqlite3.connect(file) as plain:
         plain.execute("CREATE TABLE invoices (id INTEGER)")
@@ -387,7 +388,7 @@ def test_a_database_of_others_is_refused_and_left_alone(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other.db"]
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("not a database, and longer than a hundred bytes " * 9)
     with pytest.raises(tg.NotOurDatabaseError, match="not a SQLite database"):
@@ -417,16 +418,16 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
         (5, tg.DatabaseAccessError, "5 is not the URL of a database"),
     ],
 )
-def test_urls_that_cannot_be_opened(url, error, says):
+def test_invalid_urls_are_refused(url, error, says):
     with pytest.raises(error, match=says):
         tg.Repository(url).record("d", "x", 1.0)
 
 
-def test_a_closed_repository_neither_answers_nor_writes(tmp_path):
+def test_a_closed_repository_neither_reads_nor_writes(tmp_path):
     for url in ("sqlite://", f"sqlite:///{tmp_path / 'r.db'}"):
         with tg.Repository(url) as repo:
             repo.record("d", "x", 1.0)
-        repo.close()  # again, which is no error
+        repo.close()  # closing again is not an error
         with pytest.raises(tg.RepositoryError, match="is closed; open it again"):
             repo.metrics("d")
         with pytest.raises(tg.RepositoryError, match="is closed; open it again"):
@@ -434,7 +435,7 @@ def test_a_closed_repository_neither_answers_nor_writes(tmp_path):
 
 
 @pytest.mark.parametrize("list_them", [tg.Repository.anomalies, tg.Repository.incidents])
-def test_a_misspelt_status_is_no_empty_answer(list_them):
+def test_a_misspelled_status_is_refused(list_them):
     with tg.Repository("sqlite://") as repo:
         repo.record("d", "x", 1.0)
         assert len(list_them(repo, status="expected")) == 0
@@ -457,7 +458,7 @@ def test_a_newer_database_can_be_read_and_not_written(tmp_path):
             filled(repo, [day(2)])
 
 
-def test_the_end_of_time_is_a_partition_like_another(repo):
+def test_the_last_representable_day_is_a_valid_partition(repo):
     from dataclasses import replace
 
     end = replace(day(1), time=dt.datetime(9999, 12, 31, tzinfo=dt.UTC))
@@ -468,7 +469,7 @@ def test_the_end_of_time_is_a_partition_like_another(repo):
 
 
 @pytest.mark.soak
-def test_two_processes_make_one_database(tmp_path):
+def test_two_processes_create_one_database(tmp_path):
     import subprocess
     import sys
 
@@ -483,7 +484,7 @@ def test_two_processes_make_one_database(tmp_path):
         assert sound(repo)
 
 
-def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path, caplog):
+def test_reading_creates_no_file_and_reports_a_missing_one(tmp_path, caplog):
     with tg.Repository(f"sqlite:///{tmp_path}/flights.db") as repo:
         filled(repo, [day(1)])
     for read_only in (False, True):
@@ -504,7 +505,7 @@ def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path, caplog):
         assert len(repo.metrics("d", name="Size")) == 1
 
 
-def test_a_file_that_another_process_makes_is_read(tmp_path):
+def test_a_file_that_another_process_creates_is_read(tmp_path):
     url = f"sqlite:///{tmp_path}/later.db"
     with tg.Repository(url) as reader, tg.Repository(url) as writer:
         assert reader.datasets() == []

@@ -1,4 +1,4 @@
-"""Who speaks of what others have spoken of meanwhile. No Spark."""
+"""Labels of an incident that others labeled in the meantime. No Spark."""
 
 import threading
 
@@ -33,11 +33,11 @@ def test_the_revision_is_that_of_the_newest_label(repo, found):
     repo.label(int(found.anomalies["id"][1]), "expected", revision=first)
     second = repo.incident(found.id).revision
     assert 0 < first < second
-    repo.label_range("d", "ignore", since="2013-01-01")  # which is of no incident
+    repo.label_range("d", "ignore", since="2013-01-01")  # a label of no incident
     assert repo.incident(found.id).revision == second
 
 
-def test_what_was_not_seen_is_not_overwritten(repo, found):
+def test_a_label_based_on_an_old_revision_is_refused(repo, found):
     repo.label(found.id, "acknowledged", by="ann", note="on it", revision=0)
     with pytest.raises(tg.ConflictError) as error:
         repo.label(found.id, "expected", by="bob", revision=0)
@@ -56,7 +56,7 @@ def test_what_was_not_seen_is_not_overwritten(repo, found):
     assert said(repo) == ["ann", "bob", "cid"]
 
 
-def test_words_on_its_anomalies_count_and_on_others_do_not(repo, found):
+def test_labels_of_its_anomalies_count_and_other_labels_do_not(repo, found):
     one, other = (int(of) for of in found.anomalies["id"])
     repo.label(one, "bad", revision=0)
     with pytest.raises(tg.ConflictError, match="somebody set 'bad' at"):
@@ -68,27 +68,27 @@ def test_words_on_its_anomalies_count_and_on_others_do_not(repo, found):
     repo.label(int(repo.incidents("e")["id"].item()), "bad", revision=0)
 
 
-def test_what_tidegauge_said_counts(repo, found):
+def test_automatic_labels_count(repo, found):
     commit(repo, day(3))
     repo.detect("d", LIMIT)
     with pytest.raises(tg.ConflictError, match="tidegauge set 'resolved'"):
         repo.label(found.id, "bad", revision=found.revision)
 
 
-def test_there_must_be_something_to_speak_of(repo, found):
+def test_a_revision_needs_an_incident_or_anomaly(repo, found):
     with pytest.raises(tg.HistoryError, match="no anomaly or incident has the id 99"):
         repo.label(99, "bad", revision=0)
     with pytest.raises(TypeError):
         repo.label(found.id, "bad", revision="0")
 
 
-def test_of_two_who_speak_at_once_one_is_told(url, tmp_path):
+def test_one_of_two_concurrent_labels_is_refused(url, tmp_path):
     with tg.Repository(url, artifacts=tmp_path) as repo:
         of = incident(repo)
     for turn in range(5):
         barrier, ends = threading.Barrier(2), []
 
-        def speak(name, barrier=barrier, ends=ends):
+        def add_label(name, barrier=barrier, ends=ends):
             with tg.Repository(url, artifacts=tmp_path) as own:
                 seen = own.incident(of.id).revision
                 barrier.wait(60)
@@ -98,7 +98,7 @@ def test_of_two_who_speak_at_once_one_is_told(url, tmp_path):
                 except tg.ConflictError as error:
                     ends.append(len(error.labels))
 
-        both = [threading.Thread(target=speak, args=(name,)) for name in ("ann", "bob")]
+        both = [threading.Thread(target=add_label, args=(name,)) for name in ("ann", "bob")]
         for one in both:
             one.start()
         for one in both:

@@ -1,4 +1,4 @@
-"""Databases through time: the tables, up and down with data, kept databases of every revision."""
+"""Databases of all revisions: the tables, upgrades and downgrades with data, kept databases."""
 
 import contextlib
 import gzip
@@ -35,8 +35,8 @@ def test_every_revision_is_kept():
     assert set(RELEASED) == set(all_revisions())
 
 
-def test_tables_are_those_that_migrations_make(url):
-    """What `alembic check` would say: nothing to do."""
+def test_the_tables_are_those_that_migrations_create(url):
+    """`alembic check` would report no differences."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -48,7 +48,7 @@ def test_tables_are_those_that_migrations_make(url):
         }
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, s.metadata) == []
-        for table in s.metadata.sorted_tables:  # names, too: a downgrade goes by them
+        for table in s.metadata.sorted_tables:  # including names, which a downgrade uses
             inspector = sa.inspect(connection)
             named = {c.name for c in table.constraints if c.name and "pk_" not in str(c.name)}
             found = {
@@ -61,18 +61,18 @@ def test_tables_are_those_that_migrations_make(url):
 
 @pytest.fixture
 def url(bare_url):
-    """A database without tables: the migrations make them, or the backup that is restored brings them."""
+    """A database without tables: the migrations or the restored backup create them."""
     return bare_url
 
 
 def kept(name, url, tmp_path):
-    """Put a kept database in the place of an empty one; return a repository's arguments."""
+    """Replace an empty database by a kept one; return the arguments of its repository."""
     put_kept(name, url, tmp_path / "artifacts")
     return {"url": url, "artifacts": tmp_path / "artifacts"}
 
 
 def opened(name, url, tmp_path):
-    """Open a kept database; one of PostgreSQL is upgraded by hand, as its owner does."""
+    """Open a kept database. One of PostgreSQL is upgraded first, as its owner does."""
     options = kept(name, url, tmp_path)
     if not url.startswith("sqlite"):
         with contextlib.closing(Database.unchecked(url)) as older:
@@ -84,8 +84,8 @@ def said(name):
     return json.loads(gzip.decompress((KEPT / "expected.json.gz").read_bytes()))[name]
 
 
-def same(found, columns, rows):
-    """Compare a frame with kept rows, whatever their order; numbers to the last digits but one."""
+def assert_same_rows(found, columns, rows):
+    """Compare a frame with kept rows in any order; numbers may differ in the last digits."""
     left = [tuple(map(plain, row)) for row in found[columns].itertuples(index=False)]
     right = [tuple(map(plain, row)) for row in rows]
     assert len(left) == len(right)
@@ -106,25 +106,25 @@ def plain(value):
 @pytest.mark.parametrize(
     "name", [*(pytest.param(name, marks=pytest.mark.soak) for name in RELEASED[:-1]), RELEASED[-1]]
 )
-def test_a_kept_database_opens_with_all_that_was_in_it(name, url, tmp_path):
+def test_a_kept_database_opens_with_its_whole_content(name, url, tmp_path):
     expected = said(name)
     columns = expected["columns"]
     with opened(name, url, tmp_path) as repo:
         assert repo.database.revision() == head_revision()
         assert check(repo.database, repo.artifacts) == []
-        same(repo.runs(), columns["runs"], expected["runs"])
+        assert_same_rows(repo.runs(), columns["runs"], expected["runs"])
         for dataset, answers in expected["datasets"].items():
             rows = answers["metric_rows"]
             metrics = columns["metrics"]
-            same(repo.metrics(dataset), metrics, [rows[i] for i in answers["metrics"]])
+            assert_same_rows(repo.metrics(dataset), metrics, [rows[i] for i in answers["metrics"]])
             for run, places in answers["metrics_as_of"].items():
                 past = repo.metrics(dataset, as_of=int(run))
-                same(past, metrics, [rows[i] for i in places])
+                assert_same_rows(past, metrics, [rows[i] for i in places])
             ledger = repo.partitions(dataset)
             ledger["gone"] = ledger["gone_at"].notna()
-            same(ledger, columns["partitions"], answers["partitions"])
-            same(repo.anomalies(dataset), columns["anomalies"], answers["anomalies"])
-            same(repo.scores(dataset), columns["scores"], answers["scores"])
+            assert_same_rows(ledger, columns["partitions"], answers["partitions"])
+            assert_same_rows(repo.anomalies(dataset), columns["anomalies"], answers["anomalies"])
+            assert_same_rows(repo.scores(dataset), columns["scores"], answers["scores"])
             for merged in answers["merged"]:
                 if "error" in merged:
                     with pytest.raises(getattr(tg, merged["error"])):
@@ -145,12 +145,12 @@ def test_a_kept_database_opens_with_all_that_was_in_it(name, url, tmp_path):
                 assert loaded.value == value
         newest = repo.latest("d", name="Size", where="", segment="")
         assert newest["partition"].tolist() == ["ds=2013-01-20"]
-        run = repo.store.open_run(spec("d"))  # and it goes on
+        run = repo.store.open_run(spec("d"))  # and it can be written
         repo.store.commit_batch(run, [day(21), day(20, "changed", rows=3)])
         assert check(repo.database, repo.artifacts) == []
 
 
-def test_the_first_revision_goes_down_to_nothing(url, tmp_path):
+def test_a_downgrade_of_the_first_revision_removes_all_tables(url, tmp_path):
     with tg.Repository(url, artifacts=tmp_path / "a") as repo:
         run = repo.store.open_run(spec())
         repo.store.commit_batch(run, [day(n) for n in (1, 2, 3)])
@@ -163,9 +163,7 @@ def test_the_first_revision_goes_down_to_nothing(url, tmp_path):
 
 
 @pytest.mark.parametrize("revision", ["0001", "0004"])
-def test_a_database_of_a_development_version_is_refused_with_the_way_to_bring_it_over(
-    revision, tmp_path
-):
+def test_a_database_of_a_development_version_is_refused_with_instructions(revision, tmp_path):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repo:
         repo.record("d", "x", 1.0)
@@ -180,7 +178,7 @@ def test_a_database_of_a_development_version_is_refused_with_the_way_to_bring_it
 
 @pytest.fixture
 def next_revision(tmp_path, monkeypatch):
-    """A revision after the newest: the machinery of upgrades has nothing else to work on yet."""
+    """A revision after the newest, so that there is something to upgrade to."""
     folder = tmp_path / "migrations"
     shutil.copytree(Path(migrations.__file__).parent, folder)
     (folder / "versions" / "9999_next.py").write_text(
@@ -197,7 +195,7 @@ def next_revision(tmp_path, monkeypatch):
     return use
 
 
-def test_an_older_sqlite_is_backed_up_before_it_is_upgraded(tmp_path, next_revision):
+def test_an_older_sqlite_file_is_backed_up_before_it_is_upgraded(tmp_path, next_revision):
     url, older = f"sqlite:///{tmp_path / 'r.db'}", head_revision()
     with tg.Repository(url) as repo:
         repo.record("d", "x", 1.0)
@@ -214,7 +212,9 @@ def test_an_older_sqlite_is_backed_up_before_it_is_upgraded(tmp_path, next_revis
 
 
 @pytest.mark.postgres
-def test_an_older_postgresql_is_refused_naming_the_command(postgres, tmp_path, next_revision):
+def test_an_older_postgresql_database_is_refused_naming_the_command(
+    postgres, tmp_path, next_revision
+):
     url = postgres.database()
     tg.Repository(url, artifacts=tmp_path / "a").close()
     next_revision()
@@ -225,9 +225,7 @@ def test_an_older_postgresql_is_refused_naming_the_command(postgres, tmp_path, n
     tg.Repository(url, artifacts=tmp_path / "a").close()
 
 
-def test_an_upgrade_that_fails_leaves_everything_as_it_was(
-    url, tmp_path, monkeypatch, next_revision
-):
+def test_an_upgrade_that_fails_changes_nothing(url, tmp_path, monkeypatch, next_revision):
     from alembic import command
 
     older = head_revision()
@@ -253,7 +251,7 @@ def test_an_upgrade_that_fails_leaves_everything_as_it_was(
 
 @pytest.mark.soak
 def test_a_backup_of_an_older_revision_is_restored(url, tmp_path, monkeypatch, next_revision):
-    """The one from before an upgrade is the one that matters."""
+    """The backup from before an upgrade is the important one."""
     monkeypatch.chdir(tmp_path)
     older = head_revision()
     with tg.Repository(url, artifacts=tmp_path / "a") as repository:
@@ -272,7 +270,7 @@ def test_a_backup_of_an_older_revision_is_restored(url, tmp_path, monkeypatch, n
 
 
 @pytest.mark.soak
-def test_the_command_line_takes_a_database_down_and_up(
+def test_the_command_line_downgrades_and_upgrades_a_database(
     tmp_path, capsys, monkeypatch, next_revision
 ):
     from tidegauge.cli.main import run_command

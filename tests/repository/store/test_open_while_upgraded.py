@@ -27,7 +27,7 @@ def revision(url):
 def test_an_open_writer_notices_a_migration(empty_url, tmp_path):
     with tg.Repository(empty_url, artifacts=tmp_path) as repo:
         commit(repo, day(1))
-        take_down(empty_url)  # stands for a newer release that brings it up
+        take_down(empty_url)  # stands for a newer release that upgrades it
         with pytest.raises(
             tg.DatabaseVersionError, match="from revision 0007 to 0006 while it was"
         ):
@@ -47,7 +47,7 @@ def empty_url(request, tmp_path):
 
 @pytest.fixture
 def older(tmp_path):
-    """A SQLite file of the release before, with one day; its URL."""
+    """A SQLite file of the previous release, with one day; its URL."""
     url = f"sqlite:///{tmp_path}/old.db"
     with tg.Repository(url) as repo:
         commit(repo, day(1))
@@ -85,7 +85,7 @@ def test_an_upgrade_by_a_write_names_the_backup(older, tmp_path, caplog):
     )
 
 
-def test_a_check_looks_at_an_upgraded_copy(older, tmp_path, capsys):
+def test_a_check_reads_an_upgraded_copy(older, tmp_path, capsys):
     assert run_command(["db", "check", "--db", older]) == 0
     said = capsys.readouterr().out
     assert "is at revision 0006; an upgraded copy is checked" in said
@@ -142,7 +142,7 @@ def everything(url):
 
 
 @pytest.mark.postgres
-def test_a_check_of_an_older_database_without_rights_says_what_to_do(postgres, tmp_path, capsys):
+def test_a_check_of_an_older_database_without_rights_explains_the_fix(postgres, tmp_path, capsys):
     url = postgres.database()
     put_kept("0006", url, tmp_path / "artifacts")
     role, name = "checks_without_create", url.rpartition("/")[2]
@@ -156,13 +156,13 @@ def test_a_check_of_an_older_database_without_rights_says_what_to_do(postgres, t
     assert "its role may not create a schema. GRANT CREATE ON DATABASE" in problem
     with postgres._connect(name) as connection:
         connection.execute(f"GRANT CREATE ON DATABASE {name} TO {role}")
-        # Tables and views of others beside ours are left alone.
+        # Foreign tables and views next to ours are unchanged.
         connection.execute("CREATE TABLE theirs (x int)")
         connection.execute("CREATE VIEW v_theirs AS SELECT x FROM theirs")
     assert run_command(command) == 0  # SELECT and CREATE are enough
 
 
-def test_a_cleanup_says_what_is_free_and_vacuums_on_request(tmp_path, capsys):
+def test_a_cleanup_reports_the_free_space_and_vacuums_on_request(tmp_path, capsys):
     url, file = f"sqlite:///{tmp_path}/r.db", tmp_path / "r.db"
     groups = {(f"value {n}",): 1 for n in range(3000)}
     with tg.Repository(url) as repo:
@@ -185,7 +185,7 @@ def test_a_cleanup_says_what_is_free_and_vacuums_on_request(tmp_path, capsys):
         assert "no page of the file is free, so vacuuming does not" in capsys.readouterr().out
 
 
-def test_a_dry_run_says_what_would_be_free(tmp_path, capsys):
+def test_a_dry_run_reports_the_space_that_would_be_free(tmp_path, capsys):
     url = f"sqlite:///{tmp_path}/r.db"
     groups = {(f"value {n}",): 1 for n in range(3000)}
     with tg.Repository(url) as repo:
@@ -203,7 +203,7 @@ def test_a_dry_run_says_what_would_be_free(tmp_path, capsys):
 
 
 @pytest.mark.postgres
-def test_vacuuming_postgresql_is_said_to_change_nothing(postgres, tmp_path, capsys):
+def test_vacuuming_postgresql_is_reported_as_unnecessary(postgres, tmp_path, capsys):
     url = postgres.database()
     with tg.Repository(url, artifacts=tmp_path):
         pass
@@ -216,7 +216,9 @@ def test_vacuuming_postgresql_is_said_to_change_nothing(postgres, tmp_path, caps
 @pytest.mark.parametrize(
     "stem", ["r", "r.2026", "a long name of a file, longer than that of a copy"]
 )
-def test_what_a_killed_upgrade_left_is_named_and_removed_later(tmp_path, capsys, stem, monkeypatch):
+def test_files_of_a_killed_upgrade_are_reported_and_removed_later(
+    tmp_path, capsys, stem, monkeypatch
+):
     file = tmp_path / f"{stem}.db"
     url = f"sqlite:///{file}"
     with tg.Repository(url) as repo:
@@ -227,14 +229,14 @@ def test_what_a_killed_upgrade_left_is_named_and_removed_later(tmp_path, capsys,
     def killed(self, target):
         copy(self, target)
         left.append(tmp_path / target.name)
-        os.link(target, tmp_path / "kept")  # stands for a kill: it would be removed
+        os.link(target, tmp_path / "kept")  # stands for a kill; otherwise the file would be removed
         raise RuntimeError
 
     with monkeypatch.context() as patch:
         patch.setattr(Database, "copy", killed)
         assert run_command(["db", "upgrade", "--db", url]) == 1
     (tmp_path / "kept").rename(left[0])
-    other = tmp_path / f".{stem}.html-0123456789abcdef"  # an output of the same name
+    other = tmp_path / f".{stem}.html-0123456789abcdef"  # an output with the same name
     other.write_text("")
     capsys.readouterr()
     message = f"{left[0]} is an unfinished file of a backup or upgrade; delete it unless one is run"

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.postgres
 
 @contextlib.contextmanager
 def pgbouncer(postgres, folder, mode):
-    """Start PgBouncer before a server, with no settings but its mode; yield its URL."""
+    """Start PgBouncer in front of a server, with its mode as the only setting; yield its URL."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("pgbouncer is not installed")
@@ -78,14 +78,14 @@ def test_threads_work_behind_pgbouncer(postgres, tmp_path, mode):
                 repo.record("d0", "rows", {"ds=2026-02-01": 1.0})
             with (
                 pytest.raises(tg.DatabaseAccessError, match="standby or only allows reading"),
-                repo.database.translated(),  # the server refuses, too
+                repo.database.translated(),  # the server also refuses
                 repo.database.engine.begin() as connection,
             ):
                 connection.execute(sa.text("DELETE FROM run"))
 
 
 @pytest.mark.parametrize("mode", ["direct", "transaction"])
-def test_settings_in_the_url_hold_in_each_transaction(postgres, tmp_path, mode):
+def test_settings_in_the_url_apply_to_each_transaction(postgres, tmp_path, mode):
     base = postgres.database()
     name = base.rpartition("/")[2]
     with psycopg.connect(base.replace("+psycopg", ""), autocommit=True) as connection:
@@ -110,7 +110,7 @@ def test_settings_in_the_url_hold_in_each_transaction(postgres, tmp_path, mode):
 
 @pytest.fixture
 def roles(postgres):
-    """A database that a writer made, and URLs of it by role, with the grants that the guide lists."""
+    """A database that a writer created, and URLs of it by role, with the grants of the guide."""
     base = postgres.database()
     name = base.rpartition("/")[2]
     suffix = name.replace("t", "", 1)
@@ -126,7 +126,7 @@ def roles(postgres):
             admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, capsys):
+def test_each_role_can_do_its_work_and_errors_name_the_missing_grant(roles, tmp_path, capsys):
     names, urls, admin = roles.names, roles.urls, roles.admin
 
     def lacks(role, grant):
@@ -145,7 +145,7 @@ def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, ca
         tg.ReadOnlyError, match=r"the role 'reader_\w+' may only read .*writes"
     )
 
-    # A reader looks back from a laptop, without a folder of artifacts.
+    # A reader queries history from a laptop, without a folder of artifacts.
     admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {names['reader']}")
     for read_only in (True, False):
         with tg.Repository(urls["reader"], read_only=read_only) as repo:
@@ -184,7 +184,7 @@ def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, ca
     assert run_command(["metrics", "d", "--db", urls["reader"], "--name", "Size"]) == 0
     capsys.readouterr()
 
-    # Who labels writes to tables, measures nothing, and needs no folder either.
+    # A labeler writes to tables, measures nothing, and needs no folder either.
     role = names["labeler"]
     admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
     with tg.Repository(urls["labeler"]) as repo:
@@ -195,7 +195,7 @@ def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, ca
         with pytest.raises(tg.DatabaseAccessError, match="needs a folder for large states"):
             commit(repo, day(41))
 
-    # A BI tool sees views, in UTC whatever the server's zone.
+    # A BI tool sees views, in UTC whatever the server's time zone.
     bi, name = names["bi"], urls["bi"].rpartition("/")[2]
     admin.execute(f"ALTER DATABASE {name} SET timezone = 'America/New_York'")
     admin.execute(f"GRANT SELECT ON v_latest_metric TO {bi}")
@@ -205,7 +205,7 @@ def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, ca
         assert connection.execute(query).fetchone() == ("2013-01-01",)
 
 
-def test_a_copy_needs_rights_that_are_named_before_anything_is_copied(roles, tmp_path, capsys):
+def test_a_copy_names_the_missing_rights_before_anything_is_copied(roles, tmp_path, capsys):
     source = f"sqlite:///{tmp_path}/r.db"
     with tg.Repository(source) as repo:
         repo.record("d", "rows", {"ds=2026-01-01": 1.0})
@@ -223,7 +223,7 @@ def test_a_copy_needs_rights_that_are_named_before_anything_is_copied(roles, tmp
         assert len(err.splitlines()) == 1
 
     lacks(f"USAGE, CREATE ON SCHEMA public TO {role}")
-    with tg.Repository(roles.urls["writer"]):  # the owner makes the tables, empty
+    with tg.Repository(roles.urls["writer"]):  # the owner creates the tables, empty
         pass
     lacks(f"SELECT ON ALL TABLES IN SCHEMA ... TO {role}")
     roles.admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
@@ -261,7 +261,7 @@ def test_one_copy_at_a_time_behind_pgbouncer(postgres, tmp_path, mode, monkeypat
         assert "another copy to" in capsys.readouterr().err
 
 
-def test_a_standby_reads_and_says_where_to_write(postgres, tmp_path):
+def test_a_standby_can_be_read_and_the_error_names_where_to_write(postgres, tmp_path):
     url = postgres.repository()
     with tg.Repository(url, artifacts=tmp_path / "a") as repo:
         commit(repo, day(1))

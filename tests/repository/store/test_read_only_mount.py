@@ -15,7 +15,7 @@ import tidegauge as tg
 
 @pytest.fixture
 def url(tmp_path):
-    """The URL of a repository of one day, in a folder of its own."""
+    """The URL of a repository with one day, in a separate folder."""
     (tmp_path / "mounted").mkdir()
     url = f"sqlite:///{tmp_path}/mounted/r.db"
     with tg.Repository(url) as repo:
@@ -25,7 +25,7 @@ def url(tmp_path):
 
 @pytest.fixture
 def locked(monkeypatch):
-    """Make all folders and files read-only for the tests: root may write to any."""
+    """Make all folders and files read-only for the tests, because root can write to any."""
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
 
@@ -48,7 +48,7 @@ def locked(monkeypatch):
         "check suites/",
     ],
 )
-def test_every_command_that_writes_is_refused_alike(url, locked, capsys, command):
+def test_every_writing_command_is_refused_with_the_same_message(url, locked, capsys, command):
     assert run_command([*command.split(), "--db", url]) == 1
     assert capsys.readouterr().err == (
         f"tidegauge: error: {url} is in a folder that cannot be written. This command or call writes:"
@@ -88,7 +88,7 @@ def test_a_file_that_only_others_may_write(url, monkeypatch):
             repo.retire("d")
 
 
-def test_a_file_that_becomes_read_only_after_it_was_opened(url):
+def test_a_file_that_becomes_read_only_after_opening(url):
     with tg.Repository(url) as repo:
         with repo.database.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA query_only = on")
@@ -96,7 +96,7 @@ def test_a_file_that_becomes_read_only_after_it_was_opened(url):
             repo.retire("d")
 
 
-def test_it_is_read_and_writing_is_refused(url, locked):
+def test_a_read_only_file_is_read_and_writing_is_refused(url, locked):
     for read_only, why in (
         (True, "opened read-only"),
         (False, "in a folder that cannot be written"),
@@ -116,8 +116,8 @@ for read_only in (True, False):
 """
 
 
-def test_a_mount_of_its_own(url, tmp_path):
-    """In a namespace, where the system allows one; the test above does not need it."""
+def test_a_real_read_only_mount(url, tmp_path):
+    """It is in a namespace, if the system allows one. The test above does not need it."""
     folder = tmp_path / "mounted"
     mount = f'mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && exec "$0" "$@"'
     inside = ["unshare", "--mount", "--map-root-user", "sh", "-c"]

@@ -1,4 +1,4 @@
-"""Cases that once went wrong: each is a few lines that show what must come out."""
+"""Regressions: each test shows in a few lines the correct result of a case that once was wrong."""
 
 import datetime as dt
 import gc
@@ -40,13 +40,13 @@ def total(repository, name):
 
 
 @pytest.mark.in_python
-def test_a_state_that_was_restated_after_it_was_added_up_is_never_added_twice(shared):
+def test_a_state_restated_after_it_was_merged_is_never_counted_twice(shared):
     commit(shared, day(1), day(2))
     shared.roll_up("d")
     shared.clean(states=SECOND)
     commit(shared, day(1, "b", rows=100))
     shared.roll_up("d")
-    # The only state that was cleaned away is there again, in its new version.
+    # The only state that was cleaned up exists again, in its new version.
     assert total(shared, "Size") == [["finite", 110.0]]
     shared.clean(states=SECOND)
     commit(shared, day(3))
@@ -55,7 +55,7 @@ def test_a_state_that_was_restated_after_it_was_added_up_is_never_added_twice(sh
 
 
 @pytest.mark.in_python
-def test_a_state_that_came_back_with_an_added_analyzer_is_never_added_twice(shared):
+def test_a_state_restored_by_an_added_analyzer_is_never_counted_twice(shared):
     commit(shared, day(1, only=[UNIQUE]), day(2, only=[UNIQUE]))
     shared.clean(states=SECOND)
     commit(shared, day(1, only=[HIST]), day(2, only=[HIST]))
@@ -64,7 +64,7 @@ def test_a_state_that_came_back_with_an_added_analyzer_is_never_added_twice(shar
     assert total(shared, "Histogram.abs.a") == [["finite", 18.0]]
 
 
-def test_an_analyzer_added_after_cleaning_leaves_finished_roll_ups_alone(shared):
+def test_an_analyzer_added_after_cleaning_leaves_finished_roll_ups_unchanged(shared):
     commit(shared, *(day(n, only=[UNIQUE]) for n in (1, 2, 40, 41)))
     shared.roll_up("d", ["month"])
     before = shared.metrics("d", name="Uniqueness", window="month")
@@ -75,7 +75,7 @@ def test_an_analyzer_added_after_cleaning_leaves_finished_roll_ups_alone(shared)
     assert shared.metrics("d", name="Uniqueness", window="month").equals(before)
 
 
-def test_cleaning_spares_the_scores_of_what_was_recorded(shared):
+def test_cleaning_keeps_the_scores_of_recorded_values(shared):
     commit(shared, *(day(n) for n in range(1, 41)))
     values = {day(n).partition.name: 100.0 + n % 7 for n in range(1, 41)}
     shared.record("d", "revenue", values)
@@ -87,21 +87,21 @@ def test_cleaning_spares_the_scores_of_what_was_recorded(shared):
     assert len(shared.scores("d", name="revenue")) == scored
 
 
-def test_a_recorded_value_that_an_open_anomaly_is_about_stays(shared):
+def test_a_recorded_value_of_an_open_anomaly_is_kept(shared):
     shared.record("d", "revenue", {day(n).partition.name: 1.0 for n in range(1, 10)})
     shared.record("d", "revenue", 99.0, partition="ds=2013-01-05")
     found = shared.detect("d", [tg.Monitor({}, tg.SimpleThreshold(50.0))])
     for number in found["incident_id"].unique():
-        shared.label(int(number), "reopened")  # they had been resolved by themselves
+        shared.label(int(number), "reopened")  # they had been resolved automatically
     shared.record("d", "revenue", 1.5, partition="ds=2013-01-05")
     later = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     shared.clean(versions=later)
     wide = shared.versions("d", "ds=2013-01-05")
     assert (wide[2].item(), wide[3].item()) == (99.0, 1.5)
-    assert 1 not in wide  # which nothing was about
+    assert 1 not in wide  # without an anomaly
 
 
-def test_a_segment_that_was_chosen_again_keeps_its_fact_and_its_newest(repo):
+def test_a_segment_chosen_again_keeps_its_fact_and_its_newest_value(repo):
     shared = repo
     run = shared.store.open_run(spec(source=None))
 
@@ -122,7 +122,7 @@ def test_a_segment_that_was_chosen_again_keeps_its_fact_and_its_newest(repo):
     assert "newest" not in str(check(repo.database, repo.artifacts))
 
 
-def test_a_filter_by_name_shows_the_restatements_that_there_are(shared):
+def test_a_filter_by_name_keeps_existing_restatements(shared):
     commit(shared, day(1))
     commit(shared, day(1, "b", groups={("a",): 10}))
     whole = shared.restatements("d")
@@ -133,7 +133,7 @@ def test_a_filter_by_name_shows_the_restatements_that_there_are(shared):
 
 
 @pytest.mark.in_python
-def test_numbers_of_our_own_frames_are_taken_back(shared):
+def test_numbers_from_our_own_frames_are_accepted(shared):
     commit(shared, *(day(n, rows=1000 if n < 30 else 9) for n in range(1, 31)))
     run = shared.runs()["run_id"].iloc[0]
     assert len(shared.metrics("d", name="Size", as_of=run)) == 30
@@ -159,8 +159,8 @@ def test_frames_have_the_same_types_when_they_are_empty(shared):
             assert full[column].dtype == empty[column].dtype, column
 
 
-def test_an_answer_that_was_lost_while_committing_is_looked_for(shared, monkeypatch):
-    """The commit took effect, the server then goes, is away for one more try, and comes back."""
+def test_a_commit_whose_answer_was_lost_is_looked_up(shared, monkeypatch):
+    """The commit takes effect, the server then stops, is unavailable for one more try, and restarts."""
     from tidegauge.repository.store import database as module
 
     commit(shared, day(1, None))
@@ -195,7 +195,7 @@ def test_an_answer_that_was_lost_while_committing_is_looked_for(shared, monkeypa
 
 @pytest.mark.soak
 @pytest.mark.postgres
-def test_waiting_too_long_for_a_table_is_told_in_one_sentence(postgres, tmp_path, monkeypatch):
+def test_a_timeout_on_a_locked_table_is_reported_in_one_sentence(postgres, tmp_path, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.store.database._RETRY_SECONDS", 0.5)
     url = postgres.database()
     with tg.Repository(url, artifacts=tmp_path) as repository:
@@ -243,15 +243,15 @@ def _recorded():
 
 
 @pytest.mark.in_python
-def test_one_point_is_one_point(shared):
+def test_a_series_of_one_point_has_one_point(shared):
     for first in range(1, 40, 3):
         commit(shared, day(first), day(first + 7), dataset=f"d{first}")
         chart = shared.chart(f"d{first}", name="Size", points=1)
         assert chart["count"].tolist() == [2]
 
 
-def test_a_process_of_many_runs_keeps_no_analyzers_of_runs_that_ended(repo):
-    """Each run of a service may read its suite again: the texts of its analyzers were kept for ever."""
+def test_a_process_of_many_runs_does_not_keep_analyzers_of_ended_runs(repo):
+    """Each run of a service may read its suite again; the strings of its analyzers were never freed."""
     analyzer = tg.Size(where="x > 1")
     commit(repo, day(1, extra=[measurement(analyzer, NumMatches(3))]))
     gc.collect()
@@ -259,8 +259,8 @@ def test_a_process_of_many_runs_keeps_no_analyzers_of_runs_that_ended(repo):
     assert held == []
 
 
-def test_a_scale_that_an_earlier_version_told_otherwise_is_corrected(shared):
-    """Latencies were times once, and compared with the days of their partitions."""
+def test_a_scale_that_an_earlier_version_stored_wrongly_is_corrected(shared):
+    """Latencies once were stored as times, and compared with the days of their partitions."""
 
     def scales():
         with shared.database.read() as connection:

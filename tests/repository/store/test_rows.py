@@ -24,7 +24,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("record", HIDDEN, ids=lambda record: record.__name__)
-def test_a_frame_has_the_types_of_the_record_also_when_it_is_empty(record):
+def test_an_empty_frame_also_has_the_types_of_the_record(record):
     declared = columns_of(record)
     assert list(declared) == [name for name in record.__annotations__ if name not in HIDDEN[record]]
     types = {
@@ -39,7 +39,7 @@ def test_a_frame_has_the_types_of_the_record_also_when_it_is_empty(record):
         assert kind is Kind.ANY or frame[name].dtype == types[kind], name
 
 
-def test_annotations_are_types_of_columns():
+def test_annotations_determine_the_types_of_columns():
     class Row(TypedDict):
         name: str | None
         rows: int | None
@@ -55,7 +55,7 @@ def test_annotations_are_types_of_columns():
     assert "series_id" not in columns_of(Row)
 
 
-def test_an_anomaly_has_the_columns_that_are_documented():
+def test_an_anomaly_has_the_documented_columns():
     assert list(columns_of(rows.AnomalyRow)) == [
         *("id", "dataset", "segment", "partition", "time", "name", "instance", "analyzer"),
         *("value", "expected", "lower", "upper", "direction", "score", "p_value", "detector"),

@@ -1,4 +1,4 @@
-"""What detectors said, packed and unpacked, written and read."""
+"""Scores of detectors, packed and unpacked, written and read."""
 
 import math
 from dataclasses import fields
@@ -32,19 +32,19 @@ def points(*rows):
 
 
 def rows_of(found):
-    """Points in order, as they compare: NaN like NaN."""
+    """Return the points in order, in comparable form: NaN equals NaN."""
     columns = [getattr(found, f.name).tolist() for f in fields(Points)]
     return sorted(tuple(map(repr, row)) for row in zip(*columns, strict=True))
 
 
-def through(given):
+def round_trip(given):
     return unpack([(p, b, v, *blobs) for (p, _, b, v), blobs in pack(given, "d")])
 
 
 @given(st.lists(st.one_of(point, near), max_size=40, unique_by=lambda row: row[:3]))
-def test_what_is_packed_is_unpacked(rows):
+def test_packed_points_are_unpacked_unchanged(rows):
     given = points(*rows)
-    found = through(given)
+    found = round_trip(given)
     assert rows_of(found) == rows_of(given)
     for f in fields(Points):
         assert getattr(found, f.name).dtype == getattr(given, f.name).dtype
@@ -61,23 +61,23 @@ def test_a_row_holds_256_series_of_a_partition_and_version():
     assert blobs[0][-1] == 0x80
 
 
-def test_order_does_not_matter():
+def test_the_order_of_points_does_not_matter():
     given = [(p, n, v, n / p, v, 0, 0, 1) for p in (1, 2) for n in range(0, 600, 7) for v in (1, 2)]
     shuffled = [given[k] for k in np.random.default_rng(0).permutation(len(given))]
     assert list(pack(points(*given), "d")) == list(pack(points(*shuffled), "d"))
 
 
-def test_nothing_is_nothing():
+def test_no_points_give_no_rows():
     assert list(pack(points(), "d")) == []
-    assert len(unpack([])) == len(Points.concatenate([])) == len(through(points())) == 0
+    assert len(unpack([])) == len(Points.concatenate([])) == len(round_trip(points())) == 0
 
 
-def test_the_highest_score_has_no_chance():
+def test_the_highest_score_has_p_value_zero():
     found = points((1, 1, 1, 300, 0, 0, 0, 1), (1, 2, 1, 2, 0, 0, 0, 1))
     assert found.p_value.tolist() == [0.0, 0.01]
 
 
-# in the database
+# In the database
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ class Book:
             self.partitions = list(connection.execute(query).scalars())
 
     def write(self, *rows, partitions=None, detector="a"):
-        """Write, and return the commit; None if nothing was to be written."""
+        """Write, and return the commit; None if nothing had to be written."""
         of = self.partitions if partitions is None else partitions
 
         def work(connection):
@@ -122,7 +122,7 @@ class Book:
         return (self.partitions[k], series, version, score, math.nan, -math.inf, 1e-310, 2)
 
 
-def test_what_is_written_is_read(book):
+def test_written_points_are_read(book):
     some = [book.point(k, n, n / 3) for k in range(3) for n in (1, 255, 256, 2**40)]
     book.write(*some)
     assert book.read() == rows_of(points(*some))
@@ -131,7 +131,7 @@ def test_what_is_written_is_read(book):
     assert book.read("b") == book.read(partitions=[]) == []
 
 
-def test_what_is_the_same_is_not_written_again(book):
+def test_unchanged_points_are_not_written_again(book):
     some = [book.point(k, n, 1.0) for k in range(3) for n in (1, 300)]
     book.write(*some)
     assert book.stored() == 6
@@ -139,11 +139,11 @@ def test_what_is_the_same_is_not_written_again(book):
     assert book.stored() == 6
     some[0] = book.point(0, 1, 2.0)
     assert book.write(*some) is not None
-    assert book.stored() == 7  # of six blocks one
+    assert book.stored() == 7  # one of six blocks
     assert book.read() == rows_of(points(*some))
 
 
-def test_what_is_not_said_any_more_ends(book):
+def test_points_that_are_no_longer_scored_end(book):
     book.write(book.point(0, 1, 1.0), book.point(0, 2, 1.0), book.point(1, 1, 1.0))
     book.write(book.point(0, 2, 1.0))
     assert book.read() == rows_of(points(book.point(0, 2, 1.0)))
@@ -159,17 +159,17 @@ def test_partitions_and_detectors_that_were_not_scored_stay(book):
     assert book.read("b") == rows_of(points(book.point(0, 1, 9.0)))
 
 
-def test_a_new_version_takes_the_place_of_the_old(book):
+def test_a_new_version_replaces_the_old(book):
     book.write(book.point(0, 1, 1.0), book.point(0, 2, 1.0))
     book.write(book.point(0, 1, 1.0, version=2), book.point(0, 2, 1.0))
     assert book.read() == rows_of(points(book.point(0, 1, 1.0, version=2), book.point(0, 2, 1.0)))
 
 
-def test_what_was_said_then(book):
+def test_an_earlier_view_shows_earlier_scores(book):
     old, new = [book.point(0, 1, 1.0), book.point(1, 1, 5.0)], [book.point(0, 1, 2.0)]
     first = book.write(*old)
     second = book.write(*new)
-    third = book.write(*old)  # as it was once
+    third = book.write(*old)  # as it was before
     assert first < second < third
     assert book.read(commit=first) == rows_of(points(*old))
     assert book.read(commit=second) == rows_of(points(*new))
@@ -177,7 +177,7 @@ def test_what_was_said_then(book):
     assert book.read(commit=first - 1) == []
 
 
-def test_numbers_are_kept_to_the_bit(book):
+def test_numbers_are_stored_to_the_bit(book):
     odd = np.array([-0.0, 5e-324, 1 / 3, math.inf, -math.inf, 1.7976931348623157e308])
     some = [(book.partitions[0], n, 1, *[x] * len(SCORE_COLUMNS), 0) for n, x in enumerate(odd, 1)]
     book.write(*some)

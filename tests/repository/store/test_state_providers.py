@@ -1,4 +1,4 @@
-"""One contract for every place that states can be kept in; memory, files and the repository pass it."""
+"""One contract for all providers of states: memory, files and the repository."""
 
 import re
 import threading
@@ -31,7 +31,7 @@ STATES = {
 
 @pytest.fixture(params=["memory", "files", "S3", "fsspec", "repository"])
 def make(request, tmp_path, repo):
-    """Return what makes a provider by name; the same name is the same place, opened again."""
+    """Return a function that opens a provider by name; the same name is the same location."""
     memories, files = {}, tg.FileSystemStateProvider
     if request.param == "S3":
         bucket = request.getfixturevalue("bucket")
@@ -45,42 +45,43 @@ def make(request, tmp_path, repo):
 
 
 @pytest.mark.parametrize("analyzer", STATES, ids=repr)
-def test_a_state_comes_back_as_it_was(make, analyzer):
+def test_a_state_is_returned_as_stored(make, analyzer):
     assert make("a").load(analyzer) is None
     make("a").persist(analyzer, STATES[analyzer])
     assert make("a").load(analyzer).agrees_with(STATES[analyzer])
     assert make("b").load(analyzer) is None
 
 
-def test_each_analyzer_has_its_own_and_shares_it_with_its_like(make):
+def test_analyzers_with_equal_states_share_them(make):
     for analyzer, state in STATES.items():
         make("a").persist(analyzer, state)
     assert make("a").load(tg.Size()) == tg.NumMatches(3)
     assert make("a").load(tg.Size(where="x > 1")) == tg.NumMatches(2)
-    assert make("a").load(tg.Sum("x")).total == 2**70  # Sum and Mean have one state
+    assert make("a").load(tg.Sum("x")).total == 2**70  # Sum and Mean have the same state
     assert make("a").load(tg.Size(where="x > 2")) is None
 
 
-def test_a_later_state_takes_the_place_of_an_earlier_one(make):
+def test_a_later_state_replaces_an_earlier_one(make):
     make("a").persist(tg.Size(), tg.NumMatches(3))
     make("a").persist(tg.Size(), tg.NumMatches(5))
     assert make("a").load(tg.Size()) == tg.NumMatches(5)
 
 
-def test_an_empty_state_is_stored_and_is_not_no_state(make):
+def test_an_empty_state_is_stored_and_differs_from_a_missing_one(make):
     make("a").persist(tg.Mean("x"), SumAndCount())
     assert make("a").load(tg.Mean("x")) == SumAndCount()
     assert tg.Mean("x").load_state_and_compute_metric(make("a")).empty
 
 
-def test_the_verbs(make):
+def test_persist_load_and_merge(make):
     size = tg.Size()
-    assert size.load_state_and_compute_metric(make("a")).value == 0  # no data yet, not a crash
+    # no data yet, which is not an error
+    assert size.load_state_and_compute_metric(make("a")).value == 0
     size.aggregate_state_to(make("a"), make("b"), make("sum"))
     size.copy_state_to(make("a"), make("copy"))
     assert make("sum").load(size) is make("copy").load(size) is None
     make("a").persist(size, tg.NumMatches(3))
-    size.aggregate_state_to(make("a"), make("b"), make("sum"))  # one is missing still
+    size.aggregate_state_to(make("a"), make("b"), make("sum"))  # one is still missing
     assert make("sum").load(size) == tg.NumMatches(3)
     make("b").persist(size, tg.NumMatches(4))
     size.aggregate_state_to(make("a"), make("b"), make("sum"))
@@ -100,7 +101,7 @@ def test_a_state_of_another_kind_is_refused(make):
         tg.Size().load_state_and_compute_metric(make("a"))
 
 
-def test_writers_side_by_side_leave_one_whole_state(make):
+def test_concurrent_writers_leave_one_complete_state(make):
     states = [FrequenciesAndNumRows.from_groups([((str(i),), i + 1)]) for i in range(8)]
     provider = make("a")
     threads = [
@@ -113,7 +114,7 @@ def test_writers_side_by_side_leave_one_whole_state(make):
     assert make("a").load(tg.Uniqueness("x")) in states
 
 
-def test_damaged_files_are_told(tmp_path):
+def test_damaged_files_are_reported(tmp_path):
     provider = tg.FileSystemStateProvider(tmp_path)
     provider.persist(tg.Size(), tg.NumMatches(3))
     (file,) = tmp_path.iterdir()
@@ -124,8 +125,8 @@ def test_damaged_files_are_told(tmp_path):
             provider.load(tg.Size())
 
 
-def test_a_tag_that_is_no_text_is_unknown(tmp_path):
-    """With a right checksum: as by a program that writes tags of its own."""
+def test_a_tag_that_is_not_text_is_unknown(tmp_path):
+    """It has a valid checksum, as if written by a program with its own tags."""
     states = tg.FileSystemStateProvider(str(tmp_path))
     states.persist(tg.Size(), NumMatches(3))
     (file,) = tmp_path.iterdir()
@@ -136,7 +137,7 @@ def test_a_tag_that_is_no_text_is_unknown(tmp_path):
         states.load(tg.Size())
 
 
-def test_a_store_that_cannot_be_reached_is_told_in_one_line(monkeypatch):
+def test_an_unreachable_store_is_reported_in_one_line(monkeypatch):
     def connect(address):
         raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm) failed\ndlopen(/opt) failed")
 
@@ -153,7 +154,7 @@ def test_a_store_that_cannot_be_reached_is_told_in_one_line(monkeypatch):
         ("s3a:bucket/states", "is neither a path nor a URI such as s3://bucket/folder"),
     ],
 )
-def test_an_address_that_nothing_can_reach_is_refused(folder, reason, tmp_path, monkeypatch):
+def test_an_address_without_a_filesystem_is_refused(folder, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileSystemError, match=re.escape(reason)):
         tg.FileSystemStateProvider(folder)
@@ -164,14 +165,14 @@ def test_an_address_that_nothing_can_reach_is_refused(folder, reason, tmp_path, 
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_a_bucket_that_is_not_there_is_an_error_when_it_is_written(bucket):
+def test_a_missing_bucket_is_an_error_on_write(bucket):
     with pytest.raises(OSError, match="does not exist"):
         tg.FileSystemStateProvider("s3://no-such-bucket/states").persist(
             tg.Size(), tg.NumMatches(3)
         )
 
 
-def test_a_damaged_state_in_the_repository_is_found_by_a_check(repo):
+def test_a_damaged_state_in_the_repository_is_reported_by_a_check(repo):
     from tests.support.integrity import check
 
     repo.states("nightly").persist(tg.Size(), tg.NumMatches(3))
@@ -183,7 +184,7 @@ def test_a_damaged_state_in_the_repository_is_found_by_a_check(repo):
 
 
 @pytest.mark.spark
-def test_the_states_of_a_window_are_a_loader(measured_copy):
+def test_the_states_of_a_window_can_be_loaded(measured_copy):
     mean = tg.Mean("arr_delay")
     states = measured_copy.window_states("flights", since="2013-02-01", until="2013-02-28")
     found = mean.load_state_and_compute_metric(states)
@@ -195,6 +196,6 @@ def test_the_states_of_a_window_are_a_loader(measured_copy):
 
 @pytest.mark.parametrize("make", [tg.FileSystemStateProvider, VerdictFiles])
 def test_a_local_folder_with_a_host_is_refused(make):
-    """file://tmp/states is the folder /states of a machine named tmp, and not a folder of /tmp."""
+    """file://tmp/states is the folder /states of a machine named tmp, and not a folder in /tmp."""
     with pytest.raises(FileSystemError, match=r"three slashes: file:///tmp/states"):
         make("file://tmp/states")

@@ -1,4 +1,4 @@
-"""Verdicts of rules on data: found again, or not, by what they depend on. No Spark."""
+"""Stored verdicts of rules, looked up by everything they depend on. No Spark."""
 
 import datetime as dt
 import json
@@ -36,20 +36,20 @@ def commits(repo):
 # one verdict
 
 
-def test_what_says_the_same_writes_nothing(shared):
+def test_an_equal_verdict_writes_nothing(shared):
     first = judged(shared, passed=False)
     before = commits(shared)
     assert judged(shared, passed=False) == first
     assert commits(shared) == before
     second = judged(shared, passed=False, result="[]")
     third = judged(shared, passed=True, result="[]")
-    fourth = judged(shared, passed=False)  # as the first, but not as the last
+    fourth = judged(shared, passed=False)  # equal to the first, but not to the last verdict
     assert first < second < third < fourth
     assert commits(shared) == before + 3
     assert shared.verdict("d", **OF) == "{}"
 
 
-def test_parts_that_look_alike_when_joined_are_not_the_same(shared):
+def test_keys_that_are_equal_when_joined_are_different(shared):
     judged(shared, "b", name="a", specification='c","d')
     assert shared.verdict("d", name="a", specification="c", fingerprint='d","b') is None
     assert shared.verdict("d", name="a", specification='c","d', fingerprint="b") == "{}"
@@ -72,7 +72,7 @@ def test_a_verdict_as_of_a_moment(shared):
         shared.verdict("d", **OF, as_of=99)
 
 
-def test_text_is_kept_as_it_is(shared):
+def test_strings_are_stored_unchanged(shared):
     result = json.dumps({"message": EVIL, "passed": False}, ensure_ascii=False, indent=1)
     of = {"name": EVIL, "specification": EVIL, "fingerprint": EVIL, "partition": EVIL}
     dataset = EVIL.replace("\x00", "")
@@ -85,7 +85,7 @@ def test_text_is_kept_as_it_is(shared):
         assert row[option] == EVIL.replace("\x00", "\\x00")
 
 
-def test_a_partition_that_does_not_exist_is_refused(shared):
+def test_a_missing_partition_is_refused(shared):
     commit(shared, day(1), day(2), dataset="d")
     shared.keep_verdict("d", **OF, partition="ds=2013-02-01", passed=True, result="{}")
     assert shared.verdicts("d", partition="ds=2013-01-02").empty  # it was measured
@@ -117,13 +117,13 @@ def test_a_partition_that_does_not_exist_is_refused(shared):
         ({"run": 1}, "run=1: the run does not exist"),
     ],
 )
-def test_what_is_no_verdict_is_refused(repo, given, said):
+def test_invalid_verdicts_are_refused(repo, given, said):
     with pytest.raises(tg.HistoryError, match=said):
         repo.keep_verdict("d", **{**OF, "passed": True, "result": "{}", **given})
     assert repo.datasets() == []
 
 
-def test_a_run_of_another_dataset_and_names_that_cannot_be(shared):
+def test_a_run_of_another_dataset_and_invalid_names_are_refused(shared):
     run = commit(shared, day(1), dataset="e")
     with pytest.raises(tg.HistoryError, match="it is not a run of 'd'"):
         judged(shared, run=run)
@@ -134,10 +134,10 @@ def test_a_run_of_another_dataset_and_names_that_cannot_be(shared):
     assert shared.datasets() == ["e"]
 
 
-# datasets
+# Datasets
 
 
-def test_what_was_judged_first_is_measured_by_any_partitions(shared):
+def test_a_dataset_first_checked_can_be_measured_by_any_partitions(shared):
     judged(shared, partition="hr=01")
     judged(shared)
     assert shared.metrics("d").empty
@@ -149,7 +149,7 @@ def test_what_was_judged_first_is_measured_by_any_partitions(shared):
     assert len(shared.verdicts("d")) == 2
 
 
-def test_what_was_measured_first_stays_what_it_is(shared):
+def test_a_dataset_first_measured_keeps_its_partition_keys(shared):
     commit(shared, day(1))
     judged(shared, partition="hr=01")
     commit(shared, day(2))
@@ -157,24 +157,24 @@ def test_what_was_measured_first_stays_what_it_is(shared):
         shared.store.open_run(RunSpec("d", None, ()))
 
 
-def test_what_was_judged_first_is_recorded_too(shared):
+def test_a_dataset_first_checked_can_be_recorded(shared):
     judged(shared)
     shared.record("d", "revenue", 1.0, partition="ds=2013-01-01")
     commit(shared, day(2))
     assert shared.metrics("d", name="revenue")["value"].tolist() == [1.0]
 
 
-def test_nothing_is_asked_of_a_dataset_that_is_not_there(shared):
+def test_queries_of_a_missing_dataset_are_errors(shared):
     assert shared.verdict("d", **OF) is None
     judged(shared, dataset="orders")
     with pytest.raises(tg.UnknownDatasetError, match="did you mean 'orders'"):
         shared.verdicts("order")
 
 
-# the frame
+# The frame
 
 
-def test_the_columns_are_of_the_same_types_whatever_is_in_them(shared):
+def test_an_empty_frame_has_the_same_column_types(shared):
     run = commit(shared, day(1))
     nothing = shared.verdicts("d")
     for number in range(3):
@@ -196,7 +196,7 @@ def test_the_columns_are_of_the_same_types_whatever_is_in_them(shared):
     assert shared.verdicts("d", partition="ds=2013-01-02")["fingerprint"].tolist() == ["1"]
 
 
-def test_what_failed_and_passes_now_has_not_failed(shared):
+def test_a_check_that_failed_and_passes_now_has_not_failed(shared):
     judged(shared, passed=False)
     moment = shared.verdicts("d")["checked_at"][0].to_pydatetime()
     judged(shared, passed=True)
@@ -204,12 +204,12 @@ def test_what_failed_and_passes_now_has_not_failed(shared):
     assert shared.verdicts("d", passed=False, as_of=moment)["passed"].tolist() == [False]
 
 
-# keeping it
+# Maintenance
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_two_writers_at_once(url, tmp_path, same):
-    """Of one verdict they make one, of different ones each one; the dataset is made once."""
+def test_two_concurrent_writers_store_equal_verdicts_once(url, tmp_path, same):
+    """Different verdicts are both stored. The dataset is created once."""
     rounds, ids, failed = 10, {}, []
     together = threading.Barrier(2)
 
@@ -240,13 +240,13 @@ def test_two_writers_at_once(url, tmp_path, same):
         assert check(repo.database, repo.artifacts) == []
 
 
-def test_cleaning_removes_what_no_view_shows(shared):
+def test_cleaning_removes_verdicts_that_no_view_shows(shared):
     for number in range(3):
         judged(shared, result=str(number))
     judged(shared, "b", passed=False)
     judged(shared, dataset="e")
     third = shared.verdicts("d")["checked_at"][1].to_pydatetime()
-    assert shared.clean(versions=third).verdicts == 1  # the second held until then
+    assert shared.clean(versions=third).verdicts == 1  # the second verdict was current until then
     assert shared.clean(versions=TOMORROW, dry_run=True).verdicts == 1
     assert shared.clean(versions=TOMORROW).verdicts == 1
     assert shared.clean(versions=TOMORROW).verdicts == 0
@@ -255,7 +255,7 @@ def test_cleaning_removes_what_no_view_shows(shared):
     assert len(shared.verdicts("e")) == 1
 
 
-def test_the_run_of_a_verdict_stays(shared):
+def test_the_run_of_a_verdict_is_kept(shared):
     first = shared.store.open_run(spec())
     second = shared.store.open_run(spec())
     for run in (first, second):
@@ -265,7 +265,7 @@ def test_the_run_of_a_verdict_stays(shared):
     assert shared.runs("d")["run_id"].tolist() == [first]
 
 
-def test_check_tells_of_a_verdict_that_somebody_changed(repo):
+def test_check_reports_a_verdict_that_was_changed_by_hand(repo):
     judged(repo, partition="ds=2013-01-01")
     assert check(repo.database, repo.artifacts) == []
     with repo.database.transaction() as connection:
@@ -276,7 +276,7 @@ def test_check_tells_of_a_verdict_that_somebody_changed(repo):
 
 
 def test_verdicts_of_one_dataset_are_ranked_without_those_of_others():
-    """A window over all verdicts took time for each table that grew with the number of tables."""
+    """With a window over all verdicts, the time for each table grew with the number of tables."""
     query = sa.select(standing_verdicts([1]))
     plan = f"EXPLAIN QUERY PLAN {query.compile(compile_kwargs={'literal_binds': True})}"
     with tg.Repository("sqlite://") as repo, repo.database.read() as connection:

@@ -1,4 +1,4 @@
-"""Many writers, killed writers, servers that go away, disks that are full: nothing is lost, nothing breaks."""
+"""Many writers, killed writers, stopped servers and full disks: nothing is lost, and nothing breaks."""
 
 import datetime as dt
 import os
@@ -31,7 +31,7 @@ def start(*arguments, **options):
     )
 
 
-def ended(process, within=600):
+def wait_for_success(process, within=600):
     out, err = process.communicate(timeout=within)
     assert process.returncode == 0, err
     return out
@@ -44,7 +44,7 @@ def folder(tmp_path):
 
 @pytest.mark.soak
 def test_many_writers_lose_nothing(url, folder):
-    """Saves of the same and of their own partitions, records, labels; no error reaches anybody."""
+    """They save shared and separate partitions, records and labels, and no writer gets an error."""
     writers, transactions = soak(6, 8), soak(24, 80)
     with tg.Repository(url, artifacts=folder) as repository:
         commit(repository, *(day(n, rows=n) for n in range(1, 6)), dataset="labelled")
@@ -52,7 +52,7 @@ def test_many_writers_lose_nothing(url, folder):
         commit(repository, day(1, rows=1))
         started = [start("mixed", url, folder, n, transactions) for n in range(writers)]
         for process in started:
-            ended(process)
+            wait_for_success(process)
         quarter = transactions // 4
         labels = repository.labels("labelled")
         assert sorted(labels["note"]) == sorted(
@@ -64,7 +64,7 @@ def test_many_writers_lose_nothing(url, folder):
                 .join_from(s.metric, s.series, s.series.c.id == s.metric.c.series_id)
                 .where(s.series.c.name.like("writer %"))
             ).all()
-            assert len(facts) == writers * quarter  # every record is a version of its own
+            assert len(facts) == writers * quarter  # every record is a separate version
             assert sum(row[2] is None for row in facts) == writers
             v, p = s.partition_version.c, s.partition.c
             versions = connection.execute(
@@ -84,10 +84,11 @@ def test_many_writers_lose_nothing(url, folder):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [int(os.environ.get("TIDEGAUGE_SEED", "20130208"))])
-def test_a_killed_writer_leaves_whole_batches_and_the_next_goes_on(url, folder, seed):
-    """Killed at random moments, many of them inside a transaction."""
+def test_a_killed_writer_leaves_complete_batches_and_the_next_continues(url, folder, seed):
+    """They are killed at random moments, often inside a transaction."""
     chance, inside, moments = random.Random(seed), 0, soak(6, 20)
-    for number in range(10 * moments):  # more where a busy machine lets few of them be inside
+    # more if a busy machine lets few of them be inside a transaction
+    for number in range(10 * moments):
         if number >= moments and inside >= moments // 5:
             break
         writer = start("endless", url, folder)
@@ -116,7 +117,7 @@ def test_a_killed_writer_leaves_whole_batches_and_the_next_goes_on(url, folder, 
 
 
 class _Lines(threading.Thread):
-    """Reads what a process prints."""
+    """Reads the output of a process."""
 
     def __init__(self, process):
         super().__init__(daemon=True)
@@ -125,7 +126,7 @@ class _Lines(threading.Thread):
 
     def run(self):
         for line in self.process.stdout:
-            if line.endswith("\n"):  # a kill may cut one
+            if line.endswith("\n"):  # a kill may cut a line
                 self.lines.append(line)
 
     def wait_for(self, word, times, within=120.0):
@@ -138,8 +139,8 @@ class _Lines(threading.Thread):
 
 @pytest.mark.soak
 @pytest.mark.postgres
-def test_a_server_that_stops_and_starts_stops_no_run(tmp_path, postgres):
-    """Batches wait for the server; what it had answered for is there."""
+def test_a_server_restart_does_not_stop_a_run(tmp_path, postgres):
+    """Batches wait for the server, and confirmed batches exist afterwards."""
     from tests.services.servers import postgres as another
 
     with another() as server:
@@ -164,8 +165,11 @@ def test_a_server_that_stops_and_starts_stops_no_run(tmp_path, postgres):
 
 
 @pytest.mark.postgres
-def test_a_connection_that_breaks_before_its_transaction_stops_no_write(tmp_path, postgres):
-    """A pool hands out a connection that lived a moment ago: the write is repeated on another one."""
+def test_a_connection_broken_before_its_transaction_does_not_stop_a_write(tmp_path, postgres):
+    """A pool may return a connection that broke a moment ago.
+
+    The write is repeated on another one.
+    """
     psycopg = pytest.importorskip("psycopg")
     url, broken = postgres.database(), []
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
@@ -187,8 +191,8 @@ def test_a_connection_that_breaks_before_its_transaction_stops_no_write(tmp_path
         assert repository.metrics("d", name="Size")["value"].tolist() == [10.0, 10.0]
 
 
-def test_a_full_database_is_named_and_left_whole(tmp_path):
-    """SQLite's own limit: the batch that does not fit leaves nothing, the rerun completes."""
+def test_a_full_database_is_reported_and_stays_intact(tmp_path):
+    """SQLite's own limit: a batch that does not fit leaves nothing, and the rerun completes it."""
     url, folder = f"sqlite:///{tmp_path / 'r.db'}", tmp_path / "artifacts"
     with tg.Repository(url, artifacts=folder) as repository:
         commit(repository, day(1))
@@ -216,8 +220,8 @@ def test_a_full_database_is_named_and_left_whole(tmp_path):
 
 
 @pytest.mark.soak
-def test_a_full_disk_is_named_and_left_whole(tmp_path):
-    """Files that may not grow stand for a disk that is full."""
+def test_a_full_disk_is_reported_and_stays_intact(tmp_path):
+    """A limit on the size of files simulates a full disk."""
     url, folder = f"sqlite:///{tmp_path / 'r.db'}", tmp_path / "artifacts"
     with tg.Repository(url, artifacts=folder) as repository:
         commit(repository, day(1))
@@ -237,21 +241,24 @@ def test_a_full_disk_is_named_and_left_whole(tmp_path):
         assert check(repository.database, repository.artifacts) == []
         known = repository.store.ledger("d")
         assert {day(n, only=[SIZE]).partition.name for n in said} <= set(known)
-    ended(start("measure", url, folder, "d", 1, len(known) + 50))
+    wait_for_success(start("measure", url, folder, "d", 1, len(known) + 50))
     with tg.Repository(url, artifacts=folder) as repository:
         assert len(repository.store.ledger("d")) >= len(known) + 49
         assert check(repository.database, repository.artifacts) == []
 
 
-# leases
+# Leases
 
 
 @pytest.mark.soak
-def test_runs_of_one_dataset_at_once_measure_nothing_twice(url, folder):
-    """As of schedulers that start the same: two every day, ten in a soak. All but one wait, and find nothing new."""
+def test_concurrent_runs_of_one_dataset_measure_nothing_twice(url, folder):
+    """Two runs start together as by schedulers, ten in a soak test.
+
+    All but the first have nothing left to measure.
+    """
     tg.Repository(url, artifacts=folder).close()
     runs = [start("measure", url, folder, "d", 1, 12) for _ in range(soak(2, 10))]
-    *waited, first = sorted(ended(run).count("measured") for run in runs)
+    *waited, first = sorted(wait_for_success(run).count("measured") for run in runs)
     assert (set(waited), first) == ({0}, 11)
     with tg.Repository(url, artifacts=folder) as repository:
         assert set(repository.metrics("d")["version"]) == {1}
@@ -261,7 +268,7 @@ def test_runs_of_one_dataset_at_once_measure_nothing_twice(url, folder):
 
 
 @pytest.mark.soak
-def test_who_waits_too_long_is_told_who_measures(url, folder):
+def test_a_lease_timeout_names_the_holder(url, folder):
     with tg.Repository(url, artifacts=folder) as repository:
         holder = start("leased", url, folder, "d", 5, 30)
         _Lines(holder).wait_for("held", 1)
@@ -271,22 +278,23 @@ def test_who_waits_too_long_is_told_who_measures(url, folder):
         ):
             pass
         with repository.store.hold("another", 0):
-            pass  # is free
+            pass  # it is free
         kill(holder)
         holder.stdout.close()
         holder.stderr.close()
-        with repository.store.hold("d", 0):  # a dead holder of this machine is not waited for
+        with repository.store.hold("d", 0):  # a dead holder on this machine is not waited for
             pass
 
 
-def test_who_was_replaced_commits_nothing_any_more(url, folder):
-    """A holder that was not heard of is replaced when its lease ends, and its commits are refused."""
+def test_a_replaced_lease_holder_cannot_commit(url, folder):
+    """A holder that does not renew its lease is replaced when it ends, and its commits are refused."""
     with tg.Repository(url, artifacts=folder) as repository:
         store = repository.store
         with store.hold("d", 0) as fence:
             run = store.open_run(spec(), fence)
             store.commit_batch(run, [day(1)])
-            with repository.database.transaction() as connection:  # as if from elsewhere, long ago
+            # as if from another host, long ago
+            with repository.database.transaction() as connection:
                 past = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=2 * LEASE_SECONDS)
                 connection.execute(
                     sa.update(s.lease).values(
@@ -306,8 +314,8 @@ def test_who_was_replaced_commits_nothing_any_more(url, folder):
 
 
 @pytest.mark.soak
-def test_a_holder_that_lives_keeps_its_lease(url, folder):
-    """It is renewed while its holder works."""
+def test_a_living_holder_keeps_its_lease(url, folder):
+    """It renews the lease while it works."""
     from tidegauge.repository.store.runs import hold_lease
 
     with tg.Repository(url, artifacts=folder) as repository:
@@ -317,7 +325,7 @@ def test_a_holder_that_lives_keeps_its_lease(url, folder):
                 row = connection.execute(sa.select(s.lease)).one()
             holder = row.holder
             assert holder
-            with repository.database.transaction() as connection:  # not of a dead process of here
+            with repository.database.transaction() as connection:  # not a dead process of this host
                 connection.execute(sa.update(s.lease).values(host="elsewhere"))
             with pytest.raises(tg.LeaseError), hold_lease(repository.database, "d", 0):
                 pass

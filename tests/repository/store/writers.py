@@ -11,7 +11,7 @@ import tidegauge as tg
 
 
 def mixed(url, artifacts, seed, transactions, dataset="d"):
-    """Save days that others save too, record numbers of one's own, label an anomaly."""
+    """Save days that others also save, record own numbers, label an anomaly."""
     chance = random.Random(int(seed))
     with tg.Repository(url, artifacts=artifacts) as repository:
         ids = repository.anomalies("labelled")["id"].tolist()
@@ -32,7 +32,7 @@ def mixed(url, artifacts, seed, transactions, dataset="d"):
 
 
 def endless(url, artifacts, dataset="d"):
-    """Save days one after the other until killed; say when one is committed."""
+    """Save days one after the other until killed; print each commit."""
     with tg.Repository(url, artifacts=artifacts) as repository:
         run = repository.store.open_run(spec(dataset))
         known = repository.store.ledger(dataset)
@@ -46,7 +46,7 @@ def endless(url, artifacts, dataset="d"):
 
 
 def leased(url, artifacts, dataset, wait, seconds):
-    """Hold a lease for some seconds; say when it begins and ends."""
+    """Hold a lease for some seconds; print when it begins and ends."""
     with (
         tg.Repository(url, artifacts=artifacts) as repository,
         repository.store.hold(dataset, float(wait)) as fence,
@@ -57,7 +57,7 @@ def leased(url, artifacts, dataset, wait, seconds):
 
 
 def measure(url, artifacts, dataset, first, last):
-    """Measure what is new, as a run does: under a lease, by the ledger."""
+    """Measure the new partitions as a run does: with a lease, by the ledger."""
     with (
         tg.Repository(url, artifacts=artifacts) as repository,
         repository.store.hold(dataset, 500) as fence,

@@ -1,4 +1,7 @@
-"""Every repository passes one contract: on SQLite in a file and in memory, on PostgreSQL, in dictionaries."""
+"""Every repository passes one contract:
+
+SQLite in a file and in memory, PostgreSQL, and dictionaries.
+"""
 
 import pytest
 from tidegauge.repository.testing.contract import RepositoryContract

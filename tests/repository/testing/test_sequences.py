@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, SQL stores and the one in dictionaries give the same answers."""
+"""SQL stores and the dictionary store give the same answers after any sequence of operations."""
 
 import datetime as dt
 import math
@@ -25,7 +25,7 @@ from tests.conftest import soak
 from tests.support.integrity import check
 from tests.support.memory import MemoryRepository
 
-# A sequence may look for anomalies of sizes before any is stored.
+# A sequence may select anomalies of sizes before any is stored.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'d' has no series of"),
     pytest.mark.filterwarnings("ignore:'d' has no partition between"),
@@ -34,7 +34,7 @@ pytestmark = [
 TOMORROW = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 MONITOR = tg.Monitor({"name": "Size"}, tg.SimpleThreshold(12.0, lower_bound=1.0))
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""Without shrinking: a sequence is short, and to shrink one takes minutes."""
+"""Without shrinking: a sequence is short, and shrinking takes minutes."""
 BEFORE = "before the horizon"
 LABELS = ("acknowledged", "expected", "resolved", "reopened", "bad")
 
@@ -91,8 +91,8 @@ def apply(repository, step):
             repository.clean(states=dt.datetime(2013, 1, number, tzinfo=dt.UTC))
 
 
-def told(frame, *columns):
-    """Return rows that compare: NaN as text, floats to twelve digits."""
+def comparable_rows(frame, *columns):
+    """Return comparable rows: NaN as a string, floats with twelve digits."""
 
     def plain(value):
         if isinstance(value, float):
@@ -103,28 +103,28 @@ def told(frame, *columns):
 
 
 def answers(repository, runs, *, windows):
-    """Return what a repository says of everything."""
+    """Return the answers of a repository to all queries."""
     columns = ("segment", "partition", "name", "instance", "value", "status", "weight", "version")
-    found = {"now": told(repository.metrics("d"), *columns, "run_id")}
-    found["latest"] = told(repository.latest("d"), *columns)
-    found["ledger"] = told(
+    found = {"now": comparable_rows(repository.metrics("d"), *columns, "run_id")}
+    found["latest"] = comparable_rows(repository.latest("d"), *columns)
+    found["ledger"] = comparable_rows(
         repository.partitions("d"), "partition", "version", "rows", "fingerprint"
     )
     found["gone"] = sorted(
         (n, k.gone, k.analyzers) for n, k in repository.store.ledger("d").items()
     )
-    found["restated"] = told(
+    found["restated"] = comparable_rows(
         repository.restatements("d"), "partition", "name", "instance", "old", "new"
     )
     detected = repository.detect("d", [MONITOR])
-    found["anomalies"] = told(detected, "partition", "name", "detector", "status")
+    found["anomalies"] = comparable_rows(detected, "partition", "name", "detector", "status")
     verdict = ("id", "fingerprint", "passed")
-    found["verdicts"] = told(repository.verdicts("d"), *verdict)
+    found["verdicts"] = comparable_rows(repository.verdicts("d"), *verdict)
     for run in range(1, runs + 1):
         try:
-            found["verdicts", run] = told(repository.verdicts("d", as_of=run), *verdict)
-            found[run] = told(repository.metrics("d", as_of=run), *columns)
-            found["ledger", run] = told(
+            found["verdicts", run] = comparable_rows(repository.verdicts("d", as_of=run), *verdict)
+            found[run] = comparable_rows(repository.metrics("d", as_of=run), *columns)
+            found["ledger", run] = comparable_rows(
                 repository.partitions("d", as_of=run), "partition", "version"
             )
         except tg.HistoryError:
@@ -143,7 +143,9 @@ def answers(repository, runs, *, windows):
     repository.roll_up("d", ["2d"])
     for window in windows:
         frame = repository.metrics("d", window=window)
-        found[window] = told(frame, "segment", "time", "name", "instance", "value", "status")
+        found[window] = comparable_rows(
+            frame, "segment", "time", "name", "instance", "value", "status"
+        )
     return found
 
 
@@ -155,7 +157,7 @@ def compare(repository, sequence):
     for step in sequence:
         apply(model, step)
         apply(repository, step)
-    # Windows whose states were removed keep what they were; a model that does not store them cannot.
+    # Windows whose states were removed keep their values; a model that does not store them cannot.
     windows = [] if cleaned else ["2d", "month", "total"]
     if windows:
         repository.roll_up("d", ["2d", "month"])
@@ -168,15 +170,15 @@ def compare(repository, sequence):
     kept_by_rollups = bool(rolled_up and removed) and rolled_up[0] < removed[-1]
     for key in right:
         if left.get(key) == BEFORE and versions_cleaned:
-            continue  # SQL counts more commits, of roll-ups and detections
+            continue  # SQL counts more commits, for roll-ups and detections
         if isinstance(key, tuple) and isinstance(key[1], str) and kept_by_rollups:
-            continue  # a roll-up answers for states that were removed; the model stores none
+            continue  # a roll-up replaces states that were removed; the model stores none
         assert left[key] == right[key], key
     assert check(repository.database, repository.artifacts) == []
 
 
 @pytest.mark.soak
-def test_sqlite_answers_as_the_dictionaries_do():
+def test_sqlite_gives_the_answers_of_the_dictionary_store():
     @settings(max_examples=soak(20, 300), deadline=None, phases=PHASES)
     @given(st.lists(steps, max_size=12))
     def run(sequence):
@@ -188,7 +190,7 @@ def test_sqlite_answers_as_the_dictionaries_do():
 
 @pytest.mark.soak
 @pytest.mark.postgres
-def test_postgresql_answers_as_the_dictionaries_do(postgres, tmp_path):
+def test_postgresql_gives_the_answers_of_the_dictionary_store(postgres, tmp_path):
     with tg.Repository(postgres.database(), artifacts=tmp_path) as repository:
 
         @settings(
