@@ -1,4 +1,4 @@
-"""A Hypothesis strategy for each registered state, and Python's own answer to compare with."""
+"""A Hypothesis strategy for each registered state, and Python's own result to compare with."""
 
 import math
 
@@ -165,7 +165,7 @@ def kll(items):
 
 
 def sketch_pairs(pairs):
-    """Pairs of numbers, of which either may be lacking."""
+    """Return pairs of numbers, in which one or both may be missing."""
     equal = [a for a, b in pairs if a is not None and a == b]
     others = [(a, b) for a, b in pairs if a is None or a != b]
     return SketchPairs(
@@ -187,7 +187,7 @@ def frequencies():
 
 
 def group_sums(numbers):
-    """Groups by text or null, each with a number of rows and a sum."""
+    """Return groups by string or null, each with a number of rows and a sum."""
     rows = st.tuples(st.integers(1, 9), numbers)
     groups = st.dictionaries(st.none() | st.text(max_size=3), rows, max_size=6)
     return groups.map(lambda g: GroupSums.from_groups((value, *row) for value, row in g.items()))
@@ -195,7 +195,7 @@ def group_sums(numbers):
 
 @st.composite
 def record_counts(draw, most=9):
-    """Three bits: one rule that records violate or that is unknown, and one fix."""
+    """Return counts with three bits: one rule that records violate or that is unknown, and one fix."""
     masks = draw(st.dictionaries(st.integers(0, 7), st.integers(1, 9), max_size=most))
     if not masks:
         return RecordCounts()

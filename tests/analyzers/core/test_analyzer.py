@@ -1,4 +1,4 @@
-"""Analyzers as descriptions: text, keys, errors, verbs. No Spark."""
+"""Analyzers as descriptions: reprs, keys, errors, methods. No Spark."""
 
 import contextlib
 import json
@@ -61,7 +61,7 @@ NO_DETAILS = st.just("{}")
 
 
 def griffin(kind, expressions, details=NO_DETAILS, **options):
-    """Rules of one kind, whose texts are of some form."""
+    """Return a strategy of Griffin rules of one kind, with expressions of some form."""
     of = ANALYZERS[f"Griffin{kind}"]
     return st.builds(of, text, st.sampled_from(expressions), text, details, **options)
 
@@ -201,7 +201,7 @@ EXAMPLES = {
     "ConsistencyEditsSkipped": of_features(
         ConsistencyEditsSkipped, *tolerances, st.integers(1, 999)
     ),
-    # a fix of two sides makes four counts, as many as those of the states
+    # a fix of two sides makes four counts, like the counts of the states
     "RecordRules": text.map(
         lambda name: tg.RecordRules(Tasks((), (tg.BoundFix(name, 0, 9),)).identity)
     ),
@@ -227,18 +227,18 @@ def test_every_analyzer_is_tested():
 
 
 @given(any_analyzer)
-def test_an_analyzer_reads_back_from_its_text(analyzer):
+def test_an_analyzer_is_restored_from_its_repr(analyzer):
     assert ANALYZERS.parse(repr(analyzer)) == analyzer
 
 
 @given(any_analyzer)
-def test_an_analyzer_reads_back_from_its_options(analyzer):
+def test_an_analyzer_is_restored_from_its_options(analyzer):
     stored = json.loads(analyzer.canonical())
     assert ANALYZERS.build(stored.pop("analyzer"), stored) == analyzer
 
 
 @given(any_analyzer)
-def test_an_analyzer_reads_back_from_text_options_as_yaml_has_them(analyzer):
+def test_an_analyzer_is_restored_from_options_as_yaml_strings(analyzer):
     options = {
         k: [str(x) for x in v] if isinstance(v, tuple) else (v if v is None else str(v))
         for k, v in analyzer.options().items()
@@ -247,19 +247,19 @@ def test_an_analyzer_reads_back_from_text_options_as_yaml_has_them(analyzer):
 
 
 @given(any_analyzer, any_analyzer)
-def test_equal_analyzers_have_equal_keys_and_others_other_ones(a, b):
+def test_equal_analyzers_have_equal_keys_and_different_ones_different_keys(a, b):
     assert (a == b) == (a.canonical() == b.canonical())
     assert pickle.loads(pickle.dumps(a)) == a  # noqa: S301 - for Spark's workers, never stored
 
 
 @given(any_analyzer)
-def test_what_shares_a_statistic_shares_filter_and_state(a):
+def test_analyzers_that_share_a_statistic_share_filter_and_state(a):
     if isinstance(a, Filterable):
         assert json.dumps(a.where, ensure_ascii=False) in a.statistic()
 
 
 def test_keys_of_the_first_release_stay():
-    """A changed key would cut every stored series off from its past."""
+    """A changed key would separate every stored series from its history."""
     kept = json.loads((DATA / "keys.json").read_text())
     assert {text: key_of(ANALYZERS.parse(text).canonical()) for text in kept} == kept
     assert {ANALYZERS.parse(text).__class__.__name__ for text in kept} == set(ANALYZERS)
@@ -276,7 +276,7 @@ def test_an_option_added_later_is_left_out_while_it_has_its_default():
     assert "mode" in Later("x", mode="fancy").canonical()
 
 
-def test_text_as_a_person_would_paste_it():
+def test_reprs_are_parsed_in_the_form_in_which_people_paste_them():
     assert repr(tg.Size(where="origin = 'EWR'")) == """Size(where="origin = 'EWR'")"""
     assert repr(tg.Uniqueness("a")) == "Uniqueness('a')"
     assert repr(tg.Uniqueness(["a", "b"])) == "Uniqueness(['a', 'b'])"
@@ -300,13 +300,13 @@ def test_text_as_a_person_would_paste_it():
         ("1 + 1", "cannot read"),
     ],
 )
-def test_text_that_is_no_analyzer_is_an_error_that_helps(text, message):
+def test_errors_for_invalid_reprs_suggest_a_fix(text, message):
     with pytest.raises(tg.SuiteError, match=message.replace("(", r"\(").replace("?", r"\?")):
         ANALYZERS.parse(text)
 
 
 @given(st.text(max_size=40))
-def test_parsing_anything_gives_an_analyzer_or_an_error_of_ours(text):
+def test_parsing_any_string_gives_an_analyzer_or_our_error(text):
     with contextlib.suppress(tg.SuiteError, tg.PreconditionError):
         assert repr(ANALYZERS.parse(text))
 
@@ -323,7 +323,7 @@ def test_parsing_anything_gives_an_analyzer_or_an_error_of_ours(text):
         lambda: tg.Size(where=""),
     ],
 )
-def test_an_option_of_the_wrong_kind_is_an_error(build):
+def test_an_option_of_the_wrong_type_is_an_error(build):
     with pytest.raises(tg.IllegalAnalyzerParameterError):
         build()
 
@@ -358,7 +358,7 @@ SCHEMA = Schema.from_types(
         (tg.Completeness("addr.zap"), tg.NoSuchColumnError, "no column 'addr.zap'"),
     ],
 )
-def test_preconditions_say_what_is_wrong(analyzer, error, message):
+def test_preconditions_name_the_problem(analyzer, error, message):
     with pytest.raises(error, match=message):
         analyzer.preconditions(SCHEMA)
 
@@ -413,12 +413,12 @@ def test_options_are_checked_when_an_analyzer_is_built(build, error, message):
         (lambda: tg.Compliance("rule", "x > 1", ["x"]), "at most 2 values without a name, got 3"),
     ],
 )  # fmt: skip
-def test_unknown_options_are_answered_with_ours(build, message):
+def test_the_error_for_an_unknown_option_lists_the_valid_ones(build, message):
     with pytest.raises(tg.SuiteError, match=message):
         build()
 
 
-def test_an_option_that_lacks_is_named_as_python_does():
+def test_the_error_for_a_missing_option_is_pythons():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'column'"):
         tg.Completeness()
 
@@ -435,12 +435,12 @@ def test_an_option_that_lacks_is_named_as_python_does():
         tg.Histogram("d"),
     ],
 )
-def test_preconditions_let_pass_what_suits(analyzer):
+def test_preconditions_accept_suitable_columns(analyzer):
     analyzer.preconditions(SCHEMA)
 
 
 def parts_of(analyzer, data):
-    """Draw a state of several, of the kinds that the analyzer has."""
+    """Draw several states of the types that the analyzer uses."""
     of = {
         "GriffinTimeliness": [
             *(NumMatchesAndCount, SumAndCount, RangeState),
@@ -465,7 +465,7 @@ def parts_of(analyzer, data):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(data=st.data())
-def test_every_analyzer_measures_every_state_of_its_kind(name, data):
+def test_every_analyzer_measures_every_state_of_its_type(name, data):
     analyzer = data.draw(EXAMPLES[name])
     if name == "Histogram":
         state = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 1)], 3)
@@ -487,15 +487,15 @@ def test_every_analyzer_measures_every_state_of_its_kind(name, data):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(data=st.data())
-def test_no_data_is_empty_but_counts_are_zero(name, data):
-    """deequ.md 1.6: sizes, counts and histograms of nothing are 0, all else has no value."""
+def test_without_rows_metrics_are_empty_and_counts_are_zero(name, data):
+    """As in Deequ, sizes, counts and histograms of no rows are 0, and all other metrics have no value."""
     analyzer = data.draw(EXAMPLES[name])
     metric = analyzer.compute_metric_from(None)
     if name in COUNTS or getattr(analyzer, "metric", None) in COUNT_METRICS:
         assert metric.value == 0.0
     elif name in {"Histogram", "HistogramOfSums"}:
         assert metric.value.number_of_bins == 0
-    elif name.startswith("Griffin"):  # as Griffin has it
+    elif name.startswith("Griffin"):  # as in Griffin
         assert metric.weight == 0
         assert {v for _, v in metric.value.scalars()} <= {0.0, 1.0}
     else:
@@ -505,12 +505,12 @@ def test_no_data_is_empty_but_counts_are_zero(name, data):
             _ = metric.value
 
 
-def test_the_seed_verbs_on_stored_states():
+def test_the_methods_for_stored_states():
     a, b, target = InMemoryStateProvider(), InMemoryStateProvider(), InMemoryStateProvider()
     mean = tg.Mean("x")
     from tidegauge.analyzers.measures.moments import SumAndCount
 
-    assert mean.load_state_and_compute_metric(a).empty  # no data yet, not a crash
+    assert mean.load_state_and_compute_metric(a).empty  # no data yet, which is not an error
     mean.aggregate_state_to(a, b, target)
     assert target.load(mean) is None
     a.persist(mean, SumAndCount(6.0, 3))
@@ -526,7 +526,8 @@ def test_the_seed_verbs_on_stored_states():
         == 4.0
     )
     assert b.load(mean) == SumAndCount(20.0, 5)
-    assert mean.load_state_and_compute_metric(a).value == 2.0  # merging changed nothing it read
+    # merging did not change its arguments
+    assert mean.load_state_and_compute_metric(a).value == 2.0
 
 
 def test_a_failure_metric_keeps_the_error():
@@ -542,7 +543,7 @@ def test_a_failure_metric_keeps_the_error():
     ] == ["ApproxQuantiles"]
 
 
-def test_flattened_names_are_deequs():
+def test_flattened_names_equal_those_of_deequ():
     from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 
     def names(analyzer, state):
@@ -564,7 +565,7 @@ def test_flattened_names_are_deequs():
     ]
 
 
-def test_entities():
+def test_analyzers_have_the_entity_of_deequ():
     assert tg.Size().entity == "Dataset"
     assert tg.Completeness("x").entity == "Column"
     assert (tg.Uniqueness(["a", "b"]).entity, tg.Uniqueness(["a", "b"]).instance) == (
@@ -573,7 +574,7 @@ def test_entities():
     )
 
 
-def test_sketch_sizes_keep_their_promise():
+def test_sketches_have_the_documented_sizes():
     from datasketches import kll_doubles_sketch
     from tidegauge.analyzers.measures.quantiles import sketch_size
 
@@ -583,12 +584,12 @@ def test_sketch_sizes_keep_their_promise():
 
 
 def test_quantiles_of_few_values_are_exact():
-    """deequ.md case 69: the exact median of 1..1000 is 500."""
+    """As in Deequ's tests of quantiles, small samples give exact values."""
     state = kll([float(i) for i in range(1, 101)])
     assert state.quantiles([0, 0.01, 0.25, 0.5, 1]) == [1, 1, 25, 50, 100]
 
 
-def test_a_string_that_reads_as_null_has_a_bin_of_its_own():
+def test_the_string_null_has_a_separate_bin():
     from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 
     state = FrequenciesAndNumRows.from_groups(
@@ -602,7 +603,7 @@ def test_a_string_that_reads_as_null_has_a_bin_of_its_own():
     }
 
 
-def test_a_success_holds_a_value_and_metrics_compare_by_it():
+def test_metrics_are_compared_by_value():
     metric = tg.DoubleMetric(tg.Entity.DATASET, "*", "Size", tg.Success(3.0))
     assert isinstance(metric, tg.Metric)
     assert metric == tg.Metric(tg.Entity.DATASET, "*", "Size", tg.Success(3.0))
@@ -610,7 +611,7 @@ def test_a_success_holds_a_value_and_metrics_compare_by_it():
 
 
 @pytest.mark.parametrize("analyzer", [tg.Entropy("s"), tg.MutualInformation(["s", "t"])])
-def test_information_of_a_constant_is_no_negative_zero(analyzer):
+def test_the_information_of_a_constant_is_not_negative_zero(analyzer):
     columns = ("x",) if isinstance(analyzer, tg.Entropy) else ("x", "y")
     value = analyzer.compute_metric_from(tg.FrequenciesAndNumRows.from_groups([(columns, 3)])).value
     assert math.copysign(1, value) == 1

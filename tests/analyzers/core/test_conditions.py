@@ -1,4 +1,4 @@
-"""Conditions in Spark SQL: parsed, and with comparisons rewritten in their places."""
+"""Conditions in Spark SQL: parsed, and with comparisons rewritten in place."""
 
 from itertools import product
 
@@ -43,7 +43,7 @@ from tidegauge.analyzers.core.schema import Schema
         ("größe > 1", Within("größe", lower=1, has_lower=False)),
     ],
 )
-def test_what_a_condition_says(condition, form):
+def test_simple_conditions_are_parsed(condition, form):
     assert parse_condition(condition) == form
 
 
@@ -106,11 +106,11 @@ def test_what_a_condition_says(condition, form):
         "",
     ],
 )
-def test_what_says_anything_more_is_no_form(condition):
+def test_other_conditions_are_not_parsed(condition):
     assert parse_condition(condition) is None
 
 
-def test_a_column_with_a_number_in_place_of_null_is_known_in_every_row():
+def test_a_column_with_a_number_instead_of_null_is_known_in_every_row():
     schema = Schema.from_types({"x": "double"})
     for condition in ("coalesce(x, 0) > 1", "nvl(x, 0) > 1", "ifnull(x, 0) > 1"):
         assert known_sql(condition, schema) == "1"
@@ -180,7 +180,7 @@ CONTEXTS = [
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_comparisons_are_rewritten_in_their_places_and_nothing_else_changes(context):
+def test_comparisons_are_rewritten_in_place_and_nothing_else_changes(context):
     exact = {sql: compare_exactly(sql, SCHEMA) for sql in COMPARISONS}
     assert all(sql != rewritten for sql, rewritten in exact.items())
     for first, second in product(COMPARISONS, COMPARISONS[::5]):
@@ -235,5 +235,5 @@ def test_comparisons_are_rewritten_in_their_places_and_nothing_else_changes(cont
         "-- d > 0",
     ],
 )
-def test_what_is_no_comparison_of_columns_and_literals_stays_as_it_is(sql):
+def test_other_expressions_are_unchanged(sql):
     assert compare_exactly(sql, SCHEMA) == sql

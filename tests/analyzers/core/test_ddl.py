@@ -30,7 +30,7 @@ from tidegauge.analyzers.measures.counts import SchemaMatch
         ("NOT NULL", None),
     ],
 )
-def test_types_are_read_as_spark_prints_them(text, kind):
+def test_types_are_parsed_as_spark_prints_them(text, kind):
     (column,) = parse_columns(f"x {text}")
     assert (column.name, column.type) == ("x", kind)
 
@@ -47,19 +47,19 @@ def test_types_are_read_as_spark_prints_them(text, kind):
         ("a LIST<INT>", "'LIST<INT>' is not a type"),
     ],
 )
-def test_what_is_no_declaration_is_refused(text, problem):
+def test_invalid_declarations_are_refused(text, problem):
     with pytest.raises(ValueError, match=problem):
         parse_columns(text)
 
 
-def test_nested_types_of_a_schema_are_told_as_spark_prints_them():
+def test_nested_types_of_a_schema_are_printed_as_spark_prints_them():
     fields = [{"name": "a", "type": "integer"}, {"name": "b", "type": "decimal(9,2)"}]
     inner = {"type": "struct", "fields": fields}
     kind = {"type": "map", "keyType": "string", "valueType": inner}
     assert type_text(kind) == "map<string,struct<a:int,b:decimal(9,2)>>"
 
 
-def test_a_text_of_a_declared_length_matches_with_and_without_it():
+def test_a_string_of_a_declared_length_matches_with_and_without_it():
     lengths = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"}
     zipped = {"name": "zip", "type": "string", "nullable": True, "metadata": lengths}
     schema = Schema({"type": "struct", "fields": [zipped]})

@@ -18,7 +18,7 @@ from tidegauge.analyzers.core.partitions import (
 import tidegauge as tg
 
 
-def test_hive_names_are_decoded_and_values_stay_text():
+def test_hive_names_are_decoded_and_values_stay_strings():
     partition = Partition.from_path("ds=2013-02-08/hr=07/country=a%2Fb%3Dc%25")
     assert partition.values == ("2013-02-08", "07", "a/b=c%")
     assert partition.name == "ds=2013-02-08/hr=07/country=a/b=c%"
@@ -27,7 +27,7 @@ def test_hive_names_are_decoded_and_values_stay_text():
 
 
 @given(st.lists(st.text("a/=%5 é", max_size=8), min_size=2, max_size=2))
-def test_names_are_read_as_they_are_written(values):
+def test_names_are_parsed_as_they_are_written(values):
     partition = Partition(("ds", "kind"), tuple(values))
     assert Partition.from_name(partition.name, partition.keys) == partition
     assert Partition.from_name("").keys == ()
@@ -55,7 +55,8 @@ def test_names_are_read_as_they_are_written(values):
         (("ds", "hr_minute"), ("2013-02-08", "07"), None),
         (("ds", "hr", "mi"), ("2013-02-08", "7", "30"), datetime(2013, 2, 8, 7, 30, tzinfo=UTC)),
         (("minute", "ds", "hour"), ("5", "20130208", "7"), datetime(2013, 2, 8, 7, 5, tzinfo=UTC)),
-        (("ds", "minute"), ("2013-02-08", "30"), datetime(2013, 2, 8, tzinfo=UTC)),  # of no hour
+        # without an hour
+        (("ds", "minute"), ("2013-02-08", "30"), datetime(2013, 2, 8, tzinfo=UTC)),
         (("day",), ("2026-01-17",), datetime(2026, 1, 17, tzinfo=UTC)),
         (("day",), ("17",), None),
         (("month",), ("2025-05",), datetime(2025, 5, 1, tzinfo=UTC)),
@@ -71,7 +72,7 @@ def test_names_are_read_as_they_are_written(values):
         (("half",), ("2026-H2",), datetime(2026, 7, 1, tzinfo=UTC)),
         (("half",), ("2026-H3",), None),
         (("month",), ("2026M01",), datetime(2026, 1, 1, tzinfo=UTC)),
-        (("dt",), ("01/02/2026",), None),  # of January or February
+        (("dt",), ("01/02/2026",), None),  # in January or February
         (("hour",), ("2026-01-17T08",), datetime(2026, 1, 17, 8, tzinfo=UTC)),
         (("hr",), ("08",), None),
         (("ts",), ("2026-01-17T08:00",), datetime(2026, 1, 17, 8, tzinfo=UTC)),
@@ -85,7 +86,7 @@ def test_times_are_recognised_by_the_usual_keys(keys, values, time):
 
 
 @pytest.mark.parametrize("key", ["order_date", "EVENT_DT", "date_key", "eventDate", "load_day"])
-def test_keys_made_with_a_word_for_a_date_tell_the_time(key):
+def test_keys_that_contain_a_word_for_a_date_have_a_time(key):
     found = recognise_time(("country", key, "hr"))
     assert found.keys == (key, "hr")
     assert found.formats[0] == "%Y-%m-%d %H"
@@ -102,12 +103,12 @@ def test_keys_made_with_a_word_for_a_date_tell_the_time(key):
         ("day_of_week",),
     ],
 )
-def test_keys_that_tell_no_time(keys):
+def test_keys_without_a_time(keys):
     assert recognise_time(keys) is None
 
 
-def test_a_part_of_a_date_is_a_segment():
-    """Of ``day=2026-01-17`` the series is one; of ``day=17`` there is one for each day."""
+def test_a_key_for_a_part_of_a_date_is_a_segment():
+    """``day=2026-01-17`` belongs to one series; each value of ``day=17`` is a separate series."""
     time = recognise_time(("day", "site"))
     assert time.segment_of(Partition(("day", "site"), ("2026-01-17", "a"))) == "site=a"
     assert time.segment_of(Partition(("day", "site"), ("17", "a"))) == "day=17/site=a"
@@ -130,7 +131,7 @@ FEB = Partition(KEYS, ("2013-02-08", "07", "New York"))
     [
         ("ds=2013-02-08", True),
         ("ds = '2013-02-08' and hr=07", True),
-        ("hr=7", False),  # text, as Hive names it
+        ("hr=7", False),  # a string, as Hive names it
         ("ds>=2013-02-01 AND ds<2013-03-01", True),
         ("ds!=2013-02-08", False),
         ("DS <= 2013-02-07", False),
@@ -142,7 +143,7 @@ FEB = Partition(KEYS, ("2013-02-08", "07", "New York"))
         ("country = 'it''s'", False),
     ],
 )
-def test_selections(text, chosen):
+def test_selections_choose_partitions(text, chosen):
     assert parse_selection(text, KEYS)(FEB) is chosen
 
 
@@ -161,7 +162,7 @@ def test_selections(text, chosen):
         ("ds=1; drop table x", "expected and, found 'drop'"),
     ],
 )
-def test_selections_that_do_not_parse(text, problem):
+def test_the_error_for_an_invalid_selection_shows_the_position(text, problem):
     with pytest.raises(tg.PartitionSelectionError) as error:
         parse_selection(text, KEYS).require_match(set(), ["ds=2/hr=3/country=DE"])
     assert problem in str(error.value)
@@ -169,7 +170,7 @@ def test_selections_that_do_not_parse(text, problem):
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_selection_or_an_error_of_ours(text):
+def test_any_string_is_a_selection_or_raises_our_error(text):
     with contextlib.suppress(tg.PartitionSelectionError):
         parse_selection(text, KEYS)(FEB)
 
@@ -184,7 +185,7 @@ def test_any_value_can_be_quoted(value):
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=3))
 def test_the_name_of_a_partition_selects_it(values):
-    """Whatever is in its values: slashes, equals signs, blanks, quotes, commas."""
+    """Its values can contain slashes, equals signs, blanks, quotes and commas."""
     keys = KEYS[: len(values)]
     partition = Partition(keys, tuple(values))
     assume(Partition.from_name(partition.name.strip(), keys) == partition)
@@ -207,17 +208,17 @@ def test_the_name_of_a_partition_selects_it(values):
         ("path=a=b", "a", False),
     ],
 )
-def test_names_are_selections(text, value, chosen):
+def test_partition_names_are_selections(text, value, chosen):
     assert parse_selection(text, ["path"])(Partition(("path",), (value,))) is chosen
 
 
-def test_a_name_may_have_some_of_the_keys():
+def test_a_name_may_contain_some_of_the_keys():
     assert parse_selection("ds=2013-02-08/country=New York", KEYS)(FEB)
     assert not parse_selection("ds=2013-02-08/country=Paris", KEYS)(FEB)
     assert not parse_selection("ds=2013-02-09/hr=07", KEYS)(FEB)
 
 
-def test_named_partitions_must_be_there():
+def test_named_partitions_must_exist():
     assert select_named(["ds=1"], ["ds=1", "ds=2"]) == {"ds=1"}
     with pytest.raises(
         tg.PartitionSelectionError, match="no partition 'ds=2013-2-8'; did you mean 'ds=2013-02-08'"
@@ -228,20 +229,20 @@ def test_named_partitions_must_be_there():
 @pytest.mark.parametrize(
     ("selection", "names", "message"),
     [
-        # Between two days: the one before and the one after.
+        # Between two days: the day before and the day after.
         ("ds=2013-02-30", ["ds=2013-02-28", "ds=2013-03-01", "ds=2013-03-02"],
          "nearest: ds=2013-02-28, ds=2013-03-01; newest: ds=2013-03-02"),
         ("ds >= '2013-03-03'", ["ds=2013-02-28", "ds=2013-03-02"], "nearest: ds=2013-03-02; newest"),
-        # Another spelling of a name.
+        # Another notation for a name.
         ("ds=20130228", ["ds=2013-01-01", "ds=2013-02-28", "ds=2014-01-01"], "ds=2013-02-28"),
         ("region=EU", ["region=asia", "region=eu", "region=us"], "nearest: region=asia, region=eu;"),
         ("ds=1 AND hr = 9", ["ds=1/hr=08", "ds=1/hr=09", "ds=2/hr=09"], "ds=1/hr=09"),
-        # The newest is the last one given, whatever its name.
+        # The newest partition is the last in the list, whatever its name.
         ("ds=5", ["ds=2", "ds=3", "ds=1"], "newest: ds=1"),
         ("ds=5", [], "partitions='ds=5' matches none of 0 partitions (the table has none)"),
     ],
 )  # fmt: skip
-def test_a_selection_that_matches_nothing_names_what_is_near(selection, names, message):
+def test_the_error_for_a_selection_without_matches_names_near_ones(selection, names, message):
     with pytest.raises(tg.PartitionSelectionError) as error:
         parse_selection(selection, [*KEYS, "region"]).require_match(set(), names)
     assert message in str(error.value)
@@ -249,7 +250,7 @@ def test_a_selection_that_matches_nothing_names_what_is_near(selection, names, m
 
 
 @given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=8), max_size=5))
-def test_any_selection_that_matches_nothing_is_an_error(value, values):
+def test_any_selection_without_matches_is_an_error(value, values):
     names = [Partition(("ds",), (value,)).name for value in values]
     with pytest.raises(tg.PartitionSelectionError, match="matches none of"):
         parse_selection(f"ds={value}", ["ds"]).require_match(set(), names)

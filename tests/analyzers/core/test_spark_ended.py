@@ -1,4 +1,4 @@
-"""Errors of connections to Spark, which do not name Spark themselves."""
+"""Errors of broken connections to Spark, which do not mention Spark themselves."""
 
 import pytest
 from tidegauge.analyzers.core.errors import describe, has_spark_ended
@@ -15,7 +15,7 @@ class Py4JNetworkError(Exception):
 
 
 def raised_in(module, error):
-    """Return an error as raised by a function of a module of that name."""
+    """Return an error raised by a function of a module with the given name."""
     names = {"__name__": module, "error": error}
     exec("def connect():\n    raise error", names)  # noqa: S102 - a function of another module
     try:
@@ -35,7 +35,7 @@ def raised_in(module, error):
     ],
     ids=repr,
 )
-def test_a_broken_connection_to_spark_names_spark_and_the_way_on(error):
+def test_the_error_of_a_broken_connection_names_spark_and_the_fix(error):
     told = describe(error)
     assert told.startswith(f"Spark does not answer ({type(error).__name__}")
     assert "spark.driver.memory" in told
@@ -52,6 +52,6 @@ def test_a_broken_connection_to_spark_names_spark_and_the_way_on(error):
     ],
     ids=repr,
 )
-def test_other_errors_say_what_they_say(error):
+def test_other_errors_are_unchanged(error):
     assert not has_spark_ended(error)
     assert describe(error).startswith(type(error).__name__)

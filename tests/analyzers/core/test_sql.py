@@ -1,4 +1,4 @@
-"""Spark SQL as text: names, filters, constants. No Spark."""
+"""SQL strings: names, filters, constants. No Spark."""
 
 import datetime as dt
 
@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.sql import (
         "a = 'it\\'s (' AND b = 1",
     ],
 )
-def test_filters_of_several_lines_are_found_whole(where):
+def test_filters_of_several_lines_are_parsed_completely(where):
     text = f"max({where_holds(where, '`x)`')}) + {count_rows(where)}"
     assert {"a", "b", "x)"} <= names_in(text)
     assert without_filters(text) == "max(CASE WHEN  THEN `x)` END) + count(CASE WHEN  THEN 1 END)"

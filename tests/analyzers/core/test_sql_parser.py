@@ -1,4 +1,4 @@
-"""SQL that users write, as tokens and trees of sqlglot."""
+"""SQL of users, as tokens and syntax trees of sqlglot."""
 
 import logging
 
@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.sql_parser import (
 )
 
 EXPRESSIONS = {
-    "a && b": None,  # of no dialect of Spark, but of Griffin
+    "a && b": None,  # not Spark SQL, but Griffin's language
     "x > ${y}": "gt",
     "a <=> b": "nullsafeeq",
     "a == b": "eq",
@@ -70,13 +70,13 @@ QUERIES = {
 
 
 @pytest.mark.parametrize(("sql", "key"), QUERIES.items())
-def test_a_query_has_a_tree_and_other_statements_have_none(sql, key, caplog):
+def test_only_a_query_has_a_tree(sql, key, caplog):
     tree = parse_query(sql)
     assert (None if tree is None else tree.key) == key
     assert caplog.records == []
 
 
-def test_warnings_of_sqlglot_for_others_are_logged(caplog):
+def test_warnings_of_sqlglot_for_other_callers_are_logged(caplog):
     parse_query("SHOW TABLES")
     with caplog.at_level(logging.WARNING):
         logging.getLogger("sqlglot").warning("of another caller")
@@ -84,7 +84,7 @@ def test_warnings_of_sqlglot_for_others_are_logged(caplog):
 
 
 @pytest.mark.parametrize("opening", ["(", "f(", "NOT (", "CASE WHEN ("])
-def test_what_is_nested_deeply_has_no_tree_however_deep_the_caller_is(opening):
+def test_deeply_nested_sql_has_no_tree_whatever_the_depth_of_the_caller(opening):
     closing = ") THEN 1 END" if opening.startswith("CASE") else ")"
 
     def parsed(levels, frames):
@@ -105,14 +105,14 @@ def test_chains_of_signs_have_no_tree():
     assert parse_expression("- " * 20_000 + "a") is None
 
 
-def test_long_text_is_not_read():
+def test_long_sql_is_not_parsed():
     text = f"id IN ({', '.join(map(str, range(MAX_CHARACTERS // 2)))})"
     assert tokenize(text) == ()
     assert parse_expression(text) is None
     assert parse_query(f"SELECT {text}") is None
 
 
-def test_tokens_are_where_the_text_has_them():
+def test_tokens_have_their_positions_in_the_string():
     sql = "a -- b\n<= /* c */ -1.5BD AND `d e`.f = r'\\' OR g IN (\"h\")"
     shown = [sql[begin:end] for _, begin, end in tokenize(sql)]
     assert shown == ["a", "<=", "-", "1.5BD", "AND", "`d e`", ".", "f", "=", "r'\\'"] + [
@@ -120,13 +120,13 @@ def test_tokens_are_where_the_text_has_them():
     ]  # fmt: skip
 
 
-def test_parts_of_a_list_are_those_of_the_text():
+def test_the_items_of_a_list_are_substrings():
     assert split_list("1, (2, 3) -- a, b\n, x[4, 5], 'a,b'") == ["1", "(2, 3)", "x[4, 5]", "'a,b'"]
     assert split_list("a,") == ["a", ""]
     assert split_list("") == [""]
 
 
-def test_text_of_literals_and_names_is_the_users():
+def test_literals_and_names_keep_the_users_spelling():
     sql = "`a``b` IN ('it\\'s', r'\\d', \"x\", 5L)"
     texts = [text_of(node, sql) for node in parse_expression(sql).expressions]
     assert texts == ["'it\\'s'", "r'\\d'", '"x"', "5L"]

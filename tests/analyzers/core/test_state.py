@@ -1,4 +1,4 @@
-"""The laws of states, over every state that is registered."""
+"""The laws of states, for every registered state."""
 
 import json
 import math
@@ -44,10 +44,10 @@ def test_every_registered_state_is_tested():
     assert earlier == {"min/1", "max/1", "sum-and-count/1", "hll/1", "tuple/1"}
 
 
-def agree(a, b, *parts):
-    """Equal, sketches within their bounds, sums within rounding of what was added."""
+def assert_agree(a, b, *parts):
+    """Assert that states are equal, sketches within their bounds, sums within rounding errors."""
     if isinstance(a, StandardDeviationState | HigherMomentsState | CorrelationState):
-        # What cancels in a moment is its uncancelled scale: the powers of the means.
+        # Terms of a moment cancel. Their scale before is the powers of the means.
         x = max(
             (abs(getattr(p, "mean", 0)) + abs(getattr(p, "x_mean", 0)) for p in parts), default=0
         )
@@ -63,7 +63,9 @@ def agree(a, b, *parts):
         )
     if isinstance(a, TwoSums):
         return all(
-            agree(getattr(a, f.name), getattr(b, f.name), *(getattr(p, f.name) for p in parts))
+            assert_agree(
+                getattr(a, f.name), getattr(b, f.name), *(getattr(p, f.name) for p in parts)
+            )
             for f in fields(a)
         )
     if isinstance(a, SumAndCount | CustomSqlState):
@@ -80,14 +82,14 @@ def agree(a, b, *parts):
 @given(data=st.data())
 def test_addition_is_commutative(cls, data):
     a, b = data.draw(STATES[cls]), data.draw(STATES[cls])
-    assert agree(a + b, b + a, a, b)
+    assert assert_agree(a + b, b + a, a, b)
 
 
 @every_state
 @given(data=st.data())
 def test_addition_is_associative(cls, data):
     a, b, c = (data.draw(STATES[cls]) for _ in range(3))
-    assert agree((a + b) + c, a + (b + c), a, b, c)
+    assert assert_agree((a + b) + c, a + (b + c), a, b, c)
 
 
 @every_state
@@ -97,16 +99,16 @@ def test_a_state_agrees_with_itself(cls, data):
     assert state.agrees_with(state)
 
 
-def test_numbers_that_are_not_defined_agree():
-    """Else a partition whose files are touched would count as restated, every time."""
+def test_undefined_numbers_agree():
+    """Otherwise a partition whose files were touched would always count as restated."""
     state = CustomSqlState(math.nan, 3, 1)
     assert state.agrees_with(CustomSqlState(math.nan, 3, 1))
     assert not state.agrees_with(CustomSqlState(1.0, 3, 1))
 
 
 @pytest.mark.parametrize("distinct", [1, 30, 1000, 20_000])
-def test_distinct_counts_agree_by_their_values_and_not_by_their_number(distinct):
-    """In whatever order the values came: their own estimates depend on it."""
+def test_distinct_counts_agree_by_their_values_and_not_by_their_estimate(distinct):
+    """The estimate of a sketch depends on the order of the values."""
     values = [f"user {n}" for n in range(distinct)]
     state, reversed_, others = hll(values), hll(values[::-1]), hll([f"new {v}" for v in values])
     assert state.agrees_with(reversed_)
@@ -119,23 +121,23 @@ def test_distinct_counts_agree_by_their_values_and_not_by_their_number(distinct)
 @given(data=st.data())
 def test_the_default_state_is_the_identity(cls, data):
     a = data.draw(STATES[cls])
-    assert agree(cls() + a, a, a)
-    assert agree(a + cls(), a, a)
+    assert assert_agree(cls() + a, a, a)
+    assert assert_agree(a + cls(), a, a)
 
 
 @every_state
 @given(data=st.data())
-def test_merge_adds_up(cls, data):
+def test_a_merge_is_a_sum(cls, data):
     states = data.draw(st.lists(STATES[cls], max_size=4))
     total = cls()
     for state in states:
         total = total + state
-    assert agree(cls.merge(states), total, *states)
+    assert assert_agree(cls.merge(states), total, *states)
 
 
 @every_state
 @given(data=st.data())
-def test_merging_leaves_its_arguments_as_they_were(cls, data):
+def test_merging_does_not_change_its_arguments(cls, data):
     a, b = data.draw(STATES[cls]), data.draw(STATES[cls])
     before = a.pack(), b.pack()
     cls.merge([a, b])
@@ -148,14 +150,14 @@ def test_packing_round_trips(cls, data):
     a = data.draw(STATES[cls])
     again = read_state(cls.tag, a.pack())
     assert type(again) is cls
-    assert agree(again, a, a)
+    assert assert_agree(again, a, a)
     assert again.pack() == a.pack()
 
 
 @every_state
-def test_the_identity_is_hashable_and_packs(cls):
+def test_the_identity_is_hashable_and_can_be_packed(cls):
     assert hash(cls()) == hash(cls())
-    assert agree(read_state(cls.tag, cls().pack()), cls())
+    assert assert_agree(read_state(cls.tag, cls().pack()), cls())
 
 
 def vars_of(state):
@@ -170,7 +172,7 @@ def plain(value):
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda k: k["tag"])
 def test_states_written_by_earlier_releases_can_be_read(kept):
-    """tests/data/states.json holds bytes as release 0.1 wrote them, and what they say."""
+    """tests/data/states.json contains bytes as release 0.1 wrote them, and their values."""
     state = read_state(kept["tag"], bytes.fromhex(kept["payload"]))
     if isinstance(state, FrequenciesAndNumRows):
         said = {"groups": sorted([list(k), n] for k, n in state.groups()), "nulls": state.num_nulls}
@@ -208,14 +210,14 @@ def test_every_tag_has_a_kept_state():
     assert {kept["tag"] for kept in KEPT} == set(READERS)
 
 
-def test_states_of_different_kinds_do_not_add():
+def test_states_of_different_types_cannot_be_added():
     with pytest.raises(StateMismatchError, match="cannot add a NumMatchesAndCount to a NumMatches"):
         NumMatches(1) + NumMatchesAndCount(1, 1)
     assert NumMatches(1).sum(NumMatches(2)) == NumMatches(3)
 
 
 def test_sums_stay_exact_when_columns_change_their_type():
-    """2^53 + 1 is no double; a column of whole numbers that becomes one of cents or of doubles."""
+    """2^53 + 1 is not a double. A column of integers can become one of decimals or doubles."""
     whole = GroupSums.from_groups([("a", 1, 2**53 + 1), (None, 2, 5)])
     cents = GroupSums.from_groups([("a", 1, Decimal("0.25"))])
     assert (whole + cents).as_dict() == {
@@ -225,14 +227,14 @@ def test_sums_stay_exact_when_columns_change_their_type():
     assert (whole + GroupSums.from_groups([(None, 1, 0.5)])).as_dict()[None] == (3, 5.5)
 
 
-def test_forgetting_a_value_keeps_its_sum():
+def test_removing_a_value_from_a_state_keeps_the_sum():
     state = GroupSums.from_groups([("ann", 1, 3), ("bob", 1, 4)])
     assert state.forget("bob", "x").as_dict() == {"ann": (1, 3), "x": (1, 4)}
     assert state.forget("eve", "x") is state
     assert GroupSums.from_groups([(7, 1, 3), (8, 1, 4)]).forget("7", "x").as_dict() == {8: (1, 4)}
 
 
-def test_sketches_of_different_parameters_do_not_add():
+def test_sketches_of_different_parameters_cannot_be_added():
     from datasketches import hll_sketch, kll_doubles_sketch
     from tidegauge.analyzers.measures.cardinality import HllState
 
@@ -260,8 +262,8 @@ def test_sketches_of_different_parameters_do_not_add():
         )
 
 
-def test_frequencies_of_integers_add_to_those_of_decimals():
-    """As approximate counts do: a column that was an integer and became a decimal holds equal numbers."""
+def test_frequencies_of_integers_can_be_added_to_those_of_decimals():
+    """The same holds for approximate counts: an integer column that became a decimal has equal numbers."""
     whole = FrequenciesAndNumRows.from_groups([((1,), 2), ((2**63 - 1,), 1), ((None,), 1)])
     wider = FrequenciesAndNumRows.from_groups([((Decimal("1.00"),), 3), ((Decimal("1.50"),), 1)])
     wanted = {(Decimal(1),): 5, (Decimal(2**63 - 1),): 1, (None,): 1, (Decimal("1.5"),): 1}
@@ -271,7 +273,7 @@ def test_frequencies_of_integers_add_to_those_of_decimals():
     assert sums.as_dict() == {Decimal(1): (3, 15)}
 
 
-def test_an_unknown_tag_and_damaged_bytes_are_told_apart():
+def test_an_unknown_tag_and_damaged_bytes_have_different_errors():
     with pytest.raises(UnknownStateTagError, match="no reader for states tagged 'mean/9'"):
         read_state("mean/9", b"")
     for tag in READERS:
@@ -284,14 +286,14 @@ def test_a_tag_is_registered_once():
         register_state("num-matches/1")(NumMatches)
 
 
-def test_the_seed_states_say_their_values():
+def test_states_have_their_metric_values():
     assert NumMatches(7).metric_value() == 7.0
     assert math.isnan(NumMatchesAndCount().metric_value())
     assert NumMatchesAndCount(1, 4).metric_value() == 0.25
     assert issubclass(NumMatches, State)
 
 
-def test_a_nan_minimum_only_where_there_is_nothing_else():
+def test_the_minimum_is_nan_only_without_other_values():
     from tidegauge.analyzers.measures.extremes import MaxState, MinState
 
     only_nan = MinState(math.nan, 2)

@@ -6,7 +6,7 @@ import tidegauge as tg
 from tests.analyzers.core.state_strategies import kll
 
 
-def test_counts_of_a_sketch_are_whole_and_add_up():
+def test_counts_of_a_sketch_are_integers_and_add_up():
     """0 to 9 between 0, 3, 6 and 9: three, three, and four with the last edge."""
     state = kll([float(x) for x in range(10)])
     buckets = tg.KLLSketch("x", number_of_buckets=3).compute_metric_from(state).value.buckets
@@ -17,7 +17,7 @@ def test_counts_of_a_sketch_are_whole_and_add_up():
     assert sum(b.absolute for b in buckets) == 5000
 
 
-def test_the_edges_of_a_single_value_are_plain_numbers():
+def test_the_edges_of_a_single_value_are_floats():
     state = FrequenciesAndNumRows.from_groups([((4,), 3)])
     (only,) = tg.HistogramBinned("x", 2).compute_metric_from(state).value.bins
     assert (only.low, only.high, only.absolute) == (4.0, 4.0, 3)
@@ -25,13 +25,13 @@ def test_the_edges_of_a_single_value_are_plain_numbers():
 
 
 def test_the_percentiles_of_a_sketch():
-    """Of 1 to 100 the 25th percentile is 25: a quarter of the values are at or below it."""
+    """The 25th percentile of 1 to 100 is 25: a quarter of the values are at most 25."""
     state = kll([float(x) for x in range(1, 101)])
     found = tg.KLLSketch("x").compute_metric_from(state).value.percentiles()
     assert (len(found), found[0], found[24], found[99]) == (100, 1.0, 25.0, 100.0)
 
 
-def test_a_range_without_a_width_has_no_equal_bins():
+def test_a_range_of_zero_width_has_no_equal_bins():
     state = FrequenciesAndNumRows.from_groups([((-1.7e308,), 1), ((1.7e308,), 1)])
     metric = tg.HistogramBinned("x", 2).compute_metric_from(state)
     assert "cannot make bins of equal width from -1.7e+308 to 1.7e+308" in str(metric.outcome.error)

@@ -1,6 +1,6 @@
-"""Every analyzer on odd data: nulls, NaN, zeros of both signs, infinities, unicode, wide numbers, nothing.
+"""Every analyzer on extreme data: nulls, NaN, zeros of both signs, infinities, Unicode, wide numbers, no rows.
 
-The expected values are worked out by hand, or stand in deequ.md 1.6.
+The expected values are computed by hand.
 """
 
 import dataclasses
@@ -40,9 +40,9 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def found(spark):
-    """All metrics of all tables; ``none`` is a filter that keeps nothing.
+    """Return all metrics of all tables; ``none`` is a filter that no row passes.
 
-    Tables are groups of one scan, except where there are no rows or the number of columns matters.
+    Tables are groups of one scan, unless they have no rows or the number of columns matters.
     """
     spark.createDataFrame([(7,), (0,), (0,)], "id long").createOrReplaceTempView("edge_reference")
     tables = {name: spark.createDataFrame(rows, SCHEMA) for name, rows in ROWS.items()}
@@ -80,7 +80,10 @@ def histogram(**wanted):
 
 
 def sums(*wanted):
-    """Keys and sums in their order, and the shares: NaN unless something adds up."""
+    """Return a check of keys and sums in their order, and of the shares:
+
+    NaN unless the total is finite.
+    """
 
     def check(metric):
         values = metric.value.values
@@ -140,9 +143,9 @@ def kinds(**counts):
     return histogram(**{kind: counts.get(kind, 0) for kind in KINDS})
 
 
-ENTROPY = 1.3321790402101223  # deequ.md 1.6: of d
+ENTROPY = 1.3321790402101223  # of column d, computed by hand
 
-# analyzer: odd, infinite, one, nulls, empty, none (a filter that keeps nothing)
+# analyzer: odd, infinite, one, nulls, empty, none (a filter that no row passes)
 EXPECTED = {
     tg.Size(): (6, 3, 1, 3, 0, 0),
     tg.ColumnCount(): (7, 7, 7, 7, 7, 7),
@@ -254,7 +257,7 @@ EXPECTED = {
         *(histogram(false=3), histogram(true=1), histogram(NullValue=3)),
         *[lambda m: m.value.number_of_bins == 0] * 2,
     ),
-    tg.HistogramOfSums("s", "c"): (  # 1e36 + 1e36, exactly, is their sum
+    tg.HistogramOfSums("s", "c"): (  # 1e36 + 1e36 is exactly the sum
         sums(("", 1e36), ("a", 1e36), ("𝒳y", 0.01), ("ü€", 0), ("NullValue", -0.01)),
         *(sums(("x", 3)), sums(("7", 7.25)), sums(("NullValue", 0)), sums(), sums()),
     ),
@@ -284,7 +287,7 @@ EXPECTED = {
     tg.PatternMatch("s", "^a$"): (2 / 6, 0, 0, 0, E, E),
     tg.PatternMatch("s", "^a$", "ignore"): (2 / 5, 0, 0, E, E, E),
     tg.PatternMatch("s", "^$", "empty"): (2 / 6, 0, 0, 1, E, E),
-    tg.PatternMatch("s", "x*"): (5 / 6, 1, 1, 0, E, E),  # Deequ: never, where it matches nothing
+    tg.PatternMatch("s", "x*"): (5 / 6, 1, 1, 0, E, E),  # Deequ: never, if no row passes
     tg.MinLength("s"): (0, 1, 1, E, E, E),
     tg.MaxLength("s"): (2, 1, 1, E, E, E),  # characters, not UTF-16 units or bytes
     tg.MinLength("s", "empty"): (0, 1, 1, 0, E, E),
@@ -301,26 +304,26 @@ EXPECTED = {
     tg.ReferentialIntegrity("n", "edge_reference", "id"): (1 / 5, 0, 1, E, E, E),
     tg.ColumnMatch("n", "edge_reference", "n", "id", "id"): (
         {"n": 1.0},
-        *(E, {"n": 1.0}, E, E, E),  # 1 is not in the other table
+        *(E, {"n": 1.0}, E, E, E),  # 1 is missing in the other table
     ),
     tg.DatasetMatch("n", "edge_reference", "id"): (1 / 6, 0, 1, 0, E, E),
 }
 TABLES = (*ROWS, "none")
 
 
-def test_every_analyzer_is_here():
+def test_every_analyzer_has_expectations():
     elsewhere = (
         "tidegauge.rules.",
         "tidegauge.griffin.",
         "tidegauge.consistency.",
-    )  # folders of tests of the same names
+    )  # folders of tests with the same names
     others = {n for n in ANALYZERS if ANALYZERS[n].__module__.startswith(elsewhere)}
     assert {type(a).__name__ for a in EXPECTED} == set(ANALYZERS) - others
 
 
 @pytest.mark.parametrize("analyzer", EXPECTED, ids=lambda a: repr(a)[:70])
 @pytest.mark.parametrize("table", TABLES)
-def test_edges(found, analyzer, table):
+def test_an_analyzer_has_the_expected_metrics_of_each_table(found, analyzer, table):
     metric, _ = found[analyzer, table]
     wanted = EXPECTED[analyzer][TABLES.index(table)]
     if wanted == E:
@@ -333,11 +336,12 @@ def test_edges(found, analyzer, table):
         assert metric.value == pytest.approx(wanted, rel=1e-12, nan_ok=True)
 
 
-def test_states_keep_the_types_precision(found):
+def test_states_keep_the_precision_of_the_type(found):
     def state(analyzer, table="odd"):
         return found[analyzer, table][1].value
 
-    assert state(tg.Sum("n")).total == 2**63 + 2**53  # a sum of longs neither wraps nor rounds
+    # a sum of longs neither overflows nor is rounded
+    assert state(tg.Sum("n")).total == 2**63 + 2**53
     assert state(tg.Sum("c")).total == Decimal("1999999999999999999999999999999999999.98")
     assert state(tg.Minimum("c")).minimum == Decimal("-0.01")
     assert state(tg.Maximum("c")).maximum == WIDE
@@ -383,7 +387,7 @@ TEXTS = {
 }
 
 
-def test_data_types_of_texts(spark):
+def test_data_types_of_strings(spark):
     texts = spark.createDataFrame([(t,) for some in TEXTS.values() for t in some], "s string")
     (metric,) = tg.calculate(texts, [tg.DataType("s")])
     assert {kind: value.absolute for kind, value in metric.value.values.items()} == {

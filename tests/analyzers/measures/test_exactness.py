@@ -1,4 +1,4 @@
-"""Cases that a review found wrong once."""
+"""Regressions of exact metrics: cases that once were wrong."""
 
 import math
 from decimal import Decimal
@@ -28,7 +28,7 @@ def test_differences_of_wide_decimals_are_exact(spark):
     assert tg.Range("x").calculate(wide).value == 0.0
 
 
-def test_a_constant_is_one_after_merging(spark):
+def test_a_constant_stays_one_after_merging(spark):
     data = spark.sql(
         "SELECT 0.1D AS x, CAST(id AS DOUBLE) AS y, id % 3 AS p FROM range(21) WHERE id > 2"
     )
@@ -38,7 +38,7 @@ def test_a_constant_is_one_after_merging(spark):
     assert merged(data, tg.Correlation("y", "y"), "p") == pytest.approx(1.0)
 
 
-def test_whole_rows_are_compared_to_the_microsecond_and_zeros_are_one(spark):
+def test_whole_rows_are_compared_to_the_microsecond_and_zeros_are_equal(spark):
     data = spark.sql(
         "SELECT * FROM VALUES (timestamp'2020-01-01 00:00:00.123456', 0.0D),"
         " (timestamp'2020-01-01 00:00:00.123999', 0.0D) t(t, x)"
@@ -48,7 +48,7 @@ def test_whole_rows_are_compared_to_the_microsecond_and_zeros_are_one(spark):
     assert tg.DuplicateRowCount().calculate(zeros).value == 2
 
 
-def test_case_sensitivity_is_the_sessions(spark):
+def test_case_sensitivity_follows_the_session(spark):
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         data = spark.createDataFrame([(1, 9), (2, 8)], "v int, V int")
@@ -64,7 +64,7 @@ def test_case_sensitivity_is_the_sessions(spark):
 @pytest.mark.parametrize(
     "text", ["sum(sum(x)) over ()", "sum(x) OVER w", "explode(collect_list(x))"]
 )
-def test_custom_sql_may_not_look_beyond_the_group(text):
+def test_custom_sql_cannot_read_other_groups(text):
     with pytest.raises(tg.IllegalAnalyzerParameterError, match="windows and generators"):
         tg.CustomSql(text).check_parameters()
     tg.CustomSql("max(overtime)").check_parameters()
@@ -79,8 +79,8 @@ def test_a_query_reads_the_data_by_a_name():
         tg.CustomSql("SELECT 1 FROM a.b", view="a.b")
 
 
-def test_queries_see_one_partition_or_the_whole_table(spark):
-    """Pairs of rows with one key: in a 2 * 2 + 1, in b 1, in both together 3 * 3 + 1."""
+def test_queries_read_one_partition_or_the_whole_table(spark):
+    """Pairs of rows with one key: 2 * 2 + 1 in a, 1 in b, 3 * 3 + 1 in both together."""
     rows = [("a", "x", 1), ("a", "x", 2), ("a", "y", 3), ("b", "x", 4)]
     data = spark.createDataFrame(rows, "ds string, k string, n int")
     pairs = tg.CustomSql("SELECT count(*) FROM data l JOIN data r ON l.k = r.k", "pairs", "sum")
@@ -93,7 +93,7 @@ def test_queries_see_one_partition_or_the_whole_table(spark):
     assert [m.value for m in found["a",][:1]] == [5.0]
     assert [(m.value, m.weight) for m in found["a",]] == [(5.0, 3), (2.0, 2)]
     assert found["b",][0].value == 1.0
-    assert found["b",][1].empty  # the query's answer is null
+    assert found["b",][1].empty  # the query's result is null
     whole = tg.calculate(data, [pairs, late])
     assert [m.value for m in whole] == [10.0, 2.0]
     states = [g.states[pairs].value for g in groups.values()]
@@ -102,7 +102,7 @@ def test_queries_see_one_partition_or_the_whole_table(spark):
     assert not [v for v in spark.catalog.listTables() if v.name.startswith("tidegauge_")]
 
 
-def test_queries_that_cannot_be_answered_say_why(spark):
+def test_errors_of_queries_name_the_problem(spark):
     data = spark.createDataFrame([("a", 1), ("b", 0)], "ds string, n int")
     asked = {
         "SELECT n FROM data": "returned more than one row",
@@ -118,7 +118,7 @@ def test_queries_that_cannot_be_answered_say_why(spark):
     assert metrics[0].value == 2.0
     for metric, message in zip(metrics[1:], asked.values(), strict=True):
         assert message in str(metric.outcome.error), metric
-    dirty = tg.CustomSql("SELECT max(1 / n) FROM data")  # one partition costs one metric
+    dirty = tg.CustomSql("SELECT max(1 / n) FROM data")  # one partition loses one metric
     groups = scan(data, [dirty], ["ds"]).groups
     assert groups["a",].states[dirty].value.number == 1.0
     assert isinstance(groups["b",].states[dirty], tg.Failure)
@@ -129,7 +129,7 @@ def test_queries_that_cannot_be_answered_say_why(spark):
 
 
 def test_columns_are_compared_by_key(spark):
-    """Of the rows with a key: 1 and 2 are there, 3 has two amounts and one status, 4 is not."""
+    """Keys 1 and 2 match, 3 has two amounts and one status, and 4 is missing."""
     spark.sql(
         "VALUES (1, 10.0D, 'new'), (2, double('NaN'), null), (3, 1.0D, 'x'), (3, 2.0D, 'x'),"
         " (null, 7.0D, 'y'), (5, 0.0D, 'z'), (5, null, 'z') AS t(key, amount, status)"
@@ -157,7 +157,7 @@ def test_columns_are_compared_by_key(spark):
         assert message in str(metric.outcome.error), metric
 
 
-def test_what_cannot_be_compared_or_grouped_fails_alone(spark):
+def test_only_analyzers_that_cannot_compare_or_group_fail(spark):
     spark.sql(
         "SELECT array(1) AS a, map(1, 2) AS m, date'2020-01-01' AS d"
     ).createOrReplaceTempView("odd_types")
@@ -173,7 +173,7 @@ def test_what_cannot_be_compared_or_grouped_fails_alone(spark):
     assert all(metric.failed for metric in metrics[1:])
 
 
-def test_our_names_are_nobodys(spark):
+def test_internal_column_names_do_not_clash(spark):
     names = ["_k0", "_g0", "_v0", "_x0", "_r0", "_s0", "_c0", "_found"]
     data = spark.createDataFrame([tuple(range(8))], ", ".join(f"{n} int" for n in names))
     data.createOrReplaceTempView("our_names")
@@ -189,7 +189,7 @@ def test_our_names_are_nobodys(spark):
 
 @pytest.mark.soak
 @pytest.mark.classic
-def test_looking_for_the_dirty_groups_costs_little(spark):
+def test_searching_for_failing_groups_is_cheap(spark):
     from tests.support.spark_actions import counted
 
     data = spark.range(64).selectExpr("id", "id % 16 AS p", "id - 5 AS x")
@@ -205,7 +205,7 @@ def test_looking_for_the_dirty_groups_costs_little(spark):
 
 
 @pytest.mark.soak
-def test_a_rule_that_is_bad_everywhere_is_given_up_and_keeps_what_was_found(spark):
+def test_the_search_for_a_rule_that_fails_everywhere_stops_and_keeps_results(spark):
     data = spark.range(200).selectExpr(
         "id", "id % 100 AS p", "CASE WHEN id % 100 < 99 THEN 0 ELSE 1 END AS x"
     )

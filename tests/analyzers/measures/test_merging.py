@@ -1,4 +1,4 @@
-"""Random tables, cut at random into partitions: merged states equal one computation over the whole."""
+"""Random tables, cut at random into partitions: merged states equal one computation on the whole table."""
 
 import math
 from decimal import Decimal, localcontext
@@ -86,17 +86,17 @@ OF_FILES = {"ParserRejects", "ParserRejectsRatio"}
 POWERS = {"m2": 2, "m3": 3, "m4": 4, "xx": 2, "yy": 2, "xy": 2}
 
 
-def test_every_analyzer_is_here():
+def test_every_analyzer_is_tested():
     elsewhere = (
         "tidegauge.griffin.",
         "tidegauge.consistency.",
-    )  # folders of tests of the same names
+    )  # folders of tests with the same names
     others = {n for n in ANALYZERS if ANALYZERS[n].__module__.startswith(elsewhere)}
     assert {type(a).__name__ for a in EVERY} == set(ANALYZERS) - OF_FILES - others
 
 
-def close(analyzer, merged, whole):
-    """Floats to 1e-9 of the sum of absolute terms; all else exactly, sketches as states compare."""
+def assert_close(analyzer, merged, whole):
+    """Assert equality: floats to 1e-9 of the sum of absolute terms, sketches as states compare, others exactly."""
     if isinstance(analyzer, tg.Sum | tg.Mean):
         exact = not isinstance(whole.total, float)
         return merged == whole if exact else same(merged.total, whole.total, 60 * 1e6)
@@ -129,11 +129,12 @@ def reference(spark):
 @settings(
     max_examples=soak(2, 15),
     deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # an example takes seconds: no shrinking
+    # an example takes seconds, so no shrinking
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rows)
-def test_merged_equals_whole(spark, reference, table):
+def test_merged_states_equal_the_whole(spark, reference, table):
     data = spark.createDataFrame(table, SCHEMA).repartition(2).cache()
     groups = scan(data, EVERY, ["cut"]).groups
     whole = scan(data, EVERY).single_group
@@ -146,9 +147,9 @@ def test_merged_equals_whole(spark, reference, table):
         if isinstance(analyzer, tg.ColumnCount | tg.ColumnExists | tg.SchemaMatch):
             assert not groups or analyzer.measure(merged) == analyzer.measure(once)
         else:
-            assert close(analyzer, merged, once), (analyzer, merged, once)
+            assert assert_close(analyzer, merged, once), (analyzer, merged, once)
     sums = whole.states[tg.Sum("n")].value.total, whole.states[tg.Sum("c")].value.total
     assert sums[0] == sum(row[2] or 0 for row in table)
-    with localcontext(prec=60):  # 28 digits, Python's own, are too few
+    with localcontext(prec=60):  # the 28 digits of Python's default are too few
         assert Decimal(sums[1]) == sum((row[3] or Decimal(0) for row in table), Decimal(0))
     data.unpersist()

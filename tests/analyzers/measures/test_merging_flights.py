@@ -1,4 +1,4 @@
-"""Merged states equal one computation over the whole, on real data, where sketches are not exact."""
+"""Merged states equal one computation on the whole table, on real data, where sketches are not exact."""
 
 import pytest
 from tidegauge.analyzers.core.analyzer import Analyzer
@@ -59,7 +59,7 @@ def data(spark, flights):
 
 @pytest.fixture(scope="module")
 def exact(data):
-    """The whole computed at once, and, by plain SQL, what tolerances and sketches are measured by."""
+    """Return the states of the whole table, and SQL results to measure tolerances and sketches with."""
     states = scan(data, EVERY).single_group.states
     sql = {}
     for where in ("true", FILTER):

@@ -1,4 +1,4 @@
-"""Headers of Parquet pages, against files of pyarrow and crafted ones."""
+"""Headers of Parquet pages, compared with files of pyarrow and with crafted files."""
 
 import io
 
@@ -28,8 +28,8 @@ def varint(number):
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_claims_are_those_of_the_footer(compression, version, dictionary):
-    """Pages have what the footer says of their column, of which headers are the rest."""
+def test_page_sizes_equal_those_of_the_footer(compression, version, dictionary):
+    """The pages of a column have the sizes in the footer, which also counts their headers."""
     table = pa.table(
         {
             "t": [f"value {i % 7}" for i in range(5000)],
@@ -58,21 +58,21 @@ def test_claims_are_those_of_the_footer(compression, version, dictionary):
             headers = own.total_uncompressed_size - max(pages.min_bytes, 8 * own.num_values)
             assert headers < 100 * (2 + own.num_values / 100)
             assert pages.min_bytes >= 8 * own.num_values
-            # Seven texts of seven letters, each after its length in four bytes
+            # Seven strings of seven letters, each after its length in four bytes
             assert pages.dictionary == (7 * 11 if dictionary and column == 0 else 0)
 
 
 ROWS = 20_000
 PLAIN = 8 * ROWS + 8
-"""Bytes of the only page of `state`: its numbers and the levels that say that none is null."""
+"""Size of the only page of `state` in bytes: its strings, and the levels of a column without nulls."""
 
 
 HEADER = 25
-"""Bytes of its header."""
+"""Size of its header in bytes."""
 
 
 def state():
-    """A file of one page, and the bytes of its column."""
+    """Return a file with one page, and the bytes of its column."""
     file = written(
         pa.table({"count": pa.array(range(ROWS))}),
         use_dictionary=False,
@@ -86,7 +86,7 @@ def state():
 
 
 def claiming(size=PLAIN, values=ROWS, packed_size=None):
-    """The same file with other sizes in the header of its page, and a page that is as much shorter."""
+    """Return the same file with other sizes in the header of its page, which is shortened accordingly."""
     file, place = state()
     page = file[place]
     was = [varint(2 * number) for number in (PLAIN, len(page) - HEADER, ROWS)]
@@ -103,7 +103,7 @@ def claiming(size=PLAIN, values=ROWS, packed_size=None):
     raise AssertionError
 
 
-def test_a_sound_file_is_read():
+def test_a_valid_file_is_read():
     file = claiming()
     assert file == state()[0]
     assert unpacked(file)["count"].to_pylist() == list(range(ROWS))
@@ -114,25 +114,25 @@ def test_a_sound_file_is_read():
     [({"size": 2**31 - 1}, "bytes that would take"), ({"values": 2**31 - 1}, "a column of 20000")],
 )
 def test_a_page_that_claims_gigabytes_is_refused(claim, message):
-    """Its footer is sound: only the page's own header says so."""
+    """Its footer is valid: only the header of the page contains that size."""
     with pytest.raises(ValueError, match=message):
         unpacked(claiming(**claim))
 
 
-def test_rows_that_have_no_pages_are_refused():
-    """A reader makes room for the rows that the footer tells."""
+def test_rows_without_pages_are_refused():
+    """A reader allocates memory for the rows that the footer counts."""
     file, _ = state()
     told = b"\x16" + varint(2 * ROWS)
     refused = []
     at = file.find(told)
-    while at >= 0:  # some pyarrows write the number elsewhere, too
+    while at >= 0:  # some versions of pyarrow also write the number elsewhere
         changed = file[:at] + b"\x16" + varint(2 * (ROWS + 1)) + file[at + len(told) :]
         try:
             unpacked(changed)
         except ValueError as error:
             refused.append(str(error))
         at = file.find(told, at + 1)
-    # Of the file, of the row group and of its column.
+    # In the file, the row group and its column.
     assert len([one for one in refused if f"{ROWS + 1}" in one and "rows" in one]) == 3
 
 
@@ -142,8 +142,8 @@ def test_a_page_beyond_its_column_is_refused():
 
 
 @pytest.mark.parametrize("store_schema", [True, False])
-def test_long_texts_of_many_rows_are_refused_before_they_are_spelled_out(store_schema):
-    """A text of a megabyte in each of a hundred thousand rows: a kilobyte as a dictionary."""
+def test_long_strings_of_many_rows_are_refused_before_they_are_expanded(store_schema):
+    """A string of a megabyte in each of a hundred thousand rows takes a kilobyte as a dictionary."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["x" * 10**6])
     bomb = written(
         pa.table({"0": texts, "count": [1] * 100_000}),
@@ -156,8 +156,8 @@ def test_long_texts_of_many_rows_are_refused_before_they_are_spelled_out(store_s
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
-def test_long_texts_of_few_rows_are_read_as_they_are(kind):
-    """Rows times the longest text would be too much, but few rows have it."""
+def test_long_strings_of_few_rows_are_read(kind):
+    """Rows times the longest string would be too much, but few rows have it."""
     texts = pa.array([b"x" * 500_000, b"", None, *[b"abc", b"defg"] * 50_000], pa.binary()).cast(
         kind
     )
@@ -181,8 +181,11 @@ def test_a_single_key_has_no_dictionary():
     assert count.values == 1000
 
 
-def test_prefixes_of_texts_before_them_are_refused():
-    """A text of a megabyte in each of a thousand rows is a kilobyte by that encoding, which we never write."""
+def test_delta_encoded_strings_are_refused():
+    """With that encoding, a string of a megabyte in each of a thousand rows takes a kilobyte.
+
+    We never write it.
+    """
     bomb = written(
         pa.table({"0": ["x" * 10**6] * 1000, "count": [1] * 1000}),
         use_dictionary=False,
@@ -195,13 +198,13 @@ def test_prefixes_of_texts_before_them_are_refused():
         unpacked(bomb)
 
 
-def test_a_column_of_another_type_than_the_schemas_is_refused():
-    """A reader goes by the schema: a dictionary of texts is no dictionary of numbers."""
+def test_a_column_with_another_type_than_the_schema_is_refused():
+    """A reader uses the schema: a dictionary of strings is not a dictionary of numbers."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * 10**6])
     file = written(pa.table({"0": texts}), compression="zstd", store_schema=False)
     length = int.from_bytes(file[-8:-4], "little")
     footer = file[-8 - length : -8]
-    # The type of the column's metadata is the first field after the start of a structure in a list.
+    # The type in the column's metadata is the first field after the start of a structure in a list.
     told = b"\x1c\x15\x0c\x19"
     assert footer.count(told) == 1
     changed = file[: -8 - length] + footer.replace(told, b"\x1c\x15\x04\x19") + file[-8:]
@@ -209,8 +212,8 @@ def test_a_column_of_another_type_than_the_schemas_is_refused():
         unpacked(changed)
 
 
-def test_a_field_that_stands_twice_is_refused():
-    """The first one may be what a reader takes, the second what is looked at."""
+def test_a_duplicate_field_is_refused():
+    """The reader may use the first, while the check reads the second."""
     file, place = state()
     head = file[place.start : place.start + 3]
     assert head == b"\x15\x00\x15"
@@ -219,7 +222,7 @@ def test_a_field_that_stands_twice_is_refused():
         column_pages(twice)
 
 
-def test_bytes_between_pages_and_footer_allow_no_more_memory():
+def test_bytes_between_pages_and_footer_do_not_raise_the_memory_limit():
     sink = io.BytesIO()
     one = pa.table({"count": pa.array([1] * 10**6)})
     with pq.ParquetWriter(sink, one.schema, compression="zstd") as writer:
@@ -233,15 +236,15 @@ def test_bytes_between_pages_and_footer_allow_no_more_memory():
 
 
 @pytest.mark.parametrize("kind", [1, 6, 7, 8, 12], ids=["bool", "i64", "double", "text", "struct"])
-def test_a_list_is_no_longer_than_the_file(kind):
-    """A list of 2**60 values in some bytes: each of them takes at least one."""
+def test_a_list_longer_than_the_file_is_refused(kind):
+    """The header claims 2**60 values, but each takes at least one byte."""
     footer = bytes([0x49, 0xF0 | kind]) + varint(2**60) + b"\x00" * 40
     with pytest.raises(ValueError, match="structures that are not|after the file"):
         column_pages(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 @given(st.binary(max_size=200), st.data())
-def test_other_bytes_are_an_error_of_ours(damage, data):
+def test_other_bytes_raise_our_error(damage, data):
     file, place = state()
     at = data.draw(st.one_of(st.just(place.start), st.integers(0, len(file))))
     for content in (damage, damage + file[-40:], file[:at] + damage + file[at + len(damage) :]):

@@ -1,4 +1,4 @@
-"""Faults of Java's regular expressions that are seen without Java."""
+"""Errors in Java's regular expressions that are detected without Java."""
 
 import pytest
 from tidegauge.analyzers.measures.texts import pattern_problem
@@ -21,12 +21,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("pattern", GOOD)
-def test_patterns_that_java_compiles_pass(pattern):
+def test_patterns_that_java_compiles_are_accepted(pattern):
     assert pattern_problem(pattern) == ""
 
 
 @pytest.mark.parametrize("pattern", BAD)
-def test_bad_patterns_are_refused_where_they_are_written(pattern):
+def test_invalid_patterns_are_refused_where_they_are_written(pattern):
     problem = f"invalid regular expression {pattern!r}: {BAD[pattern]}"
     assert pattern_problem(pattern) == BAD[pattern]
     for whole in (False, True):

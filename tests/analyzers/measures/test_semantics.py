@@ -1,4 +1,8 @@
-"""Every analyzer on Spark, against the values that Deequ's own tests state or that are worked out by hand."""
+"""Every analyzer on Spark, compared with values of Deequ's own tests or computed by hand.
+
+Deequ's tests are in
+https://github.com/awslabs/deequ/tree/master/src/test/scala/com/amazon/deequ/analyzers.
+"""
 
 import math
 
@@ -65,7 +69,7 @@ def tables(spark, frame):
 
 
 CASES = [
-    # deequ.md 6.2, by its numbers
+    # values of Deequ's tests
     ("MISSING", tg.Size(), 12.0, 12),
     ("EMPTY", tg.Size(), 0.0, 0),
     ("MISSING", tg.Size(where="att1 is not null"), 6.0, 6),
@@ -93,11 +97,11 @@ CASES = [
     ("UNIQ", tg.ApproxCountDistinct("uniqueWithNulls"), 5.0, 5),
     ("UNIQ", tg.ApproxCountDistinct("uniqueWithNulls", where="uniqueWithNulls < 4"), 3.0, 3),
     ("LONG", tg.Minimum("x"), 9007199254740992.0, 3),
-    # the right thing where deequ.md marks a bug
+    # correct values, which differ from Deequ's
     ("LONG", tg.Sum("x"), 2.0**63 + 2.0**53, 3),  # Deequ: overflow
-    ("TEXTS", tg.ApproxCountDistinct("s"), 3.0, 3),  # a sketch would pass over the empty text
+    ("TEXTS", tg.ApproxCountDistinct("s"), 3.0, 3),  # a sketch would skip the empty string
     ("MIXED", tg.Minimum("f"), 1.5, 3),
-    # 1.6, the column with NaN: a value, the greatest one
+    # a column with NaN: a value, and the greatest one
     ("ODD", tg.Completeness("d"), 5 / 6, 6),
     ("ODD", tg.Minimum("d"), 0.0, 5),
     ("ODD", tg.Maximum("d"), NAN, 5),
@@ -109,8 +113,8 @@ CASES = [
     ("ODD", tg.Uniqueness("d"), 0.6, 5),
     ("ODD", tg.Distinctness("d"), 0.8, 5),
     ("ODD", tg.Compliance("r", "d > 2"), 2 / 6, 6),
-    ("ODD", tg.ApproxQuantile("d", 1), 3.0, 4),  # quantiles leave NaN out
-    # 1.6, three rows of nothing
+    ("ODD", tg.ApproxQuantile("d", 1), 3.0, 4),  # quantiles ignore NaN
+    # three rows of nulls
     ("NULLS", tg.Size(), 3.0, 3),
     ("NULLS", tg.Completeness("x"), 0.0, 3),
     ("NULLS", tg.CountDistinct("x"), 0.0, 0),
@@ -119,7 +123,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("table", "analyzer", "value", "weight"), CASES, ids=lambda x: str(x)[:60])
-def test_values(tables, table, analyzer, value, weight):
+def test_an_analyzer_has_the_expected_value_and_weight(tables, table, analyzer, value, weight):
     metric = analyzer.calculate(tables[table])
     assert metric.value == pytest.approx(value, rel=1e-12, nan_ok=True)
     assert metric.weight == weight
@@ -141,19 +145,19 @@ EMPTY = [
 
 
 @pytest.mark.parametrize("analyzer", EMPTY, ids=repr)
-def test_no_rows_are_empty(tables, analyzer):
+def test_metrics_of_no_rows_are_empty(tables, analyzer):
     assert analyzer.calculate(tables["EMPTY"]).empty
 
 
 @pytest.mark.parametrize("analyzer", EMPTY[1:], ids=repr)
-def test_only_nulls_are_empty(tables, analyzer):
+def test_metrics_of_only_nulls_are_empty(tables, analyzer):
     assert analyzer.calculate(tables["NULLS"]).empty
 
 
 @pytest.mark.parametrize(
     "analyzer", [tg.Completeness("x", where="x > 9"), tg.Mean("x", where="x > 9")], ids=repr
 )
-def test_a_filter_that_holds_nowhere_is_empty(tables, analyzer):
+def test_metrics_of_a_filter_that_no_row_passes_are_empty(tables, analyzer):
     assert analyzer.calculate(tables["THREE"]).empty
     assert tg.Size(where="x > 9").calculate(tables["THREE"]).value == 0.0
 
@@ -162,8 +166,8 @@ def histogram(table, *args, **kwargs):
     return tg.Histogram(*args, **kwargs).calculate(table)
 
 
-def test_histogram_of_texts_and_nulls(tables):
-    """deequ.md case 53."""
+def test_a_histogram_of_strings_and_nulls(tables):
+    """The expected values come from Deequ's tests."""
     metric = histogram(tables["MISSING"], "att1")
     assert metric.value.number_of_bins == 3
     assert metric.value["a"] == DistributionValue(4, 4 / 12)
@@ -172,22 +176,22 @@ def test_histogram_of_texts_and_nulls(tables):
     assert metric.weight == 12
 
 
-def test_histogram_shares_are_of_the_rows_that_the_filter_lets_through(tables):
-    """Deequ divides by all rows; see deequ.md 1.4."""
+def test_histogram_shares_refer_to_the_rows_that_pass_the_filter(tables):
+    """Deequ divides by all rows."""
     metric = histogram(tables["TYPES"], "value", where="type = 'u'")
     assert metric.value["1"] == DistributionValue(1, 1 / 3)
     assert metric.weight == 3
 
 
-def test_histogram_tail(frame):
-    """deequ.md case 55."""
+def test_a_histogram_counts_the_bins_beyond_its_limit(frame):
+    """The expected values come from Deequ's tests."""
     table = frame([list("AAAAABBBBCCCDDE")], "x string")
     value = histogram(table, "x", 3).value
     assert list(value.values) == ["A", "B", "C"]
     assert (value.number_of_bins, value.tail_count) == (5, 3)
 
 
-def test_histogram_of_other_types(tables):
+def test_a_histogram_of_other_types(tables):
     assert set(histogram(tables["MIXED"], "f").value.values) == {"1.5", "2.5", "NullValue"}
     assert set(histogram(tables["MIXED"], "b").value.values) == {"true", "false", "NullValue"}
     assert histogram(tables["MIXED"], "s").value["\\NullValue"].absolute == 1
@@ -197,7 +201,7 @@ def test_histogram_of_other_types(tables):
     assert histogram(tables["EMPTY"], "x").value.number_of_bins == 0
 
 
-def test_histogram_of_bins(tables):
+def test_a_histogram_with_bins_of_numbers(tables):
     """4 + 1, 5 + 2, 6 + 3 of one row each; att2 is 0, 0, 0, 5, 6, 7."""
     found = histogram(
         tables["NUM"], "att2", binning="CASE WHEN att2 > 5 THEN 'large' ELSE 'small' END"
@@ -217,7 +221,7 @@ def test_histogram_of_bins(tables):
         assert isinstance(found.outcome.error, tg.UnresolvedExpressionError), wrong
 
 
-def test_histogram_of_sums(tables):
+def test_a_histogram_of_sums(tables):
     """u: 1 + 2 + 4, d: 3 + 3."""
     found = tg.HistogramOfSums("type", "value").calculate(tables["TYPES"])
     assert found.value.values == {
@@ -246,8 +250,8 @@ def test_a_sum_that_spark_cannot_add_fails(spark):
     assert "exceeds what Spark can add" in str(found.outcome.error)
 
 
-def test_quantiles_within_their_bound(spark):
-    """deequ.md case 37: the integers from -1000 to 999."""
+def test_quantiles_are_within_their_bound(spark):
+    """The table contains the integers from -1000 to 999, as in Deequ's tests."""
     table = spark.range(-1000, 1000)
     found = tg.ApproxQuantiles("id", [0.25, 0.5, 0.75]).calculate(table).value
     for rank, value in zip((0.25, 0.5, 0.75), found.values(), strict=True):
@@ -257,13 +261,13 @@ def test_quantiles_within_their_bound(spark):
 
 
 @pytest.mark.parametrize("n", [1, 10, 100, 1000, 10_000, 100_000, 1_000_000])
-def test_distinct_counts_within_three_standard_errors(spark, n):
-    """deequ.md case 67: Deequ's own sketch is 7.4 % off at a million."""
+def test_distinct_counts_are_within_three_standard_errors(spark, n):
+    """Deequ's own sketch is 7.4 % off at a million."""
     found = tg.ApproxCountDistinct("id").calculate(spark.range(n)).value
     assert abs(found - n) <= 3 * 0.0163 * n
 
 
-def test_failures_are_metrics_and_stay_alone(tables):
+def test_a_failure_is_a_metric_and_affects_only_its_analyzer(tables):
     table = tables["NUM"]
     analyzers = [
         tg.Size(),
@@ -325,7 +329,7 @@ def test_failures_are_metrics_and_stay_alone(tables):
         ),
     ],
 )
-def test_syntax_errors_point_into_the_expression_as_it_is_written(tables, analyzer, says, place):
+def test_syntax_errors_point_into_the_users_expression(tables, analyzer, says, place):
     (metric,) = tg.calculate(tables["NUM"], [analyzer])
     error = metric.outcome.error
     assert isinstance(error, tg.UnresolvedExpressionError)
@@ -335,7 +339,7 @@ def test_syntax_errors_point_into_the_expression_as_it_is_written(tables, analyz
     assert "; line " not in str(error)
 
 
-def test_names_from_outside_are_quoted(spark):
+def test_foreign_names_are_quoted(spark):
     odd = "a`b; drop table x -- 'c\""
     table = spark.createDataFrame([(1, "u"), (None, "v")], "x int, y string").toDF(odd, "a.b")
     name = "`" + odd.replace("`", "``") + "`"
@@ -350,13 +354,13 @@ def test_fields_of_structs_are_columns(spark):
     assert tg.Maximum("s.zip").calculate(table).value == 1.0
 
 
-def test_calculate_answers_in_the_order_asked_and_shares_repetitions(tables):
+def test_calculate_returns_metrics_in_order_and_computes_repetitions_once(tables):
     asked = [tg.Mean("att1"), tg.Size(), tg.Mean("att1")]
     assert [m.value for m in tg.calculate(tables["NUM"], asked)] == [3.5, 6.0, 3.5]
 
 
-def test_saved_states_add_up(tables):
-    """deequ.md 6.4, cases 70 to 76, through the seed's verbs."""
+def test_saved_states_can_be_merged(tables):
+    """Deequ's incremental computation has the same methods."""
     from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
 
     first, both = InMemoryStateProvider(), InMemoryStateProvider()
@@ -374,8 +378,8 @@ def test_saved_states_add_up(tables):
         assert analyzer.load_state_and_compute_metric(both) == merged
 
 
-def test_sales_by_marketplace(spark):
-    """deequ.md case 78: the deviation of all from those of three marketplaces."""
+def test_the_deviation_of_all_sales_equals_that_of_merged_marketplaces(spark):
+    """The data come from Deequ's StateAggregationIntegrationTest."""
     sales = {"EU": [100, 20], "NA": [1000, 333, 12, 45, 123], "IN": [20]}
     rows = [(place, x) for place, xs in sales.items() for x in xs]
     table = spark.createDataFrame(rows, "place string, sales int")
@@ -425,7 +429,7 @@ PATTERN_CASES = {
 
 
 @pytest.mark.parametrize("name", PATTERN_CASES)
-def test_built_in_patterns(spark, name):
+def test_built_in_patterns_match_their_examples(spark, name):
     good, bad = PATTERN_CASES[name]
     table = spark.createDataFrame([(text,) for text in good + bad], "s string")
     found = tg.row_level_results(table, {"matches": tg.PatternMatch("s", name)}).collect()
@@ -464,7 +468,7 @@ CONDITIONS = {
 }
 
 
-def test_rows_with_a_known_condition_are_counted_alike_however_they_are_counted(spark):
+def test_rows_with_a_known_condition_are_counted_equally_by_all_methods(spark):
     frame = spark.sql(
         "SELECT i, l, x, s, d, t, i AS `coalesce` FROM VALUES"
         " (1, 1L, 1D, '1', 1.5BD, DATE '2024-01-02'), (-5, 9223372036854775807L, double('NaN'), 'b', -1BD, NULL),"

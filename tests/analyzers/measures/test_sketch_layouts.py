@@ -1,4 +1,4 @@
-"""Sketches as the library writes them are read, and damage that would end the process is not."""
+"""The layouts of sketches: those that the library writes are accepted, and dangerous damage is refused."""
 
 import struct
 
@@ -88,7 +88,7 @@ def tuples(k, size):
         (tuples, (5, 10)),
     ],
 )
-def test_what_the_library_writes_is_read(make, sizes):
+def test_sketches_that_the_library_writes_are_accepted(make, sizes):
     for k in sizes:
         for size in SIZES:
             for state in make(k, size):
@@ -97,14 +97,14 @@ def test_what_the_library_writes_is_read(make, sizes):
                 assert (again + state).count == 2 * state.count
 
 
-def test_the_smallest_sample_is_one_that_the_library_adds():
+def test_the_minimum_sample_size_is_that_of_the_library():
     (state,) = tuples(5, 100)
     assert (state + state).count == 200
     with pytest.raises(tg.IllegalAnalyzerParameterError, match="between 5 and 20"):
         tg.ApproxUniqueness("x", lg_k=4).check_parameters()
 
 
-def test_summaries_have_as_many_bytes_as_are_counted_on():
+def test_summaries_have_the_assumed_size():
     from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
     assert tuple_serializer().get_size(1) == SUMMARY_BYTES == 5
@@ -113,15 +113,15 @@ def test_summaries_have_as_many_bytes_as_are_counted_on():
 @pytest.mark.parametrize(
     ("tag", "content"),
     [
-        # No level, though there are three values.
+        # No level, but three values.
         (
             "kll/1",
             "05010f00c8000800030100000000000000003d000000f03f0000000000000840"
             "000000000000084000000000000000000000000000002d3f",
         ),
-        ("req/1", "020111180c00000100000001030000000000000000000008000103"),  # likewise
+        ("req/1", "020111180c00000100000001030000000000000000000008000103"),  # no level here either
         ("hll/2", "0400000000000000020201074c03080104fb03082bf2fb06"),  # 2 ** 76 registers
-        # A list of 105 coupons, in a length of eight: the library writes behind it.
+        # A list of 105 coupons with a length of eight: the library writes beyond it.
         (
             "hll/2",
             "0400000000000000020201070c0300690000366900696969690000006969696969696969696969fb06862ff90d75816607",
@@ -130,18 +130,18 @@ def test_summaries_have_as_many_bytes_as_are_counted_on():
         ("tuple/2", "05000000000000000a020203090500000000ffffffff00000000"),  # 2 ** 32 entries
     ],
 )
-def test_sizes_that_are_not_there_are_refused(tag, content):
+def test_sizes_beyond_the_bytes_are_refused(tag, content):
     with pytest.raises(StateError, match="cannot be read"):
         read_state(tag, bytes.fromhex(content))
 
 
-def changed(content, at, new):
-    """Return bytes with others in one place."""
+def replace_at(content, at, new):
+    """Return bytes with other bytes at a position."""
     return content[:at] + new + content[at + len(new) :]
 
 
-def refused(state, content):
-    """Return whether the sketch of a state is refused if it has this content."""
+def is_refused(state, content):
+    """Return whether the sketch of a state is refused with this content."""
     try:
         read_state(state.tag, state.pack().removesuffix(state.sketch) + content)
     except StateError:
@@ -149,8 +149,11 @@ def refused(state, content):
     return False
 
 
-def test_hll_registers_with_exceptions_are_those_of_the_table():
-    """Of 60,000 values, some of 4096 registers are 15 above the least: they stand in the table behind them."""
+def test_hll_registers_with_exceptions_must_match_the_table():
+    """With 60,000 values, some of 4096 registers are 15 above the minimum.
+
+    They are in the table of exceptions.
+    """
     from datasketches import hll_sketch, tgt_hll_type
 
     sketch = hll_sketch(12, tgt_hll_type.HLL_4)
@@ -160,7 +163,7 @@ def test_hll_registers_with_exceptions_are_those_of_the_table():
         state = HllState(content, 60_000)
         (number,) = struct.unpack_from("<I", content, 36)
         assert number > 0
-        assert not refused(state, content)
+        assert not is_refused(state, content)
         table = 40 + 2048
         places = [n for n in range(table, len(content), 4) if any(content[n : n + 4])]
         assert len(places) == number
@@ -176,23 +179,23 @@ def test_hll_registers_with_exceptions_are_those_of_the_table():
             (
                 places[0],
                 struct.pack("<I", entry >> 26 << 26 | plain),
-            ),  # an entry of a register that is none
+            ),  # an entry of a register without an exception
             (
                 places[0],
                 struct.pack("<I", 1 << 26 | entry & (1 << 26) - 1),
-            ),  # less than an exception
-            (6, b"\xff"),  # the least value, above all that there are
+            ),  # too small for an exception
+            (6, b"\xff"),  # the minimum is above all registers
             (32, struct.pack("<I", 4097)),
             (8, struct.pack("<d", float("nan"))),
-            (16, struct.pack("<2d", 0.0, 0.0)),  # the sums by which the estimate divides
+            (16, struct.pack("<2d", 0.0, 0.0)),  # the sums of the estimate's denominator
         ):
-            assert refused(state, changed(content, at, new)), (at, new)
+            assert is_refused(state, replace_at(content, at, new)), (at, new)
 
 
-def test_hll_registers_of_bytes_are_below_64():
+def test_hll_registers_of_one_byte_are_below_64():
     state = next(s for s in hll(12, 3000) if s.sketch[7] >> 2 == 2)
-    assert not refused(state, state.sketch)
-    assert refused(state, changed(state.sketch, 40, b"\x40"))
+    assert not is_refused(state, state.sketch)
+    assert is_refused(state, replace_at(state.sketch, 40, b"\x40"))
 
 
 @pytest.mark.parametrize(
@@ -200,36 +203,39 @@ def test_hll_registers_of_bytes_are_below_64():
     [(5 << 26 | 1, 5 << 26 | 1), (5 << 26 | 1, 7)],
     ids=["one twice", "one without a value"],
 )
-def test_coupons_differ_and_have_values(coupons):
+def test_coupons_must_be_different_and_have_values(coupons):
     (state, *_) = hll(12, 2)
-    assert not refused(state, state.sketch)
-    assert refused(state, changed(state.sketch, 8, struct.pack("<2I", *coupons)))
+    assert not is_refused(state, state.sketch)
+    assert is_refused(state, replace_at(state.sketch, 8, struct.pack("<2I", *coupons)))
 
 
-def test_coupons_of_a_hash_set_are_where_the_library_looks_for_them():
-    """One in another place was added again by a merge, and the next one failed: "Found duplicate coupon"."""
+def test_coupons_of_a_hash_set_must_be_where_the_library_looks_for_them():
+    """A merge added a misplaced coupon twice, and the next merge failed:
+
+    "Found duplicate coupon".
+    """
     _, state = hll(12, 20)[:2]
     table = list(struct.unpack_from("<32I", state.sketch, 12))
-    assert not refused(state, state.sketch)
+    assert not is_refused(state, state.sketch)
     free = table.index(0)
     moved = next(n for n, coupon in enumerate(table) if coupon and coupon % 32 == n != free - 1)
     table[free], table[moved] = table[moved], 0
-    assert refused(state, changed(state.sketch, 12, struct.pack("<32I", *table)))
+    assert is_refused(state, replace_at(state.sketch, 12, struct.pack("<32I", *table)))
 
 
 @pytest.mark.parametrize("make", [kll, req])
-def test_values_of_quantile_sketches_are_numbers_in_order(make):
-    """The last level is sorted, and of 3000 values it has several."""
+def test_values_of_quantile_sketches_must_be_ordered_numbers(make):
+    """The last level is sorted. With 3000 values it has several of them."""
     state = make(12, 3000)[0]
     content = state.sketch
-    assert not refused(state, content)
+    assert not is_refused(state, content)
     last, before = content[-8:], content[-16:-8]
     nan, inf = struct.pack("<d", float("nan")), struct.pack("<d", float("inf"))
     for end in (before + nan, before + inf, last + before):
-        assert refused(state, content[:-16] + end)
+        assert is_refused(state, content[:-16] + end)
 
 
-def test_counts_are_numbers_of_rows():
+def test_counts_must_be_numbers_of_rows():
     largest = NumMatches(MAX_COUNT)
     assert read_state(largest.tag, largest.pack()) == largest
     for state in (
@@ -245,8 +251,8 @@ def test_counts_are_numbers_of_rows():
             read_state(state.tag, state.pack())
 
 
-def test_kll_sketches_of_more_values_than_64_bits_hold_are_not_merged():
-    """The library reserves levels for the sum of both, which is 0 then: it wrote behind them."""
+def test_kll_sketches_with_more_than_2_to_the_64_values_are_not_merged():
+    """The library allocates levels for the sum of both, which overflows to 0, and wrote beyond them."""
     head = struct.pack("<8BQHBx", 5, 1, 15, 0, 8, 0, 8, 0, 8 << 60, 8, 61)
     starts = struct.pack("<61I", *[480] * 61)
     sketch = head + starts + struct.pack("<2d8d", 0.0, 7.0, *map(float, range(8)))
@@ -257,7 +263,7 @@ def test_kll_sketches_of_more_values_than_64_bits_hold_are_not_merged():
 @pytest.mark.parametrize(
     "number", ["1" * 301, "-1E+400", "1E-400", "NaN", "Infinity", "1E+999999999"]
 )
-def test_numbers_that_no_column_has_are_refused(number):
+def test_numbers_that_no_column_contains_are_refused(number):
     for kind in b"Id":
         stored = (
             struct.pack("<q", 1) + bytes([kind]) + struct.pack(">H", len(number)) + number.encode()
@@ -266,30 +272,39 @@ def test_numbers_that_no_column_has_are_refused(number):
             read_state("sum-and-count/2", stored)
 
 
-def test_frequent_texts_are_utf_8_with_counts():
+def test_frequent_strings_must_be_utf_8_with_counts():
     (state,) = items(5, 3)
     content = state.sketch
-    assert not refused(state, content)
-    assert refused(state, content[:-1] + b"\xff")
-    assert refused(state, changed(content, 16, struct.pack("<Q", 0)))  # of all values
-    assert refused(state, changed(content, 32, struct.pack("<Q", 0)))  # of one
-    assert refused(state, changed(content, 32, struct.pack("<Q", 2**62)))
+    assert not is_refused(state, content)
+    assert is_refused(state, content[:-1] + b"\xff")
+    assert is_refused(
+        state, replace_at(content, 16, struct.pack("<Q", 0))
+    )  # the count of all values
+    assert is_refused(
+        state, replace_at(content, 32, struct.pack("<Q", 0))
+    )  # the count of one value
+    assert is_refused(state, replace_at(content, 32, struct.pack("<Q", 2**62)))
 
 
-def test_hashes_of_a_sample_are_within_its_share():
+def test_hashes_of_a_sample_must_be_within_its_share():
     (state,) = tuples(5, 300)
     content = state.sketch
-    assert not refused(state, content)
+    assert not is_refused(state, content)
     (theta,) = struct.unpack_from("<Q", content, 16)
     for at, number in ((16, 0), (16, 1), (16, 2**63), (24, 0), (24, theta)):
-        assert refused(state, changed(content, at, struct.pack("<Q", number))), (at, number)
-    assert refused(state, changed(content, 24, content[37:45]))  # the second entry's
+        assert is_refused(state, replace_at(content, at, struct.pack("<Q", number))), (at, number)
+    assert is_refused(
+        state, replace_at(content, 24, content[37:45])
+    )  # the hash of the second entry
 
 
 @pytest.mark.parametrize("make", [kll, req, hll, items, tuples])
 @pytest.mark.parametrize("size", [3, 300])
-def test_no_byte_of_the_head_ends_the_process(make, size):
-    """Each is set to what is odd, and what is read in spite of it is added and read again."""
+def test_no_byte_of_the_preamble_crashes_the_process(make, size):
+    """Each byte is set to extreme values.
+
+    Sketches that are still accepted are merged and read again.
+    """
     state = make(12, size)[0]
     content = state.pack()
     head = len(content) - len(state.sketch)
@@ -305,8 +320,8 @@ def test_no_byte_of_the_head_ends_the_process(make, size):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("merged", [0, 2, 24])
-def test_the_weights_of_a_kll_sketch_are_its_ranks(size, merged):
-    """Also where the lowest level is empty, as after merging 24 sketches of 1000 or 3000 values."""
+def test_the_weights_of_a_kll_sketch_give_its_ranks(size, merged):
+    """This holds even if the lowest level is empty, as after merging 24 sketches of 1000 or 3000 values."""
     from datasketches import kll_doubles_sketch
 
     sketch = kll_doubles_sketch(200)

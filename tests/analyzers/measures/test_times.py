@@ -1,4 +1,7 @@
-"""Times without a zone, in zones whose clocks skip and repeat times. Expectations are worked out in Python."""
+"""Times without a zone, in zones whose clocks skip and repeat times.
+
+Expectations are computed in Python.
+"""
 
 import datetime as dt
 import operator
@@ -58,7 +61,7 @@ def micros(time):
 
 
 def clock(spark, times=TIMES):
-    """Return a frame of times without a zone, with their dates and with the same as text."""
+    """Return a frame of times without a zone, with their dates and the same times as strings."""
     rows = ", ".join(
         f"(TIMESTAMP_NTZ'{time.isoformat(' ')}', '{time.isoformat(' ')}')" for time in times
     )
@@ -104,7 +107,7 @@ def test_times_without_a_zone_are_the_same_in_all_zones(spark):
 
 
 UNTIL = {
-    # SQL, and the time that it shows
+    # the SQL, and the time that it returns
     "TIMESTAMP'2024-03-10 02:45:00'": dt.datetime(2024, 3, 10, 2, 45),
     "TIMESTAMP_NTZ'2024-03-10 02:45:00'": dt.datetime(2024, 3, 10, 2, 45),
     "'2024-03-10 02:45:00'": dt.datetime(2024, 3, 10, 2, 45),

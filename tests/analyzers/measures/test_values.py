@@ -1,4 +1,4 @@
-"""What counts as one value, and how it is written, whatever its type, collation and session."""
+"""Which values count as equal, and how they are written, for all types, collations and sessions."""
 
 import datetime as dt
 from decimal import Decimal
@@ -44,16 +44,16 @@ TOKYO = dt.timezone(dt.timedelta(hours=9))
     ],
 )
 def test_values_are_written_as_spark_writes_them(value, key):
-    """Java's Double.toString has an exponent below 1e-3 and from 1e7 on; CAST(x AS STRING) has it."""
+    """Java's Double.toString has an exponent below 1e-3 and from 1e7 on, and so has CAST(x AS STRING)."""
     assert bin_key(value) == key
 
 
-def test_floats_of_32_bits_have_their_own_digits():
+def test_floats_of_32_bits_are_written_with_their_own_digits():
     table = pa.table({"0": pa.array([0.1, 1e20], pa.float32()), "count": pa.array([1, 2])})
     assert list(counts_by_key(FrequenciesAndNumRows(table, 3))) == [("0.1", 1), ("1.0E20", 2)]
 
 
-def test_frequencies_of_one_moment_add_in_every_time_zone():
+def test_frequencies_of_one_moment_can_be_added_in_every_time_zone():
     def state(zone):
         times = pa.array([0], pa.timestamp("us", zone))
         return FrequenciesAndNumRows(pa.table({"0": times, "count": pa.array([1])}), 1)
@@ -62,25 +62,25 @@ def test_frequencies_of_one_moment_add_in_every_time_zone():
     assert list(counts_by_key(both)) == [("1970-01-01 00:00:00", 3)]
 
 
-def test_long_values_keep_a_digest_of_the_whole():
-    """The digest begins as sha256sum prints it of 201 times 'a'."""
+def test_long_values_contain_a_digest_of_the_whole():
+    """The digest is the beginning of the output of sha256sum for 201 times 'a'."""
     assert bin_key("a" * 201) == "a" * 200 + "~a92efd82109373e5"
     assert len(bin_key(b"\x01" * 101)) == 217
 
 
-def first(state, head):
-    """Return a state as the first version of its kind wrote it: without the byte of the hashing."""
+def first_version(state, head):
+    """Return a state as the first version of its type wrote it: without the byte of the hashing."""
     payload = state.pack()
     return read_state(state.tag.replace("/2", "/1"), payload[:head] + payload[head + 1 :])
 
 
 @pytest.mark.parametrize(("make", "head"), [(hll, 8), (tuples, 9)])
-def test_states_of_old_merge_unless_numbers_were_hashed_in_another_way(make, head):
-    old, now = first(make([1, 2]), head), make([2, 3])
+def test_old_states_can_be_merged_unless_numbers_were_hashed_differently(make, head):
+    old, now = first_version(make([1, 2]), head), make([2, 3])
     assert old.hashing is Hashing.BY_TYPE
     both = old + now
     assert both.count == 4
-    assert both.hashing is Hashing.BY_TYPE  # of which nothing is known
+    assert both.hashing is Hashing.BY_TYPE  # whose hashing is unknown
     kind = type(now)
     sizes = {"lg_k": now.lg_k} if kind is TupleState else {}
     fractions = kind(now.sketch, now.count, **sizes, hashing=Hashing.BY_VALUE)
@@ -92,12 +92,12 @@ def test_states_of_old_merge_unless_numbers_were_hashed_in_another_way(make, hea
     assert read_state(both.tag, both.pack()) == both
 
 
-def test_old_sketches_of_top_values_still_merge():
+def test_old_sketches_of_top_values_can_be_merged():
     old, now = frequent(["2020-01-01 19:00:00"]), frequent(["2020-01-01 10:00:00"])
     assert set((old + now).top()) == {"2020-01-01 19:00:00", "2020-01-01 10:00:00"}
 
 
-def test_integers_and_text_are_hashed_as_they_were():
+def test_integers_and_strings_are_hashed_as_before():
     schema = Schema.from_types({"i": "integer", "l": "long", "s": "string"})
     item = "CASE WHEN `s` IS NOT NULL THEN xxhash64(`s`) END"
     assert [schema.field(c).hash_sql for c in "ils"] == [
@@ -157,7 +157,7 @@ def test_equal_numbers_are_one_value_whatever_their_type(spark):
 
 @pytest.mark.newest  # Spark 3.5 has no collations
 @pytest.mark.spark
-def test_collated_text_is_compared_by_its_bytes(spark):
+def test_collated_strings_are_compared_by_their_bytes(spark):
     frames = [spark.sql(f"SELECT '{c}' COLLATE UTF8_LCASE AS s") for c in "aA"]
     whole = [frames[0].union(frames[1])]
     for analyzer in (tg.CountDistinct("s"), tg.ApproxCountDistinct("s")):
@@ -170,8 +170,8 @@ def test_collated_text_is_compared_by_its_bytes(spark):
 
 @pytest.mark.newest
 @pytest.mark.spark
-def test_patterns_and_types_of_text_with_any_collation(spark):
-    """Spark matches no pattern with text of most collations, and ignores case by some."""
+def test_patterns_and_types_of_strings_with_any_collation(spark):
+    """Spark matches no pattern against strings of most collations, and ignores case with some."""
     for collation in ("UTF8_LCASE", "UNICODE_CI", "UNICODE_RTRIM"):
         frame = spark.sql(
             f"SELECT s COLLATE {collation} AS s FROM VALUES ('abc'), ('12'), ('TRUE'), (NULL) AS t(s)"
@@ -191,7 +191,7 @@ def test_patterns_and_types_of_text_with_any_collation(spark):
 
 
 @pytest.mark.spark
-def test_histogram_and_top_values_write_values_alike(spark):
+def test_histogram_and_top_values_write_values_in_the_same_way(spark):
     sql = (
         "SELECT * FROM VALUES (X'ff', 0.1F, 1e20D, repeat('ab\\n', 100)),"
         " (X'fe', 1e-5F, -0.25D, 'NullValue'), (X'fe', 0.1F, -0.25D, '\\\\a') t(b, f, d, s)"
@@ -231,7 +231,7 @@ def test_small_decimals_are_one_value_with_ansi_mode_and_without(spark):
 
 @pytest.mark.spark
 def test_a_moment_is_one_value_in_every_time_zone(spark):
-    """The second lies in the hour that Berlin skips if it is taken for local time."""
+    """The second moment is in the hour that Berlin skips if it is taken for local time."""
     moments = [
         dt.datetime(2020, 1, 1, 10, 0, 0, 500000, dt.UTC),
         dt.datetime(2020, 3, 29, 2, 30, tzinfo=dt.UTC),
@@ -253,7 +253,7 @@ def test_a_moment_is_one_value_in_every_time_zone(spark):
 
 @pytest.mark.spark
 def test_completeness_of_whole_nested_columns(spark):
-    """Of three rows the first has everything, the second empty or null contents, the third nothing."""
+    """The first of three rows has everything, the second empty or null contents, the third nothing."""
     data = spark.sql(
         "SELECT * FROM VALUES (named_struct('x', 1), array(1), map('k', 1)),"
         " (named_struct('x', CAST(NULL AS INT)), array(), map()), (NULL, NULL, NULL) t(s, a, m)"
@@ -265,8 +265,8 @@ def test_completeness_of_whole_nested_columns(spark):
     assert [row["ok"] for row in rows] == [True, True, False]
 
 
-def test_a_constant_column_has_no_deviation_after_any_merge():
-    """Three and seven times 0.1 have sums whose quotients are not 0.1."""
+def test_a_constant_column_has_deviation_zero_after_any_merge():
+    """The sums of three and of seven times 0.1 have quotients that differ from 0.1."""
     total = sum([0.1] * 3), sum([0.1] * 7)
     assert total[0] / 3 != total[1] / 7
 

@@ -1,4 +1,4 @@
-"""Incremental runs on Hive tables, folders and frames: new, changed, moved, gone, odd names, many."""
+"""Incremental runs on Hive tables, folders and frames: new, changed, moved and removed partitions, unusual names."""
 
 import datetime as dt
 import os
@@ -47,7 +47,7 @@ def write_days(root, count, start=dt.date(2000, 1, 1)):
 
 @pytest.fixture
 def daily(spark, tmp_path, request):
-    """An external Hive table of so many days."""
+    """Create an external Hive table of some days."""
     count = request.param
     root = tmp_path / "days"
     write_days(root, count)
@@ -89,13 +89,13 @@ def test_30_and_365_partitions_take_the_same_number_of_actions(
     )
     run, many = actions(spark, lambda: tg.analyze(flights, more, repository=repo, spark=spark))
     assert run.report.scanned == 365
-    assert (few, many) == (2, 3)  # files of 1 MiB in all are measured by one job less
+    assert (few, many) == (2, 3)  # one job less measures files of 1 MiB in total
 
 
 @pytest.mark.classic
 @pytest.mark.soak
 @pytest.mark.parametrize("daily", [3650], indirect=True)
-def test_3650_partitions_take_that_number_for_each_batch(spark, daily, repo):
+def test_each_batch_of_3650_partitions_takes_the_same_number_of_actions(spark, daily, repo):
     name, root = daily
     suite = tg.Suite("days", SUITE)
     run, cost = actions(spark, lambda: tg.analyze(name, suite, repository=repo, spark=spark))
@@ -104,7 +104,7 @@ def test_3650_partitions_take_that_number_for_each_batch(spark, daily, repo):
         batches = connection.exec_driver_sql('SELECT count(*) FROM "commit"').scalar()
     assert 1 < batches <= 15
     assert cost <= 3 * batches
-    # state(A and B) = state(A) + state(B), over all of them, worked out by hand
+    # state(A and B) = state(A) + state(B), for all analyzers, computed by hand
     assert repo.merge("days", tg.Size()).value == 3 * 3650
     assert repo.merge("days", tg.Mean("x")).value == pytest.approx((0 + 3650) / 2)
     assert repo.merge("days", tg.Completeness("x")).value == pytest.approx(2 / 3)
@@ -132,7 +132,7 @@ def odd(spark):
 ODD_SUITE = tg.Suite("odd", SUITE, ["ds", "hr", "country"])
 
 
-def test_three_keys_a_null_partition_and_a_space(spark, odd, repo):
+def test_partitions_with_three_keys_null_and_spaces_are_measured(spark, odd, repo):
     run = tg.analyze(odd, ODD_SUITE, repository=repo, spark=spark)
     assert set(run.changes) == {
         "ds=2013-02-08/hr=07/country=New York",
@@ -147,7 +147,7 @@ def test_three_keys_a_null_partition_and_a_space(spark, odd, repo):
         "ds=2013-02-08/hr=07/country=a/b=c%'\"`\\": 1.0,
         "ds=2013-02-09/hr=07/country=New York": 1.0,
     }
-    # Keys that tell no time are segments, each a series of its own.
+    # Keys without a time are segments, and each is a separate series.
     assert set(sizes["segment"]) == {"country=New York", f"country={NULL}", "country=a/b=c%'\"`\\"}
     york = repo.metrics("odd", name="Size", segment="country=New York")
     assert list(york["time"]) == [dt.datetime(2013, 2, d, 7, tzinfo=dt.UTC) for d in (8, 9)]
@@ -158,7 +158,7 @@ def test_three_keys_a_null_partition_and_a_space(spark, odd, repo):
 
 
 @pytest.mark.soak
-def test_a_selection_of_partitions(spark, odd, repo):
+def test_a_selection_of_partitions_is_measured(spark, odd, repo):
     run = tg.analyze(
         odd, ODD_SUITE, repository=repo, partitions="hr = 07 and country = 'New York'", spark=spark
     )
@@ -178,7 +178,7 @@ def test_a_selection_of_partitions(spark, odd, repo):
 
 
 @pytest.mark.soak
-def test_a_coarser_partitioning(spark, odd, repo):
+def test_partitions_can_be_coarser_than_those_of_the_table(spark, odd, repo):
     suite = tg.Suite("days", SUITE, ["ds"])
     run = tg.analyze(odd, suite, repository=repo, spark=spark)
     assert set(run.changes) == {"ds=2013-02-08", "ds=2013-02-09"}
@@ -189,7 +189,9 @@ def test_a_coarser_partitioning(spark, odd, repo):
     }
 
 
-def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
+def test_new_changed_and_moved_partitions_are_measured_and_removed_ones_recorded(
+    spark, odd, repo, tmp_path
+):
     def run():
         return tg.analyze(odd, ODD_SUITE, repository=repo, spark=spark)
 
@@ -211,7 +213,7 @@ def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
         str(outside / "one")
     )
     assert dict(run().changes) == {"ds=2013-02-11/hr=00/country=x y": "restated"}
-    # Pointed elsewhere, while its old files stay in the table's folder.
+    # The location changes, while the old files stay in the table's folder.
     shutil.copytree(outside / "one", outside / "two")
     spark.sql(
         "ALTER TABLE inc.odd PARTITION (ds='2013-02-10', hr='00', country='New York')"
@@ -222,14 +224,14 @@ def test_new_changed_moved_and_gone(spark, odd, repo, tmp_path):
     assert sizes["ds=2013-02-10/hr=00/country=New York"] == 3.0
     assert sizes["ds=2013-02-11/hr=00/country=x y"] == 3.0
 
-    shutil.copytree(outside / "one", outside / "kept")  # dropping deletes the files, too
+    shutil.copytree(outside / "one", outside / "kept")  # dropping also deletes the files
     spark.sql("ALTER TABLE inc.odd DROP PARTITION (ds='2013-02-11', hr='00', country='x y')")
     gone = run()
     assert gone.report.gone == ("ds=2013-02-11/hr=00/country=x y",)
     assert gone.report.scanned == 0
     ledger = repo.partitions("odd").set_index("partition")
     assert ledger["gone_at"].notna().sum() == 1
-    assert len(repo.metrics("odd", name="Size")) == 6  # what was measured stays
+    assert len(repo.metrics("odd", name="Size")) == 6  # stored metrics are kept
     shutil.rmtree(outside / "one", ignore_errors=True)
     shutil.copytree(outside / "kept", outside / "one")
     spark.sql(
@@ -261,7 +263,7 @@ def test_a_partition_without_files_is_measured_as_empty(spark, odd, repo, tmp_pa
     "form",
     ["TEXTFILE", *(pytest.param(form, marks=pytest.mark.soak) for form in ("ORC", "PARQUET"))],
 )
-def test_tables_of_hives_own_formats(spark, repo, form):
+def test_tables_of_hives_own_formats_are_measured(spark, repo, form):
     name = f"inc.hive_{form.lower()}"
     spark.sql(
         f"CREATE TABLE {name} (x INT, s STRING) PARTITIONED BY (ds STRING, n INT) STORED AS {form}"
@@ -296,7 +298,7 @@ def test_a_source_that_reads_too_much_is_measured_by_partition(spark, repo):
 
 
 def test_an_integer_key_keeps_its_zero(spark, repo, tmp_path):
-    """Hive may name a partition hr=07 whose column is an integer."""
+    """Hive may name a partition hr=07 although its column is an integer."""
     write = spark.createDataFrame([(1, "a")], "x int, s string").write
     for hour in ("07", "8"):
         write.mode("overwrite").parquet(f"{tmp_path}/t/ds=2013-01-01/hr={hour}")
@@ -315,7 +317,7 @@ def test_an_integer_key_keeps_its_zero(spark, repo, tmp_path):
     )
 
 
-def test_a_folder_of_partitions(spark, repo, tmp_path):
+def test_a_folder_of_partitions_is_measured(spark, repo, tmp_path):
     write_days(tmp_path / "d", 5)
     suite = tg.Suite("folder", SUITE)
     run = tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark)
@@ -325,13 +327,13 @@ def test_a_folder_of_partitions(spark, repo, tmp_path):
     write_days(tmp_path / "d", 1, dt.date(2001, 1, 1))
     os.utime(tmp_path / "d" / "ds=2000-01-02" / "part.parquet", (1, 1))
     run = tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark)
-    # Other files, as their times tell, with the same content keep the version.
+    # New files with the same content, which have other times, keep the version.
     assert dict(run.changes) == {"ds=2001-01-01": "new", "ds=2000-01-02": "unchanged"}
     assert set(repo.partitions("folder")["version"]) == {1}
     assert tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark).report.scanned == 0
 
 
-def test_a_folder_of_csv_keeps_the_text_of_its_keys(spark, repo, tmp_path):
+def test_the_keys_of_a_csv_folder_stay_strings(spark, repo, tmp_path):
     for hour in ("07", "08"):
         (tmp_path / "c" / f"hr={hour}").mkdir(parents=True)
         (tmp_path / "c" / f"hr={hour}" / "a.csv").write_text("x,s\n1,a\n,b\n")
@@ -347,7 +349,7 @@ def test_a_folder_of_csv_keeps_the_text_of_its_keys(spark, repo, tmp_path):
     assert set(repo.metrics("csv", name="Completeness")["value"]) == {0.5}
 
 
-def test_an_unpartitioned_table(spark, repo):
+def test_an_unpartitioned_table_is_measured(spark, repo):
     spark.createDataFrame([(1, "a"), (2, "b")], "x int, s string").write.saveAsTable("inc.flat")
     suite = tg.Suite("flat", SUITE)
     assert dict(tg.analyze("inc.flat", suite, repository=repo, spark=spark).changes) == {"": "new"}
@@ -381,7 +383,7 @@ def test_a_frame_has_no_fingerprint(spark, repo):
     frame.createOrReplaceTempView("frame_view")
     with pytest.warns(tg.SkippedWarning):
         tg.analyze("frame_view", suite, repository=repo, spark=spark)
-    # A DataFrame may be a part of its table; a view is the whole.
+    # A DataFrame may be a part of its table; a view is complete.
     part = frame.where("ds = '2013-01-02'")
     with pytest.warns(tg.SkippedWarning):
         assert tg.analyze(part, suite, repository=repo).report.gone == ()
@@ -392,7 +394,7 @@ def test_a_frame_has_no_fingerprint(spark, repo):
     assert repo.partitions("frame")["gone_at"].isna().all()
 
 
-def test_a_frame_without_partitions_is_measured_whenever_it_is_given(spark, repo):
+def test_a_frame_without_partitions_is_measured_each_time(spark, repo):
     suite = tg.Suite("whole", [tg.Size()])
     for rows, change in ((3, "new"), (6, "restated"), (6, "restated")):
         run = tg.analyze(spark.range(rows), suite, repository=repo, tags={"rows": str(rows)})
@@ -403,7 +405,7 @@ def test_a_frame_without_partitions_is_measured_whenever_it_is_given(spark, repo
     assert repo.partitions("whole")["version"].tolist() == [3]
 
 
-def test_a_frame_is_the_partition_that_one_says(spark, repo):
+def test_a_frame_can_be_a_named_partition(spark, repo):
     suite = tg.Suite("daily", [tg.Size(), tg.ColumnCount()])
     for rows, day in ((3, "05"), (4, "06"), (5, "06")):
         partition = {"ds": f"2024-01-{day}"}
@@ -426,13 +428,13 @@ def test_a_frame_is_the_partition_that_one_says(spark, repo):
         (None, ["ds"], {"hr": "1"}, "the suite is partitioned by ds: partition= names hr"),
     ],
 )
-def test_partitions_that_a_frame_cannot_be(spark, repo, table, keys, partition, says):
+def test_the_partition_of_a_frame_must_match_its_keys(spark, repo, table, keys, partition, says):
     suite = tg.Suite("d", [tg.Size()], keys)
     with pytest.raises(tg.SourceError, match=says):
         tg.analyze(table or spark.range(1), suite, repository=repo, partition=partition)
 
 
-def test_a_change_of_a_table_that_an_expression_queries_measures_anew(spark, repo, tmp_path):
+def test_a_change_of_a_table_in_an_expression_is_measured_again(spark, repo, tmp_path):
     write_days(tmp_path / "days", 2)
     limit = "inc.a_limit"
     below = tg.Compliance("below", f"x < (SELECT max(id) FROM {limit}) AND '{{' = '{{'")
@@ -450,8 +452,8 @@ def test_a_change_of_a_table_that_an_expression_queries_measures_anew(spark, rep
     assert values(2) == (2, pytest.approx([2 / 3, 1 / 3]))
 
 
-def test_a_change_of_a_table_that_a_query_reads_measures_anew(spark, repo, tmp_path):
-    """A table that has the name of a query's own data is not read by it, but by a filter."""
+def test_a_change_of_a_table_in_a_query_is_measured_again(spark, repo, tmp_path):
+    """A table named like the query's own data is read by a filter, but not by the query."""
     write_days(tmp_path / "days", 2)
     limit = "inc.b_limit"
     spark.sql("USE inc")
@@ -467,7 +469,8 @@ def test_a_change_of_a_table_that_a_query_reads_measures_anew(spark, repo, tmp_p
             done = tg.analyze(str(tmp_path / "days"), suite, repository=repo, spark=spark)
             return done.report.scanned, repo.metrics(suite.dataset)["value"].tolist()
 
-        # x is 0, 1 and null on the first day, 1, 2 and null on the second; both tables hold 0 and 1
+        # x is 0, 1 and null on the first day, 1, 2 and null on the second; both tables contain 0
+        # and 1
         assert run(plain) == run(both) == (2, [2, 1])
         spark.range(1).write.mode("overwrite").saveAsTable("data")
         assert run(plain) == (0, [2, 1])
@@ -478,7 +481,7 @@ def test_a_change_of_a_table_that_a_query_reads_measures_anew(spark, repo, tmp_p
         spark.sql("USE default")
 
 
-def test_run_tags(spark, repo):
+def test_tags_of_runs_are_stored(spark, repo):
     frame = spark.createDataFrame([(1, "a", "2013-01-01")], "x int, s string, ds string")
     suite = tg.Suite("tagged", SUITE, ["ds"], tags={"team": "ops"})
     tg.analyze(frame, suite, repository=repo, tags={"env": "prod"})
@@ -488,7 +491,7 @@ def test_run_tags(spark, repo):
 
 
 @pytest.mark.soak
-def test_a_missing_column_fails_its_analyzers_alone(spark, odd, repo):
+def test_a_missing_column_fails_only_its_analyzers(spark, odd, repo):
     suite = tg.Suite("odd", [tg.Size(), tg.Mean("xx"), tg.Uniqueness("nope")])
     run = tg.analyze(odd, suite, repository=repo, spark=spark)
     assert run.status == "complete"
@@ -507,7 +510,7 @@ def test_a_missing_column_fails_its_analyzers_alone(spark, odd, repo):
         repo.merge("odd", tg.Mean("xx"))
 
 
-def test_one_bad_value_costs_one_partition(spark, repo):
+def test_one_invalid_value_affects_one_partition(spark, repo):
     rows = [("1", "2013-01-01"), ("bad", "2013-01-02"), ("3", "2013-01-03")]
     frame = spark.createDataFrame(rows, "s string, ds string")
     suite = tg.Suite("dirty", [tg.Size(where="CAST(s AS INT) > 0")], ["ds"])
@@ -516,7 +519,7 @@ def test_one_bad_value_costs_one_partition(spark, repo):
 
 
 @pytest.mark.soak
-def test_a_time_of_keys_that_are_none(spark, odd, repo):
+def test_the_time_key_must_be_a_partition_key(spark, odd, repo):
     suite = tg.Suite("odd", SUITE, time={"format": "%Y", "key": "year"})
     with pytest.raises(tg.PartitionColumnError, match="'year', which is no partition key"):
         tg.analyze(odd, suite, repository=repo, spark=spark)
@@ -527,7 +530,7 @@ def test_a_time_of_keys_that_are_none(spark, odd, repo):
 
 
 @pytest.mark.soak
-def test_bad_tables(spark, odd, repo):
+def test_the_errors_for_invalid_tables(spark, odd, repo):
     def analyze(table, suite=ODD_SUITE, **kw):
         return tg.analyze(table, suite, repository=repo, spark=spark, **kw)
 
@@ -559,7 +562,7 @@ def test_bad_tables(spark, odd, repo):
 
 
 @pytest.mark.soak
-def test_a_renamed_table_goes_on_under_its_dataset(spark, odd, repo):
+def test_a_renamed_table_continues_under_its_dataset(spark, odd, repo):
     tg.analyze(odd, ODD_SUITE, repository=repo, spark=spark)
     spark.sql("DROP TABLE IF EXISTS inc.renamed")
     spark.table(odd).write.partitionBy("ds", "hr", "country").saveAsTable("inc.renamed")
@@ -571,7 +574,7 @@ def test_a_renamed_table_goes_on_under_its_dataset(spark, odd, repo):
         tg.analyze(odd, ODD_SUITE, repository=repo, spark=spark)
 
 
-def test_both_ways_of_listing_files_see_the_same(spark, tmp_path):
+def test_both_ways_of_listing_files_give_the_same(spark, tmp_path):
     write_days(tmp_path / "New York %41" / "x=a%2Fb", 2)
     (tmp_path / "New York %41" / "_SUCCESS").touch()
     (tmp_path / "New York %41" / ".hidden.crc").touch()
@@ -583,11 +586,11 @@ def test_both_ways_of_listing_files_see_the_same(spark, tmp_path):
     }
 
 
-def test_a_run_that_fails_says_so_and_keeps_whole_batches(spark, tmp_path, repo, monkeypatch):
+def test_a_failed_run_is_recorded_and_keeps_complete_batches(spark, tmp_path, repo, monkeypatch):
     from tidegauge.analyzers.runs import runner as incremental
 
     write_days(tmp_path / "d", 6)
-    monkeypatch.setattr(incremental, "BATCH_BYTES", 1)  # a batch for each partition
+    monkeypatch.setattr(incremental, "BATCH_BYTES", 1)  # one batch for each partition
     suite, measure = tg.Suite("d", SUITE), incremental._measure
 
     def lost(source, data, batch, *more):

@@ -1,4 +1,4 @@
-"""The lifecycle of runs: what is recorded of one that ends well, fails, or is interrupted. No Spark."""
+"""The life cycle of runs that complete, fail or are interrupted, and its records. No Spark."""
 
 from types import SimpleNamespace
 
@@ -54,7 +54,7 @@ def test_a_run_that_ends_is_complete_with_its_counts(store):
         (SystemExit(1), RunStatus.INTERRUPTED),
     ],
 )
-def test_what_stops_a_run_is_recorded_with_what_was_committed(store, error, status):
+def test_an_error_that_stops_a_run_is_recorded_with_the_committed_partitions(store, error, status):
     with pytest.raises(type(error)), recording(store, spec()) as run:
         run.commit([day(1)])
         raise error
@@ -65,7 +65,7 @@ def test_what_stops_a_run_is_recorded_with_what_was_committed(store, error, stat
     assert closed[2] == f"{type(error).__name__}: {error}"
 
 
-def test_failures_that_stop_nothing_make_a_failed_run(store):
+def test_failures_that_stop_nothing_make_the_run_failed(store):
     with recording(store, spec()) as run:
         run.errors += ["one: a", "two: b"]
     (closed,) = store.closed
@@ -74,8 +74,8 @@ def test_failures_that_stop_nothing_make_a_failed_run(store):
     assert closed[2] == "one: a\ntwo: b"
 
 
-def test_an_interrupted_round_of_griffin_is_interrupted_and_not_failed(store, monkeypatch):
-    """It was recorded as failed, while all others told the truth."""
+def test_an_interrupted_griffin_round_is_interrupted_and_not_failed(store, monkeypatch):
+    """It once was recorded as failed."""
 
     def interrupted(*_):
         raise KeyboardInterrupt

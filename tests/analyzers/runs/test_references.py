@@ -1,4 +1,4 @@
-"""Analyzers that read another table: its files are part of what was measured."""
+"""Analyzers that read another table: its files are part of the fingerprint."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def value(repo, day, version=None):
 
 
 @pytest.mark.soak
-def test_a_change_of_the_other_table_makes_every_partition_a_changed_one(spark, tables, repo):
+def test_a_change_of_the_other_table_changes_every_partition(spark, tables, repo):
     suite = tg.Suite("facts", [tg.Size(), tg.ReferentialIntegrity("id", "refs.keys", "key")])
     assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 2
     assert value(repo, "2013-01-01") == (0.5, 1)
@@ -39,13 +39,13 @@ def test_a_change_of_the_other_table_makes_every_partition_a_changed_one(spark, 
     assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 0
     spark.sql("INSERT INTO refs.keys VALUES (1)")
     run = tg.analyze("refs.facts", suite, repository=repo, spark=spark)
-    # All keys of the second day were there before.
+    # All keys of the second day existed before.
     assert dict(run.changes) == {"ds=2013-01-01": "restated", "ds=2013-01-02": "unchanged"}
     assert value(repo, "2013-01-01") == (1.0, 2)
     assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 0
 
 
-def test_adding_one_measures_nothing_else_again(spark, tables, repo):
+def test_adding_a_reference_analyzer_measures_nothing_else_again(spark, tables, repo):
     plain = tg.Suite("facts", [tg.Size()])
     both = tg.Suite("facts", [tg.Size(), tg.ReferentialIntegrity("id", "refs.keys", "key")])
     tg.analyze("refs.facts", plain, repository=repo, spark=spark)
@@ -55,12 +55,12 @@ def test_adding_one_measures_nothing_else_again(spark, tables, repo):
     assert tg.analyze("refs.facts", plain, repository=repo, spark=spark).report.scanned == 0
     spark.sql("INSERT INTO refs.keys VALUES (1)")
     run = tg.analyze("refs.facts", both, repository=repo, spark=spark)
-    # All keys of the second day were there before.
+    # All keys of the second day existed before.
     assert dict(run.changes) == {"ds=2013-01-01": "restated", "ds=2013-01-02": "unchanged"}
 
 
 def test_a_view_is_not_followed(spark, tables, repo):
-    """Nothing tells whether it changed, so it does not make the table's partitions changed ones."""
+    """Changes of a view are unknown, so it does not change the table's partitions."""
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW keys_seen AS SELECT key FROM refs.keys")
     suite = tg.Suite("facts", [tg.Size(), tg.ReferentialIntegrity("id", "keys_seen", "key")])
     assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 2
@@ -68,7 +68,7 @@ def test_a_view_is_not_followed(spark, tables, repo):
 
 
 @pytest.mark.soak
-def test_a_table_that_is_not_there_fails_its_analyzer_alone(spark, tables, repo):
+def test_a_missing_reference_table_fails_only_its_analyzer(spark, tables, repo):
     suite = tg.Suite("facts", [tg.Size(), tg.DatasetMatch("id", "refs.nope", "key")])
     run = tg.analyze("refs.facts", suite, repository=repo, spark=spark)
     ((analyzer, error),) = run.failed.items()
@@ -85,13 +85,13 @@ def test_rows_of_two_frames_are_compared(spark, tables):
     match = tg.DatasetMatch(["id", "name"], "kept")
     assert match.calculate(data).value == 0.75
     assert match.calculate(data.where("ds = '2013-01-02'")).value == 1.0
-    # deequ.md 5: [1, 1, 1, 2] against [2] is a quarter, however often a key repeats
+    # As in Deequ, [1, 1, 1, 2] against [2] is a quarter, however often a key repeats.
     four = spark.createDataFrame([(1,), (1,), (1,), (2,)], "id int")
     assert tg.ReferentialIntegrity("id", "refs.keys", "key").calculate(four).value == 0.25
 
 
 @pytest.mark.soak
-def test_suites_that_read_different_tables_leave_each_other_alone(spark, tables, repo):
+def test_suites_that_read_different_tables_do_not_affect_each_other(spark, tables, repo):
     spark.createDataFrame([(1,)], "key int").write.saveAsTable("refs.other", mode="overwrite")
     one = tg.Suite("facts", [tg.ReferentialIntegrity("id", "refs.keys", "key")])
     two = tg.Suite("facts", [tg.ReferentialIntegrity("id", "refs.other", "key")])

@@ -41,7 +41,7 @@ class SparkError(Exception):
 @pytest.mark.parametrize(
     ("error", "retriable"),
     [
-        (SparkError("22018"), False),  # a bad cast in the rows
+        (SparkError("22018"), False),  # an invalid cast in the rows
         (SparkError("22012"), False),  # a division by zero
         (SparkError("P0001"), False),  # raise_error
         (SparkError("21000"), False),  # a scalar subquery of several rows
@@ -65,7 +65,7 @@ def test_which_errors_a_retry_can_cure(error, retriable):
     assert MetricError.from_exception(error).is_retriable is retriable
 
 
-def test_what_fails_before_anything_is_read_is_tried_again():
+def test_errors_before_anything_is_read_are_retried():
     for error in (
         NoSuchColumnError("b"),
         WrongColumnTypeError("b", "string", "numeric"),
@@ -89,7 +89,7 @@ def analyzer_keys(draw):
 
 
 @given(analyzer_keys(), analyzer_keys())
-def test_keys_are_kept_and_updated(before, later):
+def test_keys_are_stored_and_updated(before, later):
     assert AnalyzerKeys.from_json(before.to_json()) == before
     after = before.updated(later)
     assert after.failed <= after.measured
@@ -116,7 +116,7 @@ def name(day):
 
 
 def failures(errors, days):
-    """Failures of ``B`` in some days, as stored; it has values in the others."""
+    """Return failures of ``B`` in some days, as stored; the other days have values."""
     key, size = analyzer_key(B), analyzer_key(SIZE)
     ledger = {}
     for day in days:
@@ -140,7 +140,7 @@ def standing_errors(errors, days, selected=None):
     return {analyzer: str(error) for analyzer, error in found.items()}
 
 
-def test_a_failure_stands_until_its_files_change():
+def test_a_failure_of_the_data_stays_until_its_files_change():
     text = "MetricRuntimeError: [CAST_INVALID_INPUT] 'x'"
     assert standing_errors({2: text}, [1, 2, 3]) == {
         B: "[CAST_INVALID_INPUT] 'x' (in ds=2026-03-02, by its data: measured again when its files change)"
@@ -148,14 +148,14 @@ def test_a_failure_stands_until_its_files_change():
     assert standing_errors({2: text}, [1, 2, 3], selected=[3]) == {}
 
 
-def test_a_column_that_came_later_is_not_missing_from_earlier_partitions():
+def test_a_column_added_later_is_not_missing_from_earlier_partitions():
     assert standing_errors({1: NO_COLUMN, 2: NO_COLUMN}, [1, 2, 3]) == {}
-    assert B in standing_errors({2: NO_COLUMN}, [1, 2, 3])  # absent for one day
+    assert B in standing_errors({2: NO_COLUMN}, [1, 2, 3])  # missing on one day
     assert B in standing_errors({3: NO_COLUMN}, [1, 2, 3])  # dropped
-    assert B in standing_errors({1: NO_COLUMN, 2: NO_COLUMN}, [1, 2])  # never there
+    assert B in standing_errors({1: NO_COLUMN, 2: NO_COLUMN}, [1, 2])  # never present
 
 
-def test_retries_begin_with_the_newest_partition_and_stop_where_it_fails_as_before():
+def test_retries_start_with_the_newest_partition_and_stop_at_the_first_repeated_failure():
     tasks = [_Task(listed(day), None, (B,), 1, True) for day in (1, 2, 3)]
     tasks.append(_Task(listed(4), None, (B,)))
     batches = list(_batches(tasks, 1000, 0))

@@ -1,4 +1,4 @@
-"""Partitions whose files were only rewritten, as the table's log tells: nothing is read, in any run."""
+"""Partitions whose files were only rewritten, according to the table's log, are not read in any run."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ ANALYZERS = [SIZE, MEAN]
 
 @dataclass
 class LoggedSource:
-    """A table of one partition with versions; reading it fails."""
+    """A table with versions and one partition; reading it fails."""
 
     version: str
     fingerprint: str
@@ -51,35 +51,35 @@ def run(repository, source):
     return run_incremental(source, spec(), ANALYZERS, repository.store)
 
 
-def test_each_run_moves_on_the_version_that_partitions_are_compared_from(repository):
+def test_each_run_updates_the_version_that_later_runs_compare_with(repository):
     commit(repository, day(1, only=ANALYZERS), tags={SOURCE_VERSION: "log 1"})
-    # The same version of the table is the same content, whatever became of its files.
+    # The same version of the table has the same content, regardless of its files.
     source = LoggedSource("log 1", "b")
     assert (run(repository, source).scanned, source.asked) == (0, [])
-    # Compaction: the log tells that files were only rewritten.
+    # Compaction: the log shows that files were only rewritten.
     source = LoggedSource("log 2", "c")
     assert (run(repository, source).scanned, source.asked) == (0, [{FIRST: "log 1"}])
     entry = repository.store.ledger("d")[FIRST]
     assert (entry.version, entry.fingerprint, entry.source_version) == (1, "c", "log 2")
-    # Nothing is asked of the log once the new files are known, even if it no longer reaches back.
+    # The log is not read once the new files are known, even if it no longer reaches back.
     source = LoggedSource("log 3", "c", rewritten=False)
     assert (run(repository, source).scanned, source.asked) == (0, [])
-    # The next compaction is compared from the last run on, and not from the run that measured.
+    # The next compaction is compared with the last run, and not with the run that measured.
     source = LoggedSource("log 4", "d")
     assert (run(repository, source).scanned, source.asked) == (0, [{FIRST: "log 3"}])
     assert repository.store.ledger("d")[FIRST].fingerprint == "d"
 
 
-def test_a_change_is_read(repository):
+def test_a_changed_partition_is_read(repository):
     commit(repository, day(1, only=ANALYZERS), tags={SOURCE_VERSION: "log 1"})
     with pytest.raises(AssertionError):
         run(repository, LoggedSource("log 2", "b", rewritten=False))
-    # That run failed: the next one is compared from the version that was measured.
+    # That run failed, so the next one compares with the measured version.
     source = LoggedSource("log 3", "b")
     assert (run(repository, source).scanned, source.asked) == (0, [{FIRST: "log 1"}])
 
 
-def test_fingerprints_of_referenced_tables_stay(repository):
+def test_fingerprints_of_referenced_tables_are_kept(repository):
     measured = day(1, with_references("a", {"db.keys": "1"}), only=ANALYZERS)
     commit(repository, measured, tags={SOURCE_VERSION: "log 1"})
     assert run(repository, LoggedSource("log 2", "b")).scanned == 0

@@ -1,4 +1,4 @@
-"""Segments: everything measured for the values of columns too, in the same pass."""
+"""Segments: all metrics also for each value of some columns, in the same pass."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def values(frame):
 
 
 @pytest.mark.soak
-def test_each_segment_is_what_measuring_its_rows_alone_gives(spark, rows, repo):
+def test_each_segment_equals_a_measurement_of_its_rows_alone(spark, rows, repo):
     tg.analyze(rows, suite(), repository=repo)
     found = values(repo.metrics("seg"))
     expected = {
@@ -75,7 +75,7 @@ def test_each_segment_is_what_measuring_its_rows_alone_gives(spark, rows, repo):
 
 
 @pytest.mark.soak
-def test_states_of_a_segment_merge(rows, repo):
+def test_states_of_a_segment_can_be_merged(rows, repo):
     tg.analyze(rows, suite(), repository=repo)
     whole = tg.Mean("x").calculate(rows.where("origin = 'JFK'")).value
     assert repo.merge("seg", tg.Mean("x"), segment="origin=JFK").value == pytest.approx(whole)
@@ -84,7 +84,7 @@ def test_states_of_a_segment_merge(rows, repo):
     assert repo.merge("seg", tg.Size(), segment="origin=__other__").value == 0
 
 
-def test_the_largest_are_kept_and_a_later_value_joins_the_others(spark, rows, repo):
+def test_the_largest_segments_are_kept_and_later_values_join_the_others(spark, rows, repo):
     few = suite(segments=[["origin"]], max_segments=2)
     first = rows.where("ds = '2013-01-01'")
     tg.analyze(first, few, repository=repo)
@@ -102,18 +102,18 @@ def test_the_largest_are_kept_and_a_later_value_joins_the_others(spark, rows, re
     sizes = repo.metrics("seg", name="Size", since="2013-01-02")
     assert dict(zip(sizes.segment, sizes.value, strict=True)) == {
         "": 30,
-        "origin=EWR": 0,  # one that stays away is seen, not missed
+        "origin=EWR": 0,  # a segment without rows is recorded, not missing
         "origin=JFK": 6,
         "origin=__other__": 24,
     }
 
 
 @pytest.mark.soak
-def test_choosing_again_begins_a_new_series_of_the_others(rows, repo):
+def test_choosing_segments_again_starts_a_new_series_of_the_others(rows, repo):
     few = suite(segments=[["origin"]], max_segments=1)
     tg.analyze(rows.where("ds < '2013-01-03'"), few, repository=repo)
     more = suite(segments=[["origin"]], max_segments=2)
-    assert tg.analyze(rows, more, repository=repo).report.scanned == 1  # the choice stands
+    assert tg.analyze(rows, more, repository=repo).report.scanned == 1  # the choice is kept
     assert "origin=JFK" not in set(repo.metrics("seg").segment)
     run = tg.analyze(rows, more, repository=repo, resegment=True)
     assert set(map(str, run.changes.values())) == {"added"}
@@ -146,7 +146,7 @@ def test_segments_added_to_a_suite_are_measured_for_old_partitions(rows, repo):
 
 @pytest.mark.soak
 @pytest.mark.classic
-def test_segments_cost_one_action_once_and_no_job_more(spark, rows, repo):
+def test_segments_take_one_more_action_once_and_no_further_job(spark, rows, repo):
     def actions(some, asked):
         with counted(spark) as found:
             tg.analyze(some, asked, repository=repo)
@@ -161,7 +161,7 @@ def test_segments_cost_one_action_once_and_no_job_more(spark, rows, repo):
     assert actions(rest, suite()) == plain
 
 
-def test_segments_lie_within_those_of_partition_keys(spark, repo):
+def test_segments_are_inside_those_of_partition_keys(spark, repo):
     table = spark.createDataFrame(
         [("US", "EWR", "2013-01-01"), ("US", "JFK", "2013-01-01"), ("DE", "FRA", "2013-01-01")],
         "country string, origin string, ds string",
@@ -179,17 +179,17 @@ def test_segments_lie_within_those_of_partition_keys(spark, repo):
 
 
 @pytest.mark.parametrize("segments", [["origin"], [[]], [["a"], ["a"]]])
-def test_segments_that_are_no_sets_of_columns_are_refused(segments):
+def test_segments_must_be_sets_of_columns(segments):
     with pytest.raises(tg.SuiteError, match="segments"):
         suite(segments=segments)
 
 
-def test_a_segment_column_that_is_not_there_is_named(rows, repo):
+def test_the_error_for_a_missing_segment_column_names_it(rows, repo):
     with pytest.raises(tg.NoSuchColumnError, match="did you mean 'origin'"):
         tg.analyze(rows, suite(segments=[["orign"]]), repository=repo)
 
 
-def test_odd_values_are_segments_like_others(spark, repo):
+def test_unusual_values_can_be_segments(spark, repo):
     rows = [("\x02", "a\x01b"), ("", "x"), ("\n", "x"), (None, "y")]
     data = spark.createDataFrame(rows, "p string, q string")
     tg.analyze(data, tg.Suite("odd", [tg.Size()], segments=[["p"], ["p", "q"]]), repository=repo)
@@ -203,7 +203,7 @@ def test_odd_values_are_segments_like_others(spark, repo):
     assert repo.merge("zeros", tg.Size(), segment="x=0.0").value == 2
 
 
-def test_a_first_run_without_rows_leaves_the_choice_to_the_next(spark, rows, repo):
+def test_a_first_run_without_rows_chooses_no_segments(spark, rows, repo):
     few = suite(segments=[["origin"]])
     tg.analyze(rows.where("false"), few, repository=repo)
     tg.analyze(rows, few, repository=repo)
@@ -211,7 +211,7 @@ def test_a_first_run_without_rows_leaves_the_choice_to_the_next(spark, rows, rep
     assert check(repo.database, repo.artifacts) == []
 
 
-def test_what_cannot_be_a_segment_is_told(spark, rows, repo):
+def test_the_errors_for_columns_that_cannot_be_segments(spark, rows, repo):
     with pytest.raises(tg.SuiteError, match="cannot segment by 'ds': it is a partition key"):
         tg.analyze(rows, suite(segments=[["origin", "ds"]]), repository=repo)
     binary = spark.createDataFrame([(bytearray(b"\xff"),)], "b binary")
@@ -219,7 +219,7 @@ def test_what_cannot_be_a_segment_is_told(spark, rows, repo):
         tg.analyze(binary, tg.Suite("b", [tg.Size()], segments=[["b"]]), repository=repo)
 
 
-def test_partition_segments_that_look_alike_stay_apart(spark, repo):
+def test_partition_segments_that_are_equal_as_strings_stay_separate(spark, repo):
     rows = [("a_1", "E"), ("ab1", "E"), ("us", "E"), ("US", "E")]
     data = spark.createDataFrame(
         [(*r, "2013-01-01") for r in rows], "c string, o string, ds string"

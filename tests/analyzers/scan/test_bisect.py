@@ -1,4 +1,4 @@
-"""Finding what fails on the data, at a cost that grows with the logarithm."""
+"""The search for failing items, whose cost grows with the logarithm."""
 
 import math
 
@@ -33,13 +33,13 @@ def runner(bad, calls):
 
 
 def test_without_items_the_error_is_raised():
-    """As that of a view which rules read, when none of them is left."""
+    """Example: a view that the rules read, when no rule is left."""
     with pytest.raises(DataError, match="item 1"):
         find_failures([], runner(set(), []), DataError(1))
 
 
 @given(st.integers(1, 300), st.data())
-def test_all_that_fail_are_found_and_all_others_answered(n, data):
+def test_all_failing_items_are_found_and_all_others_have_results(n, data):
     bad = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=5))
     calls = []
     run = runner(bad, calls)
@@ -48,19 +48,19 @@ def test_all_that_fail_are_found_and_all_others_answered(n, data):
     assert {i: r for i, r in found.items() if i not in bad} == {
         i: i * i for i in range(n) if i not in bad
     }
-    for item in bad:  # each is told its own error, not another's
+    for item in bad:  # each item has its own error
         assert str(found[item].error) == f"DataError: item {item}"
 
 
 @given(st.integers(1, 1000), st.data())
-def test_one_culprit_costs_the_logarithm_and_one(n, data):
+def test_one_failing_item_takes_log_n_plus_one_calls(n, data):
     calls = []
     culprit = data.draw(st.integers(0, n - 1))
     find_failures(range(n), runner({culprit}, calls), DataError(culprit))
     assert len(calls) <= math.ceil(math.log2(n)) + 1
 
 
-def test_what_is_no_data_error_is_raised():
+def test_other_errors_are_raised():
     def run(items):
         raise OSError("disk")
 
@@ -71,7 +71,7 @@ def test_what_is_no_data_error_is_raised():
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.classic
-def test_one_bad_expression_among_200_costs_few_actions(spark):
+def test_one_invalid_expression_among_200_takes_few_actions(spark):
     table = spark.range(100).selectExpr("id", "CONCAT('v', id) AS s")
     good = [tg.Compliance(f"r{i}", f"id > {i}") for i in range(200)]
     for bad in (

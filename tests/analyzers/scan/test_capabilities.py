@@ -1,4 +1,4 @@
-"""What a session lacks is computed in another way, with equal results."""
+"""Functions that a session lacks are replaced, with equal results."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def table(spark):
 
 @pytest.fixture
 def only_hll(spark, monkeypatch):
-    """A session whose Spark is as Spark 3.5 is."""
+    """A session with the functions of Spark 3.5."""
     least = Capabilities(frozenset({"hll"}), smallest_rows=False)
     for place in (module, plan):
         monkeypatch.setattr(place, "capabilities", lambda _: least)
@@ -59,7 +59,7 @@ def only_hll(spark, monkeypatch):
 
 
 @pytest.mark.spark
-def test_workers_build_the_sketches_that_spark_does(table, spark, monkeypatch):
+def test_workers_build_the_same_sketches_as_spark(table, spark, monkeypatch):
     segments = [SegmentSet(("se g",), (("0",), ("1",)))]
     least = replace(capabilities(spark), sketches=frozenset({"hll"}))
     native = scan(table, SKETCHES, ["part"], segments=segments).groups
@@ -81,7 +81,7 @@ def test_workers_build_the_sketches_that_spark_does(table, spark, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_filter_that_does_not_parse_fails_its_analyzer_alone(table, only_hll):
+def test_a_filter_that_does_not_parse_fails_only_its_analyzer(table, only_hll):
     found = scan(
         table, [tg.Size(), tg.ApproxQuantile("x", 0.5, where="zzz > 1")]
     ).single_group.states
@@ -90,7 +90,7 @@ def test_a_filter_that_does_not_parse_fails_its_analyzer_alone(table, only_hll):
 
 
 class _Old:
-    """A DataFrame without what Spark 4 added to it."""
+    """A DataFrame without the methods that Spark 4 added."""
 
     def __init__(self, frame):
         self._frame = frame
@@ -102,7 +102,7 @@ class _Old:
 
 
 @pytest.mark.spark
-def test_grouping_sets_by_repeated_rows(table):
+def test_grouping_sets_are_replaced_by_repeated_rows(table):
     from pyspark.sql import functions as F
 
     keyed = table.selectExpr("part", "s", "id % 2 AS odd", "x")
@@ -118,7 +118,7 @@ def test_grouping_sets_by_repeated_rows(table):
 
 
 @pytest.mark.spark
-def test_the_smallest_rows_by_sorting(spark, monkeypatch):
+def test_the_smallest_rows_can_be_found_by_sorting(spark, monkeypatch):
     rows = [("a", n, -n) for n in range(50)] + [("b", 1, 1), (None, 2, 2), (None, 3, 3)]
     frame = spark.createDataFrame(rows, "k string, v int, h int").repartition(3)
     native = dict(smallest(frame, "k", "v", "h", 3).collect())
@@ -128,7 +128,7 @@ def test_the_smallest_rows_by_sorting(spark, monkeypatch):
 
 
 @pytest.mark.spark
-def test_arrow_tables_of_batches_that_travel_as_bytes(table):
+def test_arrow_tables_can_be_collected_as_bytes(table):
     frame = table.selectExpr("id", "s", "x", "array(id) AS l", "DATE'2024-01-02' AS d")
     new, old = to_arrow(frame.orderBy("id")), to_arrow(_Old(frame.orderBy("id")))
     assert old.to_pylist()[5:9] == new.to_pylist()[5:9]
@@ -138,7 +138,7 @@ def test_arrow_tables_of_batches_that_travel_as_bytes(table):
 
 
 @pytest.mark.spark
-def test_a_session_is_asked_once(spark, monkeypatch):
+def test_capabilities_of_a_session_are_detected_once(spark, monkeypatch):
     found = capabilities(spark)
     assert found.is_native(Sketch("hll", "x", 12))
     monkeypatch.setattr(module, "_detect_capabilities", lambda _: pytest.fail("asked again"))
@@ -146,20 +146,20 @@ def test_a_session_is_asked_once(spark, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_spark_that_is_too_old_is_told_with_the_cure(spark, monkeypatch):
+def test_the_error_for_an_old_spark_names_the_required_version(spark, monkeypatch):
     monkeypatch.setattr(type(spark.catalog), "functionExists", lambda *_: False)
     with pytest.raises(UnsupportedSparkError, match=r"too old: .* 3\.5 or later; run it on"):
         module._detect_capabilities(spark)
 
 
 @pytest.mark.spark
-def test_the_workers_are_asked_for_their_packages(spark):
+def test_workers_report_the_versions_of_their_packages(spark):
     found = worker_versions(spark)
     assert found.keys() == {"pyarrow", "numpy", "datasketches"}
     assert all(found.values())
 
 
-def test_a_package_that_workers_lack_is_named():
+def test_the_error_names_a_package_that_workers_lack():
     text = "Job aborted: Traceback ...\nModuleNotFoundError: No module named 'datasketches'\n"
     assert "workers have no datasketches. On a cluster, ship" in str(
         worker_error(RuntimeError(text))
@@ -167,7 +167,7 @@ def test_a_package_that_workers_lack_is_named():
     assert worker_error(RuntimeError("division by zero")) is None
 
 
-def test_what_falls_back_is_named():
+def test_missing_functions_are_listed_with_their_replacement():
     assert Capabilities(frozenset(module.NATIVE_SKETCHES), smallest_rows=True).fallbacks() == {}
     found = Capabilities(frozenset({"hll", "kll"}), smallest_rows=False).fallbacks()
     assert [*found] == [
@@ -192,7 +192,7 @@ class Conf:
 
 
 class Session:
-    """A session that has nothing but settings."""
+    """A session that only has settings."""
 
     def __init__(self, **settings):
         self.conf = Conf(**settings)

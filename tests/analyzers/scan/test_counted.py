@@ -1,4 +1,4 @@
-"""Aggregates over distinct values: what they can answer, when they pay, and that no answer changes."""
+"""Aggregates over distinct values: when they apply, when they pay, and equal results."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ OTHER = Aggregate("count_if(`c` RLIKE '^a+$')")
         "count_if((\nlower(s) IN ('a', 'b') AND n BETWEEN 1 AND 2.5 OR `a b` IS NULL\n))",
     ],
 )
-def test_distinct_values_answer(text):
+def test_conditions_that_distinct_values_can_answer(text):
     assert candidates([Aggregate(text)], SCHEMA)
 
 
@@ -52,7 +52,7 @@ def test_distinct_values_answer(text):
     "text",
     [
         "count(1)",  # reads no column
-        "sum(`n`)",  # sums of doubles depend on the order, and those of integers gain nothing
+        "sum(`n`)",  # sums of doubles depend on the order, and sums of integers gain nothing
         "count(`x`)",  # NaN and both zeros
         "count(`t`)",
         "count(`s`, `c`)",  # rows in which neither is null
@@ -65,7 +65,7 @@ def test_distinct_values_answer(text):
         "count_if((\ns < 'b' AND rand() < 0.5\n))",
         "count_if((\nrand < 'b'\n))",
         "count_if((\nmy_function(s)\n))",
-        'count_if((\ns = "n"\n))',  # a name, where Spark is told so
+        'count_if((\ns = "n"\n))',  # a name, if Spark is configured so
         "count_if((\ns IN (SELECT s FROM other)\n))",
         "count_if((\ns > current_date()\n))",
         "count_if(CASE WHEN (\nx > 1\n) THEN `s` = 'a' END)",
@@ -73,7 +73,7 @@ def test_distinct_values_answer(text):
         "count_if(array(s)[0] = 'a')",
     ],
 )
-def test_distinct_values_do_not_answer(text):
+def test_conditions_that_distinct_values_cannot_answer(text):
     assert not candidates([Aggregate(text)], SCHEMA)
 
 
@@ -83,18 +83,21 @@ def test_distinct_values_do_not_answer(text):
         ("date", "count_if((\ns = 'a' AND date > '1970-01-05'\n))"),
         ("end", "count_if((\ns = 'a' AND `end` > 1\n))"),
         ("1st", "count_if((\n1st > 0 AND s = 'a'\n))"),
-        ("user", "count_if((\n(\n s = 'a'\n) AND user = 'b'\n))"),  # also a function
+        ("user", "count_if((\n(\n s = 'a'\n) AND user = 'b'\n))"),  # a function, too
     ],
 )
-def test_words_that_are_names_of_columns_are_read(name, text):
-    """One of times can not be grouped by; one of texts has to be."""
+def test_keywords_that_are_columns_are_read(name, text):
+    """A column of times cannot be grouped by; a column of strings must be."""
     for kind, read in (("timestamp", []), ("string", [frozenset({"s", name})])):
         schema = Schema.from_types({"s": "string", name: kind})
         assert list(candidates([Aggregate(text)], schema).values()) == read
 
 
-def test_requests_that_are_no_plain_aggregates():
-    """A sketch of values depends on how many were merged; a filter of rows comes before the groups."""
+def test_requests_that_are_not_plain_aggregates():
+    """A sketch depends on the number of merged values.
+
+    A filter of rows is applied before grouping.
+    """
     asked = [ROWS, replace(PATTERN, rows="n > 1"), Sketch("hll", "xxhash64(`s`)", 12)]
     assert not candidates(asked, SCHEMA)
     ours = Schema.from_types({"__tidegauge_n": "string"})
@@ -102,7 +105,7 @@ def test_requests_that_are_no_plain_aggregates():
 
 
 def test_long_conditions_take_linear_time():
-    """Half a million letters without a space: to look for patterns from each of them would take minutes."""
+    """It has half a million letters without a space; matching patterns from each of them would take minutes."""
     run_in_time("""
         from tidegauge.analyzers.core.analyzer import Aggregate
         from tidegauge.analyzers.core.schema import Schema
@@ -115,8 +118,8 @@ def test_long_conditions_take_linear_time():
     """)
 
 
-def test_text_with_a_collation_and_names_that_differ_by_case():
-    """What is one group by a collation may be several values; and either column may be meant."""
+def test_strings_with_a_collation_and_names_that_differ_by_case_are_excluded():
+    """One group of a collation may contain several values, and either column may be meant."""
     field = {"name": "s", "type": "string", "nullable": True}
     collated = {**field, "metadata": {"__COLLATIONS": {"s": "icu.UNICODE_CI"}}}
     same = [{**field, "metadata": {}}, {**field, "name": "S", "metadata": {}}]
@@ -130,8 +133,8 @@ def jobs(requests, rows=1e8, group_rows=1e6, **distinct):
     return [(job.columns, len(job.requests)) for job in found]
 
 
-def test_it_pays_on_many_rows_of_few_values():
-    """A pattern of 250 ns a row, less 120 to group it, has to save a job of 0.2 s."""
+def test_distinct_values_pay_for_many_rows_with_few_values():
+    """A pattern takes 250 ns a row, grouping 120 ns. The difference has to save a job of 0.2 s."""
     assert jobs([PATTERN], s=8) == [(("s",), 1)]
     assert jobs([PATTERN], rows=1e6, s=8) == []
     assert jobs([Aggregate("count(`s`)")], s=8) == []
@@ -141,13 +144,13 @@ def test_it_pays_on_many_rows_of_few_values():
     assert jobs([PATTERN, OTHER], s=8) == [(("s",), 1)]
 
 
-def test_columns_are_grouped_together_while_there_are_few_groups():
+def test_columns_are_grouped_together_if_there_are_few_groups():
     both = Aggregate("count_if((\ns = c\n))")
     assert jobs([PATTERN, OTHER, both], s=8, c=60) == [(("c", "s"), 3)]  # 9 * 61 groups
     assert jobs([PATTERN, OTHER, both], s=100, c=60) == [(("c",), 1), (("s",), 1)]  # 6,161
 
 
-# --- on Spark
+# On Spark
 
 VALUES = [None, "", " ", "a", "aa", "1", "-1.5", "true", "1e3", "ä", "🙂", "a\n"]
 ANALYZERS = [
@@ -171,7 +174,7 @@ ANALYZERS = [
 
 @pytest.fixture
 def eager(monkeypatch):
-    """Everything that distinct values can answer is answered by them."""
+    """Use distinct values wherever they can answer."""
     for name in ("JOB_NANOSECONDS", "COLUMN_NANOSECONDS"):
         monkeypatch.setattr(plan, name, 0)
 
@@ -199,8 +202,8 @@ def states(data, by, expected):
     told=st.dictionaries(st.sampled_from(["s", "c", "n"]), st.sampled_from([1, 12, 10**6])),
     by=st.sampled_from([(), ("ds",)]),
 )
-def test_states_are_the_same_whether_history_is_right_or_lies(spark, rows, told, by):
-    """Twelve values are expected rightly; one, or a million, are lies."""
+def test_states_do_not_depend_on_the_expected_number_of_values(spark, rows, told, by):
+    """Twelve distinct values are correct; one or a million are wrong expectations."""
     data = frame(spark, rows)
     assert states(data, by, Expectation(1e9, 1e9, told)) == states(data, by, UNKNOWN)
 
@@ -208,7 +211,7 @@ def test_states_are_the_same_whether_history_is_right_or_lies(spark, rows, told,
 @pytest.mark.spark
 @pytest.mark.usefixtures("eager")
 def test_segments_and_failures_are_the_same(spark):
-    """A cast that fails on one value fails in its partition alone, as row by row."""
+    """A cast that fails on one value fails only in its partition, as it does row by row."""
     data = frame(spark, [("1", "u", 1, "x"), ("2", "v", 2, "x"), ("no", "u", 3, "y")])
     cast = tg.Compliance("number", "CAST(s AS INT) > 0")
     analyzers = [tg.Size(), cast, tg.MaxLength("s")]
@@ -225,14 +228,14 @@ def test_segments_and_failures_are_the_same(spark):
 
 
 def settled(group):
-    """Everything of a group but the messages of failures, which quote queries."""
+    """Return the results of a group without the messages of failures, which quote queries."""
     outcomes = {a: o if isinstance(o, Success) else "failed" for a, o in group.states.items()}
     return group.rows, outcomes, {name: settled(part) for name, part in group.segments.items()}
 
 
 @pytest.mark.spark
-def test_first_rows_tell_how_many_values_there_are(spark):
-    """Three of them in 10,000 rows are few, and half as many as rows are not."""
+def test_the_first_rows_show_how_many_values_there_are(spark):
+    """Three values in 10,000 rows are few; half as many values as rows are many."""
     data = spark.range(20_000, numPartitions=2).selectExpr(
         "CONCAT('s', id % 3) AS s", "CONCAT('c', id DIV 2) AS c"
     )
@@ -240,20 +243,20 @@ def test_first_rows_tell_how_many_values_there_are(spark):
     one = candidates([PATTERN], SCHEMA)
     cost = PlanCost(1e10, shuffles=False)
     found = expected_by_first_rows(data, both, cost)
-    assert found == Expectation(1e9, 1e9, {"s": 3})  # bytes by 2 columns of 5
+    assert found == Expectation(1e9, 1e9, {"s": 3})  # bytes for 2 of 5 columns
     assert expected_by_first_rows(data, {}, cost) is UNKNOWN
     none = data.where("s = 'none'")
     assert expected_by_first_rows(none, one, cost) == Expectation(1e9, 1e9, {})
     failing = data.selectExpr("CAST(raise_error(s) AS STRING) AS s", "c")
     assert expected_by_first_rows(failing, one, cost) is UNKNOWN
-    unknown = PlanCost(8 * 2.0**60, shuffles=False)  # of rows that the driver sends
+    unknown = PlanCost(8 * 2.0**60, shuffles=False)  # rows that the driver sends
     assert expected_by_first_rows(data, one, unknown) is UNKNOWN
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("eager")
-def test_a_run_learns_from_the_partition_before(spark, tmp_path, repo, monkeypatch):
-    """The first run knows nothing; the second looks at each of three values once."""
+def test_a_run_learns_from_the_previous_partition(spark, tmp_path, repo, monkeypatch):
+    """The first run knows nothing. The second evaluates each of three values once."""
     monkeypatch.setattr(runner, "SMALL_BYTES", 0)
     planned = []
     jobs = Plan.jobs.fget

@@ -12,10 +12,10 @@ from tidegauge.analyzers.scan.jobs import buffer_count, packed_by_columns
         ("CAST(try_sum(`a`) AS STRING)", 2),  # the sum, and whether it is empty
         ("var_pop(`a`)", 3),  # number, mean, squared deviations
         ("regr_sxy(`a`, `b`)", 4),  # number, two means, products of deviations
-        ("listagg(`a`)", 6),  # not known, so more than most
+        ("listagg(`a`)", 6),  # unknown, so more than most
     ],
 )
-def test_buffer_fields(text, fields):
+def test_each_function_has_its_number_of_buffer_fields(text, fields):
     assert buffer_count(Aggregate(text)) == fields
 
 
@@ -30,23 +30,24 @@ def packed(requests, columns):
 
 
 def test_a_narrow_table_is_read_once():
-    """Three columns of 26 functions of one field are 78 fields: more than 60, no more than 90."""
+    """Three columns with 26 functions of one field are 78 fields: more than 60, but at most 90."""
     kinds = [f"max({n} + " for n in range(26)]
     requests = [Aggregate(f"{kind}`{c}`)") for c in "abc" for kind in kinds]
     assert packed(requests, "abc") == [78]
     nine = [Aggregate(f"{kind}`{c}`)") for c in "abcdefghi" for kind in kinds[:9]]
-    # Half of 81 fields are 41: four columns of 9 each, four more, and the ninth joins as too little alone.
+    # Half of 81 fields is 41: four columns of 9 each, then four more; the ninth is too small for a
+    # job.
     assert packed(nine, "abcdefghi") == [36, 45]
 
 
 def test_jobs_share_aggregates_evenly():
-    """80 columns of one field each: not 60 and 20, but two jobs of 40."""
+    """80 columns of one field each give two jobs of 40, and not 60 and 20."""
     columns = [f"c{n}" for n in range(80)]
     assert packed(aggregates(columns, "count"), columns) == [40, 40]
 
 
-def test_a_column_is_read_by_one_job():
-    """Twenty columns of 4 fields are 80: two jobs of ten columns, none of them in both."""
+def test_a_column_is_read_by_only_one_job():
+    """Twenty columns of 4 fields are 80: two jobs of ten columns, without a common one."""
     columns = [f"c{n}" for n in range(20)]
     jobs = packed_by_columns(
         aggregates(columns, "count", "max", "min", "count_if"), frozenset(columns)
@@ -56,5 +57,5 @@ def test_a_column_is_read_by_one_job():
     assert not read[0] & read[1]
 
 
-def test_nothing_takes_no_job():
+def test_no_aggregates_take_no_job():
     assert packed([], "a") == []

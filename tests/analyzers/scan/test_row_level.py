@@ -1,4 +1,4 @@
-"""What single rows contribute."""
+"""Results of single rows."""
 
 import pytest
 
@@ -37,11 +37,11 @@ def results(table, analyzer, **options):
     ],
     ids=repr,
 )
-def test_each_row(table, analyzer, expected):
+def test_each_row_has_a_result(table, analyzer, expected):
     assert results(table, analyzer) == expected
 
 
-def test_filtered_rows_are_good_or_null(table):
+def test_rows_outside_the_filter_pass_or_are_null(table):
     rule = tg.Completeness("s", where="x > 4")
     assert results(table, rule) == [True, False, True, True, True]
     assert results(table, rule, filtered_row="null") == [True, False, None, None, None]
@@ -50,7 +50,7 @@ def test_filtered_rows_are_good_or_null(table):
     assert results(table, alone, filtered_row="null") == [True, True, None, True, None]
 
 
-def test_what_cannot_be_is_told(table):
+def test_the_error_for_an_analyzer_without_row_level_results(table):
     with pytest.raises(tg.SuiteError, match="has no row-level result"):
         tg.row_level_results(table, {"it": tg.Mean("x")})
     with pytest.raises(tg.SuiteError, match="has no row-level result"):

@@ -1,4 +1,4 @@
-"""The plan, and what one scan costs."""
+"""The plan and the cost of a scan."""
 
 import shutil
 
@@ -36,7 +36,7 @@ def test_equal_aggregations_are_computed_once(table):
 
 
 @pytest.mark.newest
-def test_sketches_stand_apart_and_frequencies_share_their_shuffle(table):
+def test_sketches_are_separate_and_frequencies_share_their_shuffle(table):
     analyzers = [
         tg.Size(),
         tg.ApproxCountDistinct("s"),
@@ -71,16 +71,16 @@ def test_small_data_takes_one_job_for_aggregates_and_sketches(table):
 
 
 @pytest.mark.newest
-def test_a_part_of_the_job_for_small_data_may_be_sketches_alone(table):
-    """Bisecting a job that failed runs any part of it."""
+def test_a_part_of_the_job_for_small_data_can_consist_of_sketches(table):
+    """The search for a failure in a job runs any part of it."""
     job, *_ = plan(table, [tg.Size(), tg.ApproxCountDistinct("s")], small=True).jobs
     sketch = job.requests[-1]
     whole, part = (some.run(table, Groups()) for some in (job, job.only([sketch])))
     assert part == {sketch: whole[sketch]}
 
 
-def test_group_sizes_give_the_metrics_that_frequencies_give(table):
-    """What needs no values leaves them in Spark, filters and nulls included."""
+def test_group_sizes_give_the_same_metrics_as_frequencies(table):
+    """Metrics that need no values leave them in Spark, including filters and nulls."""
     data = table.selectExpr("*", "CASE WHEN x > 4 THEN s END AS hole", "id DIV 2 AS pair")
     columns = ("s", "hole", "pair", ("hole", "x"), "id")
     analyzers = [
@@ -102,11 +102,11 @@ def test_group_sizes_give_the_metrics_that_frequencies_give(table):
     kinds = {job.requests[0].expressions: type(job) for job in jobs[1:]}
     assert kinds.pop(("`s`",)) is Grouping  # the histogram reads the values
     assert set(kinds.values()) == {SizeCounting}
-    assert set(kinds) == {("`hole`", "`x`"), ("`pair`",), ("`id`",)}  # x and hole give hole, too
+    assert set(kinds) == {("`hole`", "`x`"), ("`pair`",), ("`id`",)}  # x and hole also give hole
 
 
-def test_rows_that_mostly_differ_are_shuffled_before_they_are_grouped(spark, table):
-    """Sizes by id: 1 each; by x of 0 to 6: 143 rows for the first six values, 142 for the last."""
+def test_mostly_distinct_rows_are_shuffled_before_they_are_grouped(spark, table):
+    """Sizes by id are 1; sizes by x from 0 to 6 are 143 rows for the first six values, 142 for the last."""
     for column, sizes, groups in (("id", [1], [1000]), ("x", [142, 143], [1, 6])):
         request = Frequencies((f"`{column}`",), None, values=False)
         job = SizeCounting((request,), sampled=True)
@@ -117,8 +117,8 @@ def test_rows_that_mostly_differ_are_shuffled_before_they_are_grouped(spark, tab
 
 
 @pytest.mark.parametrize("sample", [True, False])
-def test_a_sample_that_lies_changes_no_metric(spark, table, monkeypatch, sample):
-    """Whatever the first rows say of a column: 1,000 keys; 7 values of x, each more than once."""
+def test_a_misleading_sample_changes_no_metric(spark, table, monkeypatch, sample):
+    """The table has 1,000 keys, and 7 values of x that each occur more than once."""
     monkeypatch.setattr("tidegauge.analyzers.scan.jobs.mostly_distinct", lambda *_: sample)
     for column, distinct, unique in (("id", 1000, 1000), ("x", 7, 0)):
         request = Frequencies((f"`{column}`",), None, values=False)
@@ -144,8 +144,8 @@ def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
 
 
 @pytest.mark.classic
-def test_data_of_unknown_size_are_not_small(spark):
-    rows = spark.createDataFrame([(1,)], "x int")  # rows of Python, which Connect counts
+def test_data_of_unknown_size_are_not_treated_as_small(spark):
+    rows = spark.createDataFrame([(1,)], "x int")  # rows from Python, which Connect counts
     assert plan_cost(rows) == PlanCost(8 * 2.0**60, shuffles=False)
     assert plan_cost(rows).sampled
 
@@ -158,8 +158,9 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
     ]
     jobs = plan(wide, analyzers).jobs
     assert max(len(job.requests) for job in jobs) <= 60
-    # A column has 7 buffer fields: a count, two parts of a sum with 2 each, and 2 extremes. So 8 of them
-    # fit into 60 fields, 12 jobs hold 96, and the last takes the 4 that are left, for 84 fields.
+    # A column has 7 buffer fields: a count, two parts of a sum with 2 each, and 2 extremes. So 8 of
+    # them
+    # fit into 60 fields, 12 jobs hold 96, and the last one takes the remaining 4, for 84 fields.
     assert len(jobs) == 12
     states = scan(wide, analyzers).single_group.states
     assert states[tg.Maximum("c99")].value.maximum == 108.0
@@ -171,11 +172,11 @@ def test_planning_reads_nothing(spark, table):
         plan(table, [tg.Size(), tg.Compliance("bad", "nope > 1"), tg.Uniqueness("s")])
     assert [
         e for e in found if e["status"] != "FAILED"
-    ] == []  # what does not resolve is told as failed
+    ] == []  # unresolved columns are reported as failures
 
 
 @pytest.mark.classic
-def test_one_action_for_each_job_whatever_the_number_of_groups(spark, table):
+def test_the_number_of_actions_is_that_of_jobs_whatever_the_number_of_groups(spark, table):
     analyzers = [
         tg.Size(),
         tg.Mean("x"),
@@ -191,15 +192,15 @@ def test_one_action_for_each_job_whatever_the_number_of_groups(spark, table):
     assert costs == [(1, 3), (4, 3), (1000, 3)]
 
 
-def test_groups_by_null_and_the_empty_text_are_hives_default_partition(spark):
+def test_groups_by_null_and_the_empty_string_are_hives_default_partition(spark):
     table = spark.createDataFrame([(None, 1), ("", 2), ("a", 3)], "k string, x int")
     groups = scan(table, [tg.Sum("x")], ["k"]).groups
     sums = {key: group.states[tg.Sum("x")].value.total for key, group in groups.items()}
     assert sums == {("__HIVE_DEFAULT_PARTITION__",): 3.0, ("a",): 3.0}
 
 
-def test_values_that_print_alike_are_one_group(spark):
-    """When clocks go back, two hours have one name."""
+def test_values_that_print_equally_are_one_group(spark):
+    """When clocks go back, two hours have the same name."""
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         table = spark.sql(
@@ -221,7 +222,7 @@ def test_a_column_can_be_grouped_by_and_measured(table):
     assert all(g.states[tg.CountDistinct("ds")].value.num_groups == 1 for g in found.values())
 
 
-def test_what_fails_on_the_data_fails_alone_and_only_where_it_does(table):
+def test_an_expression_that_fails_on_the_data_fails_alone_and_only_in_its_group(table):
     bad = tg.Compliance("division", "1 / (id - 500) > 0")
     grouped = tg.Uniqueness("s", where="1 / (id - 501) > 0")
     found = scan(table, [tg.Size(), tg.Mean("x"), bad, grouped, tg.Uniqueness("s")], ["ds"])
@@ -235,8 +236,8 @@ def test_what_fails_on_the_data_fails_alone_and_only_where_it_does(table):
     assert found.nothing.states[tg.Mean("x")].value.count == 0
 
 
-def test_a_failure_of_spark_itself_is_not_an_analyzers(spark, table, tmp_path):
-    """Missing files are no data error: the scan as a whole fails."""
+def test_a_failure_of_spark_itself_fails_the_scan(spark, table, tmp_path):
+    """Missing files are not a data error."""
     import shutil
 
     table.write.parquet(str(tmp_path / "t"))

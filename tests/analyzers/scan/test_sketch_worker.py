@@ -1,4 +1,4 @@
-"""Sketches that Python workers build: the same as the library's own, for every way rows are cut."""
+"""Sketches that Python workers build equal the library's own, however rows are cut."""
 
 import struct
 
@@ -20,7 +20,7 @@ LONGS = st.integers(-(2**63), 2**63 - 1)
 
 
 def built(kind, size, *batches, type=None):
-    """The one sketch of all batches, without keys; None if there is none."""
+    """Return the only sketch of all batches, without keys; None if there is none."""
     batches = [pa.RecordBatch.from_pydict({"v": pa.array(v, type)}) for v in batches]
     (found,) = sketch_builder(0, 0, [(kind, size)])(batches)
     assert found.num_rows <= 1
@@ -47,14 +47,14 @@ class CountSerDe(ds.PyObjectSerDe):
 
 
 @given(st.lists(LONGS | st.integers(0, 9), min_size=2, max_size=60), st.integers(1, 59))
-def test_a_tuple_sketch_is_byte_for_byte_the_librarys(values, cut):
+def test_a_tuple_sketch_equals_the_librarys_byte_for_byte(values, cut):
     sketch = ds.update_tuple_sketch(Count(), 6)
     for value in values:
         sketch.update(value, 1)
     found = built("tuple", 6, values[:cut], [*values[cut:], None], type=pa.int64())
     read = ds.compact_tuple_sketch.deserialize(found, CountSerDe())
     assert sorted(read) == sorted(sketch)
-    if sketch.num_retained > 1:  # a single value has a shorter form there
+    if sketch.num_retained > 1:  # where a single value has a shorter form
         assert found == sketch.compact(True).serialize(CountSerDe())
 
 
@@ -72,7 +72,7 @@ def test_a_tuple_sketch_samples_the_smallest_hashes(distinct):
         every.update(value, 1)
     assert {h for h, _ in read} == set(sorted(h for h, _ in every)[:1024])
     state = TupleState.from_sketches([found], 4 * distinct, 10)
-    assert state.sample()[:2] == (1024, 0)  # all values are there more than once
+    assert state.sample()[:2] == (1024, 0)  # all values occur more than once
 
 
 def test_a_kll_sketch_leaves_out_null_and_nan():
@@ -84,7 +84,7 @@ def test_a_kll_sketch_leaves_out_null_and_nan():
     assert KllState.from_sketches([]) == KllState.from_sketches(None) == KllState()
 
 
-def test_the_most_frequent_texts_are_counted():
+def test_the_most_frequent_strings_are_counted():
     raw = built("frequent", 10, ["a", "b", None, "a"], ["", "a", "é"])
     state = FrequentItemsState.from_sketches([raw])
     assert {text: top.estimate for text, top in state.top().items()} == {
@@ -94,14 +94,14 @@ def test_the_most_frequent_texts_are_counted():
 
 
 @pytest.mark.parametrize("kind", ["req-high", "req-low"])
-def test_arrays_count_by_element(kind):
+def test_arrays_are_counted_by_element(kind):
     raw = built(kind, 12, [[1.0, 2.0], None, [], [None, 3.0]])
     sketch = ds.req_items_sketch.deserialize(raw, ds.PyDoublesSerDe())
     assert sketch.n == 3
     assert sketch.is_hra() == (kind == "req-high")
 
 
-def test_every_group_and_segment_has_its_own():
+def test_every_group_and_segment_has_a_separate_sketch():
     batch = pa.RecordBatch.from_pydict(
         {
             "k": ["x", "y", "x", "y"],
@@ -132,7 +132,7 @@ def test_every_group_and_segment_has_its_own():
 
 
 def merged(kind, size, *parts, type=None):
-    """The one sketch of all parts, each of a task of its own."""
+    """Return the merged sketch of all parts, each from a separate task."""
     tasks = []
     for values in parts:
         batch = pa.RecordBatch.from_pydict({"v": pa.array(values, type)})
@@ -144,14 +144,14 @@ def merged(kind, size, *parts, type=None):
 
 
 def test_merged_samples_of_the_same_values_stay_samples():
-    values = list(range(100))  # of which 32 are sampled, the same in both
+    values = list(range(100))  # 32 of them are sampled, the same in both
     found = merged("tuple", 5, values, values, type=pa.int64())
     assert found == built("tuple", 5, values, values, type=pa.int64())
     assert ds.compact_tuple_sketch.deserialize(found, CountSerDe()).is_estimation_mode()
 
 
 @given(st.lists(LONGS | st.integers(0, 9), min_size=3, max_size=200), st.data())
-def test_merged_tuple_sketches_are_byte_for_byte_that_of_all_values(values, data):
+def test_merged_tuple_sketches_equal_the_sketch_of_all_values_byte_for_byte(values, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), min_size=1, max_size=3)))
     parts = [values[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
     found = merged("tuple", 5, *parts, type=pa.int64())
@@ -169,7 +169,7 @@ def test_merged_sketches_count_all_values():
         assert (sketch.n, sketch.get_max_value(), sketch.is_hra()) == (3, 7.0, kind == "req-high")
 
 
-def test_sketches_are_merged_by_group_and_column_and_those_alone_stay_as_they_are():
+def test_sketches_are_merged_by_group_and_column_and_single_ones_stay_unchanged():
     parameters = [("kll", 200), ("kll", 200)]
     tasks = []
     for of, numbers in (("x", [1.0]), ("x", [2.0]), ("y", [5.0])):
@@ -189,7 +189,7 @@ def test_sketches_are_merged_by_group_and_column_and_those_alone_stay_as_they_ar
     assert nothing.num_rows == 0
 
 
-def test_the_driver_receives_one_sketch_of_a_group_from_eight_tasks(spark):
+def test_the_driver_receives_one_sketch_for_each_group_of_eight_tasks(spark):
     data = spark.range(0, 800, 1, 8).selectExpr("id % 2 AS k", "CAST(id AS DOUBLE) AS x")
     request = Sketch("req-high", "x", 12)
     answers = WorkerSketching((request,)).run(data, Groups(("k",)))

@@ -1,4 +1,4 @@
-"""Hive tables by a catalog and files of our own: which partitions lie where, without Spark."""
+"""Hive tables from a mocked catalog and file system: the locations of partitions. No Spark."""
 
 from types import SimpleNamespace
 
@@ -10,13 +10,13 @@ OLD, NEW = "s3a://old/lake/t", "s3a://new/lake/t"
 
 
 class Session(SimpleNamespace):
-    """A session that settings are kept for, by which one it is."""
+    """A hashable session, which settings are stored for."""
 
     __hash__ = object.__hash__
 
 
 class Lake:
-    """A table in one bucket, with a partition of which the catalog says that it is in another."""
+    """A table in one bucket, with a partition that the catalog locates in another."""
 
     def __init__(self, monkeypatch, read):
         self.sizes = {f"{OLD}/ds=1": 10, f"{NEW}/ds=1": 99, f"{OLD}/ds=2": 20}
@@ -56,7 +56,7 @@ def test_a_partition_moved_to_the_same_path_of_another_bucket_is_listed_there(mo
     assert before["ds=2"] == after["ds=2"]
 
 
-def test_another_name_of_the_same_scheme_is_the_same_place(monkeypatch):
+def test_another_name_of_the_same_scheme_is_the_same_location(monkeypatch):
     lake = Lake(monkeypatch, ["s3://old/lake/t/ds=1/a.parquet", "s3://OLD/lake/t/ds=2/a.parquet"])
     assert lake.sizes_listed() == {"ds=1": 10, "ds=2": 20}
     assert lake.described == []

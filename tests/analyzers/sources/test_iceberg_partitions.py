@@ -1,4 +1,4 @@
-"""Partition fields of Iceberg tables: how they are named, chosen and filtered by."""
+"""Partition fields of Iceberg tables: their names, selection and filters."""
 
 import datetime as dt
 import re
@@ -25,7 +25,7 @@ COUNTRY = PartitionField("country", "identity", "country")
 
 
 def frame(**types):
-    """A frame's schema, as far as filters look at it."""
+    """Return a frame with a schema, which is all that filters need."""
     fields = [
         SimpleNamespace(name=name, dataType=SimpleNamespace(typeName=lambda kind=kind: kind))
         for name, kind in types.items()
@@ -56,10 +56,10 @@ def test_transforms_are_parsed_as_users_and_spark_write_them(text, expected):
     assert parse_transform(text) == expected
 
 
-def test_names_are_icebergs_or_those_that_users_gave():
+def test_names_are_those_of_iceberg_or_of_users():
     spec = ["days(at)", "bucket(4, id)", "country"]
     assert partition_fields(spec, ["at_day", "id_bucket", "country"]) == (DAY, BUCKET, COUNTRY)
-    # In a table that evolved, fields of older specs are left over.
+    # A table that evolved also has fields of older specs.
     assert partition_fields(["days(at)"], ["at_hour", "AT_day"])[0].name == "AT_day"
     named = partition_fields(["days(at)", "bucket(4, id)"], ["day", "shard"])
     assert [field.name for field in named] == ["day", "shard"]
@@ -78,7 +78,7 @@ def test_keys_are_chosen_by_name_or_as_transforms():
 
 
 @pytest.mark.parametrize("text", ["at", "hours(at)", "bucket(8, id)", "days(ta)", "nope"])
-def test_other_keys_are_refused_with_those_that_there_are(text):
+def test_the_error_for_other_keys_lists_the_existing_ones(text):
     known = r"partitioned by 'at_day' \(days\(at\)\), 'id_bucket' \(bucket\(4, id\)\), 'country'"
     with pytest.raises(PartitionColumnError, match=f"{re.escape(repr(text))}: it is {known}"):
         chosen_fields([text], (DAY, BUCKET, COUNTRY), "table t")
@@ -96,7 +96,7 @@ def test_other_keys_are_refused_with_those_that_there_are(text):
         ("days", NULL, None),
     ],
 )
-def test_partitions_by_a_time_tell_it(transform, value, expected):
+def test_partitions_by_a_time_have_that_time(transform, value, expected):
     form = time_format([COUNTRY, PartitionField("k", transform, "at")])
     assert form.time_of(Partition(("country", "k"), ("DE", value))) == expected
     assert time_format([COUNTRY, BUCKET]) is None
@@ -137,7 +137,7 @@ def test_times_are_filtered_by_their_ranges(transform, kind, values, expected):
     assert found == (None if expected is None else f"({expected})")
 
 
-def test_buckets_and_texts_are_filtered_by_the_functions_of_the_catalog():
+def test_buckets_and_strings_are_filtered_by_the_functions_of_the_catalog():
     text = PartitionField("n_trunc", "truncate", "n", 2)
     values = [("0", "DE"), ("3", "O'"), (NULL, "DE")]
     found = pruning_filter(frame(id="integer", n="string"), [BUCKET, text], values, "my lake")
@@ -149,7 +149,7 @@ def test_buckets_and_texts_are_filtered_by_the_functions_of_the_catalog():
 
 
 @given(st.sets(st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1)), min_size=1, max_size=80))
-def test_ranges_hold_every_wanted_day_and_few_others(days):
+def test_ranges_contain_every_selected_day_and_few_others(days):
     found = pruning_filter(frame(at="date"), [DAY], [(day.isoformat(),) for day in days], "lake")
     bounds = [dt.date.fromisoformat(text) for text in re.findall(r"DATE'(.{10})'", found)]
     ranges = list(zip(bounds[::2], bounds[1::2], strict=True))

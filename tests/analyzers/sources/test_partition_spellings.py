@@ -1,4 +1,4 @@
-"""Hive partitions whose values, columns and folders are unusual: every row is read in its own partition."""
+"""Hive partitions with unusual values, columns and folders: every row is read in its own partition."""
 
 import os
 
@@ -22,7 +22,7 @@ def database(spark):
 
 
 def put(folder, rows):
-    """Write a file of some rows; of none, an empty folder."""
+    """Write a file of some rows; without rows, create an empty folder."""
     os.makedirs(folder, exist_ok=True)
     if rows:
         pq.write_table(
@@ -32,7 +32,7 @@ def put(folder, rows):
 
 @pytest.fixture
 def table(spark, tmp_path):
-    """Create an external table of a partition column, with folders of as many rows; return its name."""
+    """Return a function that creates an external table with folders of some rows and returns its name."""
     made = []
 
     def create(kind, folders, key="k"):
@@ -54,7 +54,7 @@ def table(spark, tmp_path):
 
 
 def read(source, keys, partitions):
-    """Return the rows that are read of some partitions, each by the partition of its values."""
+    """Return the rows of some partitions by the values of their partition."""
     data = source.read(partitions)
     rows = data.selectExpr(*(f"CAST(`{key}` AS STRING)" for key in keys)).collect()
     found = {}
@@ -77,7 +77,7 @@ def read(source, keys, partitions):
         ("STRING", ["a", "m'\"m", "z'\"z"]),
     ],
 )
-def test_values_that_spark_prints_in_another_way_keep_their_rows(spark, table, kind, values):
+def test_values_that_spark_prints_differently_keep_their_rows(spark, table, kind, values):
     folders = {value: n for n, value in enumerate(values, 1)}
     source = open_table(spark, table(kind, folders))
     some = [one.partition for one in source.list_partitions()]
@@ -87,7 +87,7 @@ def test_values_that_spark_prints_in_another_way_keep_their_rows(spark, table, k
         assert read(source, ["k"], [one]) == {one.name: expected[one.name]}
 
 
-def test_days_are_measured_beside_one_that_is_written_in_another_way(spark, table, repo, tmp_path):
+def test_days_are_measured_next_to_one_in_another_format(spark, table, repo, tmp_path):
     name = table("DATE", {"2024-09-01": 2})
     suite = tg.Suite("spelt", [tg.Size()])
     tg.analyze(name, suite, repository=repo, spark=spark)
@@ -99,7 +99,7 @@ def test_days_are_measured_beside_one_that_is_written_in_another_way(spark, tabl
     assert dict(sizes) == {"k=2024-09-01": 2, "k=2024-9-30": 3, "k=2024-10-01": 4}
 
 
-def test_two_spellings_of_one_day_are_refused(spark, table):
+def test_two_notations_of_one_day_are_refused(spark, table):
     source = open_table(spark, table("DATE", {"2024-1-5": 2, "2024-01-05": 3}))
     with pytest.raises(PartitionColumnError, match="the same value"):
         source.list_partitions()
@@ -112,7 +112,7 @@ def test_partition_columns_that_the_metastore_cannot_filter_by(spark, table, key
     assert read(source, [key], some[1:]) == {f"{key}=b": 2, f"{key}=c": 3}
 
 
-def test_an_empty_folder_whose_number_has_zeros_in_front(spark, table):
+def test_an_empty_folder_with_leading_zeros(spark, table):
     source = open_table(spark, table("INT", {"1": 2, "007": 0}))
     found = {one.partition.name: one.size > 0 for one in source.list_partitions()}
     assert found == {"k=1": True, "k=007": False}
@@ -133,9 +133,7 @@ def test_a_partition_that_moved_within_its_table(spark, table, tmp_path, folder)
 @pytest.mark.parametrize(
     ("kind", "stored", "printed"), [("INT", "07", "7"), ("DATE", "2024-1-5", "2024-01-05")]
 )
-def test_a_published_partition_is_dropped_however_it_is_written(
-    spark, table, kind, stored, printed
-):
+def test_a_published_partition_is_dropped_in_any_notation(spark, table, kind, stored, printed):
     name = table(kind, {stored: 1})
     open_target(spark, name).drop([(printed,)])
     assert spark.sql(f"SHOW PARTITIONS {name}").collect() == []

@@ -1,4 +1,4 @@
-"""Folders that belong to a table of a table format: recognised wherever a folder is read or written."""
+"""Folders that belong to a table of a table format are recognized wherever a folder is read or written."""
 
 import json
 
@@ -37,7 +37,7 @@ def make(folder, *files):
 
 @pytest.mark.parametrize("format", LOGS)
 @pytest.mark.parametrize("above", ["", "orders/", "sales.db/orders/"])
-def test_a_table_in_a_folder_is_found_by_its_log(format, above):
+def test_a_table_in_a_folder_is_detected_by_its_log(format, above):
     files = [f"{above}data/ds=1/a.parquet", f"{above}{LOGS[format]}"]
     location = f"/lake/{above}".rstrip("/")
     assert table_in("/lake", files) == TableFolder(format, location)
@@ -52,11 +52,11 @@ def test_a_table_in_a_folder_is_found_by_its_log(format, above):
         "metadata/old/v1.metadata.json",
         "v1.metadata.json",
         "_delta_log",
-        "_tmp/orders/_delta_log/00000000000000000000.json",  # Spark reads nothing there
+        "_tmp/orders/_delta_log/00000000000000000000.json",  # Spark reads nothing here
         ".backup/metadata/v1.metadata.json",
     ],
 )
-def test_other_files_make_no_table(file):
+def test_other_files_are_not_a_table(file):
     assert table_in("/lake", [file]) is None
 
 
@@ -65,7 +65,7 @@ def test_all_names_of_icebergs_metadata_are_known(name):
     assert table_in("/t", [f"metadata/{name}"]) == TableFolder("iceberg", "/t")
 
 
-def test_the_topmost_table_counts_and_delta_before_the_formats_that_it_also_writes():
+def test_the_topmost_table_counts_and_delta_before_formats_that_it_also_writes():
     files = [LOGS["iceberg"], LOGS["delta"], f"a/{LOGS['hudi']}"]
     assert table_in("/t", files) == TableFolder("delta", "/t")
 
@@ -94,7 +94,7 @@ def test_every_folder_above_in_and_below_a_table_is_recognised(
 
 
 class _WithoutCatalogs:
-    """A session that has no catalogs."""
+    """A session without catalogs."""
 
     def sql(self, _text):
         raise RuntimeError
@@ -107,13 +107,13 @@ def test_links_are_followed(tmp_path):
     assert found == TableFolder("delta", str(tmp_path / "orders"))
 
 
-def test_an_empty_log_folder_is_no_table(tmp_path):
+def test_an_empty_log_folder_is_not_a_table(tmp_path):
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "metadata").mkdir()
     assert table_around(None, str(tmp_path)) is None
 
 
-def test_the_refusal_says_what_to_write():
+def test_the_refusal_suggests_a_fix():
     spark = _WithoutCatalogs()
     delta = TableFolder("delta", "/lake/orders")
     inside = str(refusal(spark, delta, "/lake/orders/ds=1"))
@@ -135,7 +135,7 @@ def test_the_packages_that_errors_name_are_those_that_are_tested():
 
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
-    """Two files of plain Parquet, and tables of each format of which one of two files counts."""
+    """Two files of plain Parquet, and a table of each format in which one of two files counts."""
     lake = tmp_path_factory.mktemp("lake")
     for name in ("plain", *LOGS):
         for _ in range(2):
@@ -155,7 +155,7 @@ class TestWithSpark:
 
     @pytest.mark.parametrize("format", LOGS)
     @pytest.mark.parametrize("part", ["", "/data", "/data/ds=2026-01-01", "/data/ds=*", "/.."])
-    def test_none_is_read_as_plain_files(self, spark, lake, repo, format, part):
+    def test_tables_are_not_read_as_plain_files(self, spark, lake, repo, format, part):
         folder = f"{lake}/{format}{part}"
         with pytest.raises(TableFormatError):
             tg.analyze(folder, tg.Suite("t", [tg.Size()]), repository=repo, spark=spark)
@@ -167,7 +167,7 @@ class TestWithSpark:
             with pytest.raises(TableFormatError):
                 open_target(spark, folder)
 
-    def test_a_session_without_delta_is_told_how_to_add_it(self, spark, lake):
+    def test_the_error_without_delta_explains_how_to_add_it(self, spark, lake):
         for open_ in (
             lambda: open_folder(spark, f"{lake}/delta"),
             lambda: open_folder(spark, f"{lake}/delta", format="delta"),
@@ -197,7 +197,7 @@ class TestWithSpark:
         with pytest.raises(TableFormatError):
             tg.analyze(f"{lake}/plain/data", tg.Suite("r", [check]), repository=repo, spark=spark)
 
-    def test_where_arrow_has_no_access_spark_is_asked(self, spark, lake, monkeypatch):
+    def test_spark_is_used_if_arrow_has_no_access(self, spark, lake, monkeypatch):
         def unreachable(_location):
             raise OSError
 

@@ -1,6 +1,9 @@
-"""Tables that keep a log of their files. No Delta and no Iceberg is released for this Spark, so Delta's
-log, which is open JSON, is written here after its protocol, and read by plain Spark; Iceberg's metadata
-tables exist only with its package, and are told by frames of their columns."""
+"""Tables that keep a log of their files.
+
+No Delta or Iceberg package is released for this Spark. So the tests write Delta's log, which is
+open JSON, according to its protocol, and plain Spark reads it. Iceberg's metadata tables only
+exist with its package; frames with their columns replace them.
+"""
 
 import json
 
@@ -107,14 +110,14 @@ def test_partitions_come_from_the_log_with_size_and_time(table):
         ([{"commitInfo": {"operation": "OPTIMIZE"}}], set()),
     ],
 )
-def test_only_what_was_touched_changes(table, log, actions, touched):
+def test_only_touched_partitions_change(table, log, actions, touched):
     before = listed(table)
     log.commit(*actions)
     assert changed(table, before) == touched
 
 
 def rewritten(path, ds):
-    """An `add` of compaction."""
+    """Return an `add` of compaction."""
     action = add(path, ds)
     action["add"]["dataChange"] = False
     return action
@@ -135,11 +138,11 @@ def removed(path, ds=None, *, data):
         ),
         ([rewritten("a2", "2013-01-01"), add("d", "2013-01-02")], {"ds=2013-01-01"}),
         ([rewritten("a2", "2013-01-01"), removed("b", "2013-01-02", data=True)], {"ds=2013-01-01"}),
-        ([removed("b", data=True)], set()),  # of which partition is not told
-        ([remove("b")], set()),  # nor whether it is data
+        ([removed("b", data=True)], set()),  # an unknown partition
+        ([remove("b")], set()),  # it is unknown whether it is data
     ],
 )
-def test_compaction_is_told_from_changes_of_rows(table, log, actions, same):
+def test_compaction_is_distinguished_from_changes_of_rows(table, log, actions, same):
     listed(table)
     version = table.version
     assert version == "delta 0 of x"
@@ -152,27 +155,27 @@ def test_compaction_is_told_from_changes_of_rows(table, log, actions, same):
 @pytest.mark.parametrize(
     "version", ["delta 0 of y", "delta 0", "iceberg 0 of x", "", "delta 9 of x"]
 )
-def test_versions_of_other_tables_tell_nothing(table, log, version):
+def test_versions_of_other_tables_are_not_compared(table, log, version):
     log.commit(rewritten("a2", "2013-01-01"), removed("a", data=False))
     listed(table)
     assert table.only_rewritten({"ds=2013-01-01": version}) == set()
 
 
-def test_a_log_that_was_cleaned_up_tells_nothing(table, log):
+def test_a_cleaned_log_is_not_used(table, log):
     log.commit(rewritten("a2", "2013-01-01"), removed("a", data=False))
     listed(table)
     (log.folder / f"{1:020}.json").unlink()
     assert table.only_rewritten({"ds=2013-01-01": "delta 0 of x"}) == set()
 
 
-def test_restoring_brings_the_old_fingerprint_back(table, log):
+def test_restoring_a_version_restores_its_fingerprint(table, log):
     before = listed(table)
     log.commit(remove("b"))
     log.commit(add("b", "2013-01-02", size=20, time=9_000))
     assert not changed(table, before)
 
 
-def test_a_checkpoint_takes_the_place_of_older_commits(table, log, spark):
+def test_a_checkpoint_replaces_older_commits(table, log, spark):
     log.commit(remove("a"), add("d", "2013-01-01", VECTOR))
     before = listed(table)
     vector = "STRUCT<storageType: STRING, pathOrInlineDv: STRING, `offset`: INT>"

@@ -1,4 +1,4 @@
-"""Tables that records are written to: how a missing one is made."""
+"""Tables that records are written to, and how a missing one is created."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def described(spark, name):
 
 
 def copied(spark, columns, row, names):
-    """Return a table and a copy of it by a target, as Spark describes them, and the rows of both."""
+    """Return the description and the rows of a table, and of its copy by a target."""
     source, target = names
     spark.sql(f"CREATE TABLE {source} ({columns}) USING parquet PARTITIONED BY (ds)").collect()
     spark.sql(f"INSERT INTO {source} SELECT {row}").collect()
@@ -55,7 +55,7 @@ def test_a_new_table_has_the_collations_of_its_rows(spark, tables):
     assert ("a", "string collate UTF8_LCASE", None) in after[0]
 
 
-def test_the_empty_folder_that_a_killed_run_left_is_no_hindrance(spark, tables):
+def test_an_empty_folder_of_a_killed_run_does_not_matter(spark, tables):
     of_database = {r[0]: r[1] for r in spark.sql("DESCRIBE DATABASE default").collect()}
     folder = Path(of_database["Location"].removeprefix("file:")) / tables[1]
     folder.mkdir(parents=True)
