@@ -1,4 +1,4 @@
-"""Fixtures for all tests: one Spark session, the flights as a Hive table, skips that may not be."""
+"""Fixtures for all tests: one Spark session, the flights as a Hive table, and the check of skips."""
 
 import functools
 import gc
@@ -23,26 +23,27 @@ for name, examples in (("daily", 10), ("soak", 300)):
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
 
 collect_ignore = ["data"]
-# These need sessions with packages of their own, and so processes of their own.
+# These need sessions with their own packages, and therefore separate processes.
 OWN_SESSIONS = {"formats", "metastore"}
 collect_ignore.extend(OWN_SESSIONS - {os.environ.get("TIDEGAUGE_SESSION")})
 
 
 def soak(small: int, whole: int) -> int:
-    """Return a number of repetitions: few every day, TIDEGAUGE_SOAK (or many) in a soak."""
+    """Return a number of repetitions: few in everyday tests, TIDEGAUGE_SOAK (or many) in a soak test."""
     asked = os.environ.get("TIDEGAUGE_SOAK", "0")
     return {"0": small, "1": whole}.get(asked, int(asked))
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark what uses Spark; leave out long tests unless they are asked for by marker or by name."""
+    """Mark tests that use Spark; deselect soak tests unless they are selected by marker or by name."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if item.get_closest_marker("in_python") and "[postgresql" in item.nodeid:
             item.add_marker("soak")
     if "soak" in config.getoption("markexpr"):
-        # The longest first, as one worker would wait for the other at the end.
+        # The longest tests come first, because otherwise one worker would wait for the other at the
+        # end.
         items.sort(key=lambda item: "test_killed" not in item.nodeid)
         return
     if any("::" in arg for arg in config.args):
@@ -52,8 +53,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Leave what collection made out of garbage collection, which took a seventh of the tests' time."""
-    linecache.clearcache()  # doctest reads all modules into it, and looks for changes of them at each example
+    """Exclude the objects of the collection from garbage collection, which took a seventh of the time."""
+    # doctest reads all modules into it, and checks them for changes at each example
+    linecache.clearcache()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -61,9 +63,10 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give whole files to workers, and those that need Spark to two of them.
+    """Give whole files to workers, and files that need Spark to two of them.
 
-    Every further session would cost as much as it saves; the tables of the demonstration are made in one.
+    Each further session would cost as much as it saves. One session creates the demonstration's
+    tables.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -73,7 +76,7 @@ def pytest_xdist_make_scheduler(config, log):
     def group(file):
         if not uses_spark.search((ROOT / file).read_text()):
             return file
-        # Many starts of Spark, one after the other, which fit next to anything else.
+        # They start Spark many times, one after the other, and can run next to anything else.
         if "test_killed" in file:
             return file
         own_tables = file.startswith(("tests/tidegauge/griffin", "tests/tidegauge/consistency"))
@@ -89,7 +92,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Where everything is required, a skip is a failure."""
+    """If everything is required, report a skip as a failure."""
     report = yield
     if (
         os.environ.get("TIDEGAUGE_REQUIRE_ALL") == "1"
@@ -107,12 +110,12 @@ def warehouse(tmp_path_factory):
 
 
 CONNECT = os.environ.get("TIDEGAUGE_TEST_CONNECT") == "1"
-"""Whether the tests run on Spark Connect; `tests/tidegauge/spark/test_connect.py` runs some so."""
+"""Whether the tests run on Spark Connect; `tests/tidegauge/spark/test_connect.py` runs some of them so."""
 
 
 @pytest.fixture(scope="session")
 def kafka_jars(request):
-    """Fetch the jars for Kafka where a test that is to run needs them; why there are none, or None."""
+    """Fetch the jars for Kafka if a selected test needs them; return the reason for a failure, or None."""
     from tests.services.kafka import fetch
 
     wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
@@ -121,7 +124,10 @@ def kafka_jars(request):
 
 @pytest.fixture(scope="session")
 def spark(warehouse, kafka_jars):
-    """One session for all: Hive, few partitions, UTC, and the pages by which executions are counted."""
+    """One session for all tests:
+
+    Hive, few partitions, UTC, and Spark's pages, which count executions.
+    """
     pytest.importorskip("pyspark")
     from tidegauge.spark.session import ensure_java
 
@@ -135,17 +141,17 @@ def spark(warehouse, kafka_jars):
     from tests.support.java_names import cache_java_names
 
     cache_java_names()
-    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()  # of sessions in processes of tests, too
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()  # including sessions in child processes
     builder = (
         SparkSession.builder.appName("tidegauge tests")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.ansi.enabled", "true")  # as by default since Spark 4
-        .config("spark.sql.legacy.timeParserPolicy", "CORRECTED")  # likewise
+        .config("spark.sql.ansi.enabled", "true")  # the default since Spark 4
+        .config("spark.sql.legacy.timeParserPolicy", "CORRECTED")  # the default since Spark 4
     )
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if CONNECT:
-        # A client of a server that runs beside it: no JVM to reach into. Static settings are arguments.
+        # A client of a server in another process has no JVM. Static settings are arguments.
         tables = f"--conf spark.sql.warehouse.dir={warehouse / 'tables'}"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{tables} {submit_arguments()}"
         session = builder.remote("local[2]").getOrCreate()
@@ -156,8 +162,9 @@ def spark(warehouse, kafka_jars):
     metastore = f"jdbc:derby:;databaseName={warehouse / 'metastore'};create=true"
     options = (
         f"-Dderby.system.home={warehouse}",
-        "-XX:TieredStopAtLevel=1",  # most jobs here are too short for Java's second compiler to pay
-        "-XX:ReservedCodeCacheSize=512m",  # with one compiler the default is 48m: a thousand tests fill it
+        "-XX:TieredStopAtLevel=1",  # most jobs here are too short for Java's second compiler
+        # with one compiler the default is 48m, which a thousand tests fill
+        "-XX:ReservedCodeCacheSize=512m",
         "-XX:+UseSerialGC",
     )
     session = (
@@ -190,7 +197,7 @@ def flights(spark):
 
 @pytest.fixture(scope="session")
 def measured(flights, spark, tmp_path_factory):
-    """A repository after a full backfill of the flights, as a file that tests copy before they write."""
+    """A repository after a complete backfill of the flights, as a file that tests copy before they write."""
     from tidegauge.analysis import analyze
     from tidegauge.demo.flights import demo_suite
     from tidegauge.repository.repository import Repository
@@ -217,7 +224,7 @@ def measured_copy(measured, tmp_path):
 
 @pytest.fixture(scope="session")
 def postgres():
-    """A PostgreSQL server of our own."""
+    """A private PostgreSQL server."""
     from tests.services.servers import postgres
 
     with postgres() as server:
@@ -228,7 +235,7 @@ def postgres():
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory):
-    """A server of S3's interface."""
+    """A server with S3's interface."""
     from tests.services.servers import S3
 
     store = S3(tmp_path_factory.mktemp("s3"))
@@ -238,7 +245,7 @@ def s3(tmp_path_factory):
 
 @pytest.fixture
 def bucket(s3, monkeypatch):
-    """A new bucket, which this process reaches by the variables of its environment."""
+    """A new bucket, which this process accesses through environment variables."""
     from tidegauge.analyzers.core.filesystems import _connect
 
     for name, value in s3.environment.items():
@@ -250,7 +257,7 @@ def bucket(s3, monkeypatch):
 
 @pytest.fixture(scope="session")
 def kafka(spark, kafka_jars):
-    """A Kafka broker of our own; tests that use it are marked ``kafka``."""
+    """A private Kafka broker; tests that use it are marked ``kafka``."""
     from tests.services.kafka import kafka
 
     if kafka_jars is not None:
@@ -261,7 +268,7 @@ def kafka(spark, kafka_jars):
 
 @pytest.fixture(scope="session", autouse=True)
 def _copied_databases():
-    """Make SQLite databases by copying one that the migrations made, which have tests of their own."""
+    """Create SQLite databases as copies of a migrated one; migrations have separate tests."""
     import sqlite3
 
     from tidegauge.repository.store import database
@@ -292,9 +299,9 @@ def _copied_databases():
 
 @pytest.fixture(scope="session", autouse=True)
 def _statements_compiled_once():
-    """Keep compiled statements for all databases of a kind, where each engine has its own otherwise.
+    """Cache compiled statements for all databases of a kind; by default each engine has its own cache.
 
-    A test has a database of its own, and runs most of its statements once.
+    A test has its own database, and runs most of its statements once.
     """
     from sqlalchemy import util
     from sqlalchemy.engine.default import DefaultDialect
@@ -308,7 +315,7 @@ def _statements_compiled_once():
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        # A cache is asked for the dialect as well as for the statement.
+        # The key of a cache contains the dialect as well as the statement.
         patch.setattr(DefaultDialect, "__eq__", lambda one, other: type(one) is type(other))
         patch.setattr(DefaultDialect, "__hash__", lambda dialect: hash(type(dialect)))
         patch.setattr(database, "make_engine", engine)
@@ -320,7 +327,7 @@ KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
 
 @pytest.fixture(params=KINDS)
 def bare_url(request, tmp_path):
-    """The URL of a database without tables, once of each kind."""
+    """The URL of a database without tables, once for each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'r.db'}"
     return request.getfixturevalue("postgres").database()
@@ -328,7 +335,7 @@ def bare_url(request, tmp_path):
 
 @pytest.fixture
 def empty_repository(request, tmp_path):
-    """Give the URL of an empty repository in a database of a kind."""
+    """Return a function that returns the URL of an empty repository in a database of a kind."""
     given = []
 
     def url(kind):
@@ -345,7 +352,7 @@ def empty_repository(request, tmp_path):
 
 @pytest.fixture(params=KINDS)
 def url(request, empty_repository):
-    """The URL of an empty repository, once of each kind."""
+    """The URL of an empty repository, once for each kind."""
     return empty_repository(request.param)
 
 

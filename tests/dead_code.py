@@ -1,14 +1,14 @@
 """Report code of the product that nothing in the product uses: ``python -m tests.dead_code``.
 
-Tests and doctests do not count as uses: what only they need belongs to the tests. Two searches
-complement each other. Vulture covers methods, fields and variables, but takes a name for used
-wherever any object has an attribute of that name. `unreferenced` follows imports, so it finds an
-unused function, class or constant that shares its name with something else.
+Tests and doctests do not count as uses: code that only they need belongs to the tests. Two
+searches complement each other. Vulture covers methods, fields and variables, but considers a
+name used if any object has an attribute of that name. `unreferenced` follows imports, so it
+finds an unused function, class or constant that shares its name with something else.
 
 Names on the pages of the reference count as used, with the members of documented classes. So do
-keys of typed dictionaries, names in texts such as ``"tidegauge.rules.tally:RecordRulesJob"``, and
-definitions with a decorator of `REGISTERING`. `ALLOWED` lists the rest, and `main` fails for an
-entry that is no longer needed.
+keys of typed dictionaries, names in strings such as ``"tidegauge.rules.tally:RecordRulesJob"``,
+and definitions with a decorator of `REGISTERING`. `ALLOWED` lists the rest, and `main` fails for
+an entry that is no longer needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REGISTERING = [
     "@rule",
     "@sa.event.listens_for",
 ]
-"""Decorators that register a function or class, by which it is then found."""
+"""Decorators that register a function or class in a table, where the product looks it up."""
 ALLOWED: Mapping[str, str] = {
     "modules define them for Python": "__all__ __dir__ __getattr__",
     "Airflow calls them": "airflow_provider ti_key",
@@ -99,11 +99,12 @@ def documented(root: Path = ROOT) -> set[str]:
 
 
 def reached(trees: Trees, public: set[str]) -> set[str]:
-    """Return the names by which others than the code itself reach what the product defines.
+    """Return the names of the product that are reached in other ways than by its code.
 
     Parameters
     ----------
     trees : mapping of str to ast.Module
+        The syntax trees by path.
     public : set of str
         Documented names. Members of documented classes, and of their bases, are public as well.
     """
@@ -159,7 +160,7 @@ def _is_bound(node: ast.AST) -> bool:
 
 
 def unreferenced(trees: Trees) -> Iterator[tuple[str, int, str]]:
-    """Yield path, line and name of what a module defines, but neither uses nor hands to another."""
+    """Yield path, line and name of module-level definitions without a use in any module."""
     modules = {module_of(path) for path in trees}
     uses = {use for path, tree in trees.items() for use in imported(path, tree, modules)}
     for path, tree in trees.items():
@@ -172,7 +173,7 @@ def unreferenced(trees: Trees) -> Iterator[tuple[str, int, str]]:
 
 
 def module_of(path: str) -> str:
-    """Return the name by which a file's module is imported."""
+    """Return the import name of a file's module."""
     name = re.sub(r"(/__init__)?\.pyi?$", "", path).replace("/", ".")
     return name if name.startswith("tidegauge") else f"tidegauge.{name}"
 
@@ -203,7 +204,7 @@ def registers(node: ast.stmt) -> bool:
 
 
 def dead(root: Path = ROOT, folders: Iterable[str] = FOLDERS) -> dict[str, list[str]]:
-    """Return the places of unused definitions by name, before `ALLOWED` is looked at."""
+    """Return the places of unused definitions by name, before `ALLOWED` is applied."""
     trees = parse(root, folders)
     vulture = Vulture(ignore_decorators=REGISTERING)
     places: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What `make release` asks the registries: answers of npm and pip are read, and silence is no problem."""
+"""The requests of `make release` to registries: answers of npm and pip are parsed, and no answer is not a problem."""
 
 import doctest
 import importlib.util
@@ -11,13 +11,13 @@ advisories = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(advisories)
 
 
-def test_answers_are_read():
+def test_answers_of_npm_and_pip_are_parsed():
     found = doctest.testmod(advisories)
     assert (found.failed, found.attempted) == (0, 7)
 
 
-def test_each_problem_is_told(monkeypatch, capsys):
-    """By programs that answer for npm and pip."""
+def test_each_problem_is_reported(monkeypatch, capsys):
+    """Stub programs answer for npm and pip."""
     deprecated = []
 
     def asked(program, *arguments, **_):
@@ -37,15 +37,16 @@ def test_each_problem_is_told(monkeypatch, capsys):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.setattr(advisories, "fetched", lambda _: None)
     found = list(advisories.problems())
-    assert [name.partition("@")[0] for name in deprecated] == ["uplot"]  # all that is bundled
+    # everything that is bundled
+    assert [name.partition("@")[0] for name in deprecated] == ["uplot"]
     assert found == [f"{deprecated[0]} is deprecated: use another", "attrs 21.1.0 was yanked"]
     said = capsys.readouterr().out
     assert "the registry of npm answers no questions" in said
     assert "the index of Python packages answers no questions" in said
 
 
-def test_vulnerabilities_of_pinned_versions_are_told(monkeypatch):
-    """By what an index says of each release, at the address that pip is configured with."""
+def test_vulnerabilities_of_pinned_versions_are_reported(monkeypatch):
+    """They come from an index with the data of each release, at the address that pip is configured with."""
     answers = {
         "https://index.example/pypi/attrs/21.1.0/json": '{"vulnerabilities": []}',
         "https://index.example/pypi/urllib3/1.26.4/json": (

@@ -1,4 +1,4 @@
-"""The search for dead code, on a product of three modules; `make lint` runs it on ours."""
+"""The search for dead code, on a product of three modules; `make lint` runs it on Tidegauge."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def unused(tmp_path):
     return dead_code.dead(tmp_path, ["tidegauge"])
 
 
-def test_what_nothing_reaches_is_reported(unused):
+def test_unused_code_is_reported(unused):
     """`repeats` shares its name with a constant of another module, and calls only itself."""
     assert set(unused) == {
         "_private",
@@ -74,7 +74,7 @@ def test_what_nothing_reaches_is_reported(unused):
     assert unused["repeats"] == ["tidegauge/inner.py:9"]
 
 
-def test_an_allowance_that_is_not_needed_is_reported(unused):
+def test_a_needless_allowance_is_reported(unused):
     names = ["_private", "field", "found_by_name", "method_of_used"]
     assert dead_code.complaints(unused, [*names, "helper"]) == [
         "tidegauge/inner.py:9: nothing in the product uses 'repeats': delete it",

@@ -1,4 +1,4 @@
-"""House rules: direction of imports, cost of importing, documentation, sizes, folders of tests."""
+"""Architecture rules: direction of imports, cost of importing, documentation, sizes, folders of tests."""
 
 import ast
 import builtins
@@ -33,23 +33,23 @@ LAYERS = [
     "repository",
     "repository.exchange",
     "repository.testing",
-    "",  # the face and the products, which may use each other
+    "",  # the public API and the products, which may import each other
     "cli",
     "__main__",
 ]
-"""Rooms below tidegauge, from the ground up: each imports only from itself and from those before it."""
+"""Layers below tidegauge, from the lowest: each imports only from itself and from lower ones."""
 REACHED_BACK = {("migrations", "repository.store.database")}
-"""The folder of the revisions is found as a package; it imports the tables when Alembic runs it."""
+"""The folder of the revisions is located as a package; it imports the tables when Alembic runs it."""
 HANDLES = {"_jvm", "_jdf", "_jsc", "_jsparkSession"}
-"""Attributes by which PySpark's classic classes reach into the JVM."""
-MOST_MODULES = 300
-"""Maximum number of modules: what is read together is one module."""
+"""Attributes of PySpark's classic classes that access the JVM."""
+MAX_MODULES = 300
+"""Code that is read together belongs in one module."""
 QUESTION = re.compile(r"(What|Which|How|Who|Whose|When)\b")
 
 
 @functools.cache
 def modules():
-    """Each module's syntax tree, by its name as it is imported; links are not followed twice."""
+    """Return each module's syntax tree by its import name; links are not followed twice."""
     found = {}
     for folder in (*LINKED, "tidegauge"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -64,13 +64,13 @@ def modules():
 
 @functools.cache
 def nodes():
-    """Each node of the syntax trees with its module."""
+    """Return each node of the syntax trees with its module."""
     return [(module, node) for module, tree in modules().items() for node in ast.walk(tree)]
 
 
 @functools.cache
 def imports(module):
-    """Every module that one imports: with itself, inside functions, and for types only."""
+    """Return all imports of a module: with itself, inside functions, and for types only."""
     found = set()
     for node in ast.walk(modules()[module]):
         if isinstance(node, ast.Import):
@@ -89,8 +89,8 @@ def layer(module):
     return LAYERS.index(max(inside, key=len))
 
 
-def test_imports_run_one_way():
-    """Also those for types and inside functions."""
+def test_imports_go_from_higher_to_lower_layers():
+    """This includes imports for types and inside functions."""
     wrong = [
         f"{module} imports {other}"
         for module in modules()
@@ -102,7 +102,7 @@ def test_imports_run_one_way():
     assert wrong == []
 
 
-def test_no_modules_import_each_other_in_a_circle():
+def test_no_modules_import_each_other_in_a_cycle():
     graph = {m: imports(m) & modules().keys() - {"tidegauge", m} for m in modules()}
     while free := [m for m, others in graph.items() if not others & graph.keys()]:
         for module in free:
@@ -110,8 +110,8 @@ def test_no_modules_import_each_other_in_a_circle():
     assert sorted(graph) == []
 
 
-def test_each_layer_keeps_to_its_libraries():
-    """Measuring knows no SQL database, remembering no Spark, and the widget no tables."""
+def test_each_layer_imports_only_its_libraries():
+    """Measuring imports no SQL database, the repository no Spark, and the widget no tables."""
     for module in modules():
         roots = {name.partition(".")[0] for name in imports(module)}
         if module.startswith("tidegauge.analyzers"):
@@ -120,14 +120,14 @@ def test_each_layer_keeps_to_its_libraries():
             assert not roots & {"pyspark"}, module
         if module.startswith("tidegauge.widgets"):
             assert not roots & {"pyspark", "alembic"}, module
-            # Questions hand an open connection on, and name its type; they write no SQL.
+            # Queries pass an open connection on, and use its type; they contain no SQL.
             sql = {name for name in imports(module) if name.startswith("sqlalchemy")}
             assert sql <= {"sqlalchemy.engine"}, module
             assert "tidegauge.repository.store.schema" not in imports(module), module
 
 
 def test_spark_is_never_imported_with_a_module():
-    """Inside functions only, so that everything imports on a laptop."""
+    """They may be inside functions, so that everything imports on a laptop."""
     for module, tree in modules().items():
         for node in tree.body:
             if isinstance(node, ast.Import):
@@ -137,7 +137,7 @@ def test_spark_is_never_imported_with_a_module():
             assert not any(name.partition(".")[0] == "pyspark" for name in names), module
 
 
-def test_no_jvm_and_no_pickle():
+def test_nothing_uses_the_jvm_or_pickle():
     used = [
         f"{module}.{node.attr}"
         for module, node in nodes()
@@ -149,8 +149,8 @@ def test_no_jvm_and_no_pickle():
         assert not roots & {"py4j", "pickle", "cloudpickle", "dill"}, module
 
 
-def test_no_docstring_begins_with_a_question():
-    """The noun first, or the verb: what one would type into a search box."""
+def test_no_docstring_begins_with_a_question_word():
+    """It begins with the noun or the verb that one would type into a search box."""
     asked = []
     for module, node in nodes():
         text = None
@@ -164,7 +164,7 @@ def test_no_docstring_begins_with_a_question():
 
 
 def test_the_architecture_is_wrapped():
-    """At 100 columns, but for tables and drawings."""
+    """At 100 columns, except for tables and drawings."""
     prose = re.sub(r"```.*?```", "", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.DOTALL)
     lines = [line for line in prose.splitlines() if not line.startswith("|")]
     assert [line for line in lines if len(line) > 100] == []
@@ -182,8 +182,8 @@ def test_the_architecture_names_files_and_folders_that_exist():
     assert missing == []
 
 
-def test_docstrings_name_types_that_there_are():
-    """A class that was renamed keeps its old name in no section of parameters."""
+def test_docstrings_name_existing_types():
+    """No section of parameters contains the old name of a renamed class."""
     known = {*vars(builtins), *(name.partition(".")[0] for name in modules())}
     for _, node in nodes():
         match node:
@@ -203,14 +203,14 @@ def test_docstrings_name_types_that_there_are():
 
 
 def documented_parameters(function):
-    """Return the names in the section of parameters of a docstring."""
+    """Return the parameters that a docstring describes."""
     _, _, section = (ast.get_docstring(function) or "").partition("Parameters\n----------\n")
     section = re.split(r"\n\n[A-Z][\w ]+\n-{3,}\n", section)[0]
     lines = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", section, re.MULTILINE)
     return {name.lstrip("*") for line in lines for name in line.split(", ")}
 
 
-def test_docstrings_describe_parameters_that_there_are():
+def test_docstrings_describe_existing_parameters():
     """Functions that take ``**series`` also describe the filters in it."""
     unknown = []
     for module, node in nodes():
@@ -231,9 +231,9 @@ def test_no_two_public_classes_share_a_name():
     assert {name: some for name, some in homes.items() if len(some) > 1} == {}
 
 
-def test_modules_are_chapters():
-    """One subject each, long enough to be read on its own."""
-    assert len(modules()) <= MOST_MODULES
+def test_the_number_of_modules_stays_small():
+    """Each module has one subject, and is long enough to be read by itself."""
+    assert len(modules()) <= MAX_MODULES
 
 
 @pytest.mark.parametrize("part", ["analyzers", "repository", "tidegauge"])
@@ -250,20 +250,14 @@ def run_python(code, *flags):
     return done
 
 
-def test_importing_is_quick_and_takes_neither_spark_nor_pandas():
-    done = run_python(
-        "import tidegauge, sys, json; print(json.dumps(sorted(sys.modules)))", "-X", "importtime"
-    )
+def test_importing_loads_neither_spark_nor_pandas():
+    done = run_python("import tidegauge, sys, json; print(json.dumps(sorted(sys.modules)))")
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     unwanted = {"pyspark", "pandas", "numpy", "pyarrow", "sqlalchemy", "pydantic", "sqlglot"}
     assert not loaded & unwanted
-    total = [line for line in done.stderr.splitlines() if line.rstrip().endswith("| tidegauge")]
-    assert (
-        int(total[0].split("|")[1]) > 0
-    )  # microseconds; the benchmark prints them, no test judges them
 
 
-def test_one_module_imports_sqlglot_and_only_to_parse():
+def test_only_one_module_imports_sqlglot_and_only_to_parse():
     importing = [m for m in modules() if any(name.startswith("sqlglot") for name in imports(m))]
     assert importing == ["tidegauge.analyzers.core.sql_parser"]
     run_python(
@@ -272,8 +266,8 @@ def test_one_module_imports_sqlglot_and_only_to_parse():
     )
 
 
-def test_opening_a_repository_takes_pandas_and_arrow_only_for_a_frame():
-    """Nor does it import what no history needs yet: Griffin, rules, consistency."""
+def test_opening_a_repository_loads_pandas_and_arrow_only_for_a_frame():
+    """It also does not load modules that no history needs: Griffin, rules, consistency."""
     code = """
 import json, sys
 import tidegauge as tg
@@ -291,16 +285,16 @@ print(json.dumps([loaded, "pandas" in sys.modules]))
     assert afterwards
 
 
-def test_nothing_is_imported_by_a_general_name():
-    """Another project's migrations/ or repository/ must stay its own."""
+def test_nothing_is_imported_by_a_generic_name():
+    """Another project's migrations/ or repository/ must not be shadowed."""
     for module in modules():
         for name in imports(module):
             assert name.partition(".")[0] not in LINKED, f"{module} imports {name}"
 
 
 @pytest.mark.parametrize("kind", ["analyzers", "states", "detectors"])
-def test_what_is_found_by_name_is_there_and_all_of_it(kind):
-    """The tables of names say what the modules define."""
+def test_tables_of_names_are_complete(kind):
+    """They contain exactly the names that the modules define."""
     from tidegauge.analyzers.core.registry import ANALYZER_MODULES, STATE_MODULES
     from tidegauge.repository.detectors.registry import DETECTOR_MODULES
 
@@ -319,7 +313,7 @@ def test_what_is_found_by_name_is_there_and_all_of_it(kind):
     assert {module: set(names) for module, names in tables[kind].items()} == found
 
 
-def test_public_names_are_real_and_documented():
+def test_public_names_exist_and_are_documented():
     assert list(tg.__all__) == sorted(tg.__all__) == dir(tg)
     for name in tg.__all__:
         alias = name.endswith("Metric") or name == "PATTERNS"
@@ -328,7 +322,7 @@ def test_public_names_are_real_and_documented():
         _ = tg.Sise
 
 
-def test_all_errors_that_users_meet_are_public_and_drawn_in_the_tree():
+def test_all_errors_that_users_meet_are_public_and_in_the_tree():
     from tidegauge.analyzers.core import errors
 
     classes = {
@@ -361,8 +355,8 @@ def test_every_detector_is_in_the_reference():
         assert f"| `{name}(" in reference, name
 
 
-def test_the_page_of_analyzers_says_what_the_registry_says():
-    """Every analyzer once, with all its options and defaults, its kind of state and its size."""
+def test_the_page_of_analyzers_matches_the_registry():
+    """Every analyzer occurs once, with all its options and defaults, its type of state and its size."""
     from dataclasses import MISSING, fields
 
     from tidegauge.analyzers.core.analyzer import ANALYZERS
@@ -390,7 +384,7 @@ def test_the_page_of_analyzers_says_what_the_registry_says():
         assert approximate != bool(re.match("exact|to rounding", error)), name
 
 
-def test_locks_hold_no_hosts():
+def test_lock_files_contain_no_hosts():
     for path in (ROOT / "requirements").glob("*.txt"):
         text = path.read_text()
         assert "://" not in text

@@ -1,4 +1,4 @@
-"""Runs that are killed: whole batches stay, and the next run completes them."""
+"""Killed runs: complete batches are kept, and the next run completes the rest."""
 
 import time
 
@@ -69,7 +69,7 @@ def wait_for_first_write(process, file):
 
 
 def undisturbed(code, file, *arguments):
-    """Run to the end, and return how long it took from the first write on."""
+    """Run to the end, and return the duration from the first write on."""
     process = start(code, f"sqlite:///{file}", *arguments)
     wait_for_first_write(process, file)
     began = time.monotonic()
@@ -85,7 +85,7 @@ def kill_at(code, file, moment, *arguments):
 
 
 def content(repo, dataset):
-    """What was measured, without runs, times and sketches' noise."""
+    """Return the stored metrics without runs, times and the noise of sketches."""
     frame = repo.metrics(dataset).drop(columns=["run_id", "analyzed_at"])
     return frame.to_dict("records") if dataset == "d" else frame
 
@@ -99,7 +99,7 @@ def assert_whole_batches(url, dataset):
 
 
 @pytest.mark.soak
-def test_a_writer_killed_at_any_moment_leaves_whole_batches(tmp_path):
+def test_a_writer_killed_at_any_moment_leaves_complete_batches(tmp_path):
     took = undisturbed(WRITER, tmp_path / "whole.db")
     with tg.Repository(f"sqlite:///{tmp_path / 'whole.db'}") as repo:
         expected = content(repo, "d")

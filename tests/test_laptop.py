@@ -1,4 +1,4 @@
-"""On a laptop without Spark, everything about the past works from the repository alone."""
+"""On a laptop without Spark, all queries of history work from the repository."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ print(json.dumps(answer))
 
 
 @pytest.mark.spark
-def test_looking_back_needs_no_spark(measured_copy):
+def test_queries_of_history_need_no_spark(measured_copy):
     code = WITHOUT_SPARK + LOOK_BACK.replace("URL", repr(str(measured_copy.database.url)))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],

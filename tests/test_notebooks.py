@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom in a kernel of their own, and are kept without outputs."""
+"""The notebooks run from top to bottom in a separate kernel, and are stored without outputs."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def run(name, folder, answer, *paths, **environment):
-    """Run a notebook in a folder, then evaluate an expression in its kernel, and return the JSON of it."""
+    """Run a notebook in a folder, then evaluate an expression in its kernel, and return the value by JSON."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -30,7 +30,7 @@ def run(name, folder, answer, *paths, **environment):
 
 
 def without_spark(folder):
-    """Return a folder that makes importing pyspark fail where Python imports from it first."""
+    """Return a folder that makes importing pyspark fail if Python imports from it first."""
     (folder / "blocked").mkdir()
     (folder / "blocked" / "sitecustomize.py").write_text(WITHOUT_SPARK)
     return folder / "blocked"
@@ -50,7 +50,7 @@ def java():
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_first_steps(java, tmp_path):
+def test_the_notebook_first_steps_runs(java, tmp_path):
     answer = run(
         "first_steps.ipynb",
         tmp_path,
@@ -61,7 +61,7 @@ def test_first_steps(java, tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_incremental_hive(java, tmp_path):
+def test_the_notebook_incremental_hive_runs(java, tmp_path):
     runs = "[backfill, again, new_day, restated, added]"
     scanned, was, became, versions = run(
         "incremental_hive.ipynb",
@@ -76,7 +76,7 @@ def test_incremental_hive(java, tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_rules(java, tmp_path):
+def test_the_notebook_rules_runs(java, tmp_path):
     records, cancelled, observed, stormy, calm, loosest = run(
         "rules.ipynb",
         tmp_path,
@@ -91,7 +91,7 @@ def test_rules(java, tmp_path):
 
 
 @pytest.mark.spark
-def test_exploring_history_needs_no_spark(measured_copy, tmp_path):
+def test_the_notebook_exploring_history_runs_without_spark(measured_copy, tmp_path):
     points, partitions, headline, label, spark = run(
         "exploring_history.ipynb",
         tmp_path,
@@ -110,20 +110,21 @@ def test_exploring_history_needs_no_spark(measured_copy, tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_griffin(java, tmp_path):
+def test_the_notebook_griffin_runs(java, tmp_path):
     found = run(
         "griffin.ipynb",
         tmp_path,
         "[registered.rule('registered').source, len(job.rule('landed').reports),"
         " len(again.rule('landed').reports), whole.value.metric['incomplete'], total]",
     )
-    # 365 days; the second run has nothing to do; 8,713 flights without times of departure or arrival
+    # 365 days; the second run has nothing to do; 8,713 flights without times of departure or
+    # arrival
     assert found == ["flights", 365, 0, 8713, 8713]
 
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_consistency(java, tmp_path):
+def test_the_notebook_consistency_runs(java, tmp_path):
     pytest.importorskip("anywidget")
     view, worst, headlines, lag, falls = run(
         "consistency.ipynb",
@@ -147,7 +148,7 @@ def test_consistency(java, tmp_path):
 
 
 @pytest.mark.soak
-def test_dashboard_needs_no_spark(tmp_path):
+def test_the_notebook_dashboard_runs_without_spark(tmp_path):
     pytest.importorskip("anywidget")
     view, compared, incidents, spark = run(
         "dashboard.ipynb",
@@ -163,7 +164,7 @@ def test_dashboard_needs_no_spark(tmp_path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebooks_are_kept_without_outputs(path):
+def test_notebooks_are_stored_without_outputs(path):
     notebook = json.loads(path.read_text())
     for cell in notebook["cells"]:
         assert "".join(cell["source"]).strip()
@@ -186,8 +187,8 @@ def test_the_site_has_outputs_of_every_notebook():
 
 
 @pytest.mark.parametrize("file", sorted(OUTPUTS.glob("*.json")), ids=lambda file: file.stem)
-def test_the_site_shows_outputs_of_these_cells(file):
-    """Those of a cell that was changed are out of date: python docs/run_notebooks.py."""
+def test_the_site_shows_the_outputs_of_the_present_cells(file):
+    """Outputs of a changed cell are out of date; python docs/run_notebooks.py updates them."""
     path = FOLDER / f"{file.stem}.ipynb"
     spec = importlib.util.spec_from_file_location(
         "run_notebooks", ROOT / "docs" / "run_notebooks.py"

@@ -1,4 +1,4 @@
-"""Extensions found by entry points: loaded when they are asked for; a bad one is named and skipped."""
+"""Extensions from entry points: loaded when needed; an invalid one is reported and skipped."""
 
 import subprocess
 import sys
@@ -66,7 +66,7 @@ def run(folder, code):
     return done
 
 
-def test_good_ones_are_used_and_bad_ones_named_and_skipped(tmp_path):
+def test_valid_plugins_are_used_and_invalid_ones_reported_and_skipped(tmp_path):
     install(tmp_path, "good-plugin", "good_plugin", GOOD)
     install(tmp_path, "broken-plugin", "broken_plugin", "import no_such_module")
     install(tmp_path, "duplicate-plugin", "duplicate_plugin", DUPLICATE)
@@ -89,7 +89,7 @@ def test_good_ones_are_used_and_bad_ones_named_and_skipped(tmp_path):
     assert done.stderr.count("was skipped") == 2
 
 
-def test_a_state_of_a_plug_in_is_read_without_naming_its_analyzer(tmp_path):
+def test_the_state_of_a_plugin_is_read_without_its_analyzer(tmp_path):
     install(tmp_path, "good-plugin", "good_plugin", GOOD)
     done = run(
         tmp_path,
@@ -99,13 +99,13 @@ def test_a_state_of_a_plug_in_is_read_without_naming_its_analyzer(tmp_path):
     assert done.stdout == "2.0\n"
 
 
-def test_importing_looks_for_none(tmp_path):
+def test_importing_tidegauge_loads_no_plugins(tmp_path):
     install(tmp_path, "broken-plugin", "broken_plugin", "import no_such_module")
     done = run(tmp_path, "import tidegauge as tg; tg.Size()")
     assert done.stderr == ""
 
 
-def test_the_doctor_names_them(tmp_path):
+def test_the_doctor_lists_plugins(tmp_path):
     install(tmp_path, "good-plugin", "good_plugin", GOOD)
     install(tmp_path, "broken-plugin", "broken_plugin", "import no_such_module")
     done = run(

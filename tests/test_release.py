@@ -1,4 +1,4 @@
-"""What `make release` asks for before it builds anything."""
+"""The checks of `make release` before it builds anything."""
 
 import importlib.util
 import subprocess
@@ -12,7 +12,7 @@ SITE = "https://tidegauge.example.org"
 
 @pytest.fixture
 def release(tmp_path, monkeypatch):
-    """The script, in a project that is ready: version 0.2.0, all committed."""
+    """The script, in a project that is ready: version 0.2.0, with everything committed."""
     spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -40,13 +40,13 @@ def commit(folder):
         subprocess.run(["git", *arguments], cwd=folder, check=True)
 
 
-def test_a_project_that_is_ready(release):
+def test_a_project_that_is_ready_passes(release):
     assert list(release.unready()) == []
 
 
 @pytest.mark.parametrize("site", ["", "docs.example.org"])
 def test_a_release_must_know_its_site(release, site, monkeypatch):
-    """The README's relative links lead nowhere on a package index."""
+    """The relative links of the README lead nowhere on a package index."""
     monkeypatch.setenv("TIDEGAUGE_SITE", site)
     (problem,) = release.unready()
     assert problem.startswith("TIDEGAUGE_SITE does not say where site/ will be published")
@@ -61,7 +61,7 @@ def test_a_release_must_know_its_site(release, site, monkeypatch):
         ("CITATION.cff", "date-released: 2026-12-01\n", "", "CITATION.cff does not say date-rel"),
     ],
 )
-def test_version_and_date_are_the_same_everywhere(release, file, before, after, said):
+def test_version_and_date_must_be_equal_everywhere(release, file, before, after, said):
     path = release.ROOT / file
     path.write_text(path.read_text().replace(before, after))
     commit(release.ROOT)

@@ -1,4 +1,4 @@
-"""What is released: a wheel holds all that is needed and nothing of how it is made, the source both."""
+"""Released archives: the wheel contains everything needed to run, the source everything to build it."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NOTEBOOK = "tidegauge/demo/notebooks/first_steps.ipynb"
 ELSEWHERE = shutil.ignore_patterns(
     ".*", "tests", "site", "dist", "build", "node_modules", "__pycache__", "*.egg-info"
 )
-"""What no wheel is made of."""
+"""Files and folders that are not needed to build a wheel."""
 MADE_OF = (
     "*.ts",
     "*.mjs",
@@ -60,7 +60,7 @@ def wheel(tmp_path_factory):
     return built("wheel", tmp_path_factory.mktemp("wheel"))
 
 
-def test_a_wheel(wheel):
+def test_the_wheel_contains_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.partition("/")[0] for name in names}
     assert top == {"tidegauge", next(name for name in top if name.endswith(".dist-info"))}
@@ -71,9 +71,7 @@ def test_a_wheel(wheel):
 
 
 def test_a_wheel_is_the_same_byte_by_byte(wheel, tmp_path):
-    """Built again: from a copy in another folder, whose files are of another day and may be read by
-    others, at another place of the world, with another order of sets.
-    """
+    """A copy in another folder is built with other file times, permissions, time zone and hash seed."""
     tree = shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=ELSEWHERE)
     for file in tree.rglob("*.py"):
         os.utime(file, (1_500_000_000, 1_500_000_000))
@@ -97,10 +95,10 @@ def test_the_bill_of_materials_names_what_is_in_a_wheel_and_what_it_requires(whe
     sources = (ROOT / "tidegauge/widgets/src").rglob("*.ts")
     imported = re.compile(r"""(?:from|import) ["']([^."'][^"']*)["']""")
     found = {name for source in sources for name in imported.findall(source.read_text())}
-    types = {"@anywidget/types"}  # of which nothing is left in the script
+    types = {"@anywidget/types"}  # the script no longer contains them
     assert {name.removesuffix("/dist/uPlot.min.css") for name in found} - types == set(bundled)
     assert bundled["uplot"]["licenses"] == [{"expression": "MIT"}]
-    assert "Copyright (c) 2022 Leon Sorokin" in script  # which its licence asks for
+    assert "Copyright (c) 2022 Leon Sorokin" in script  # as its license requires
     assert len(bundled["uplot"]["hashes"][0]["content"]) == 128
     assert parts["pkg:pypi/sqlalchemy"]["scope"] == "required"
     assert parts["pkg:pypi/pyspark"]["scope"] == "optional"
@@ -108,7 +106,7 @@ def test_the_bill_of_materials_names_what_is_in_a_wheel_and_what_it_requires(whe
     assert "pkg:pypi/ruff" not in parts
 
 
-def test_the_source(tmp_path):
+def test_the_source_archive_contains_everything_to_build_and_test(tmp_path):
     with tarfile.open(built("sdist", tmp_path)) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     made_of = (
@@ -125,7 +123,7 @@ def test_the_source(tmp_path):
 
 @pytest.fixture
 def project(wheel, tmp_path):
-    """A project that has folders and modules of our general names, beside an installed tidegauge."""
+    """A project with folders and modules named like ours, next to an installed tidegauge."""
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, "--target", str(site), str(wheel)], check=True)
@@ -152,7 +150,7 @@ def project(wheel, tmp_path):
 
 
 @pytest.mark.soak
-def test_another_project_may_have_folders_of_the_same_names(project):
+def test_another_project_may_have_folders_with_the_same_names(project):
     lines = project("""
 import sys
 import tidegauge as tg
@@ -167,8 +165,8 @@ print([name for name in ("analyzers", "repository", "migrations") if name in sys
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_the_main_job_runs_beside_folders_of_the_same_names_in_sparks_workers_too(project):
-    """A REQ sketch is built in Python workers."""
+def test_a_job_runs_next_to_folders_with_the_same_names_also_in_workers(project):
+    """Python workers build a REQ sketch."""
     lines = project("""
 import tidegauge as tg
 from tidegauge.spark.session import spark_session
@@ -184,7 +182,7 @@ spark.stop()
     assert lines[-2:] == ["[50.0, 50.0]", "2"]
 
 
-def test_the_readme_of_a_release_leads_to_the_site():
+def test_the_readme_of_a_release_links_to_the_site():
     site = "https://tidegauge.example.org"
     links = re.findall(r"\]\(([^)\s]+)\)", readme(site))
     assert f"{site}/flights.svg" in links
@@ -193,14 +191,14 @@ def test_the_readme_of_a_release_leads_to_the_site():
     for link in links:
         page = link.removeprefix(f"{site}/").partition("#")[0]
         if page in {"architecture.html", "changelog.html", "security.html"}:
-            continue  # docs/hooks.py makes them
+            continue  # docs/hooks.py generates them
         assert (ROOT / "docs" / page.replace(".html", ".md")).exists(), link
     assert "[Contributing](" in readme("")
     assert " Contributing " in readme(site)
     assert readme("") == (ROOT / "README.md").read_text()
 
 
-def test_the_package_names_the_site_if_it_is_told():
+def test_the_package_names_the_site_if_it_is_configured():
     def metadata(**site):
         command = [sys.executable, "-m", "hatchling", "metadata"]
         done = subprocess.run(

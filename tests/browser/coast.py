@@ -1,4 +1,4 @@
-"""A small repository that is hard to show: hostile names, a histogram, one real anomaly. Made without Spark."""
+"""A small repository with hostile names, a histogram and one real anomaly, created without Spark."""
 
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
@@ -15,11 +15,11 @@ BAD_PARTITION = "ds=2013-02-19"
 
 
 def make_coast(file):
-    """Make it, and return its URL.
+    """Create it, and return its URL.
 
-    The dataset `PLAIN` has 60 days of 1,000 rows (a few more on odd days), but for one of 300; what
-    detection finds of it is stored. The dataset whose name is `MARKUP` has 30 days, with metrics,
-    columns and segments of hostile names, and labels with hostile notes.
+    The dataset `PLAIN` has 60 days of 1,000 rows (a few more on odd days), except for one of 300;
+    its anomaly is stored. The dataset named `MARKUP` has 30 days, with metrics, columns and
+    segments of hostile names, and labels with hostile notes.
     """
     url = f"sqlite:///{file}"
     with Repository(url) as repo:

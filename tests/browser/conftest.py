@@ -1,4 +1,4 @@
-"""Fixtures for tests in a real browser: a repository with hostile names, Lab, the served page, a page that is watched."""
+"""Fixtures for tests in a real browser: a repository with hostile names, Lab, the served page, a watched page."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ import pytest
 from tests.services.servers import dashboard_server, jupyter_environment, lab_server
 
 WAIT = 30_000
-"""Milliseconds in which something must have come about; nothing waits that long if all is well."""
+"""Timeout in milliseconds; if all is well, no test waits that long."""
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 SCHEMES = {"data", "blob", "about"}
-"""Addresses that ask nobody."""
+"""Addresses that send no request."""
 
 
 def pytest_collection_modifyitems(items):
@@ -27,7 +27,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="package")
 def chromium():
-    """Debian's Chromium. One for all tests here, and ended after them: Playwright holds the event loop."""
+    """Debian's Chromium, one for all tests here.
+
+    It ends after them, because Playwright holds the event loop.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     program = shutil.which("chromium")
     if program is None:
@@ -41,7 +44,7 @@ def chromium():
 
 @pytest.fixture(scope="package")
 def coast(tmp_path_factory):
-    """The URL of a repository that is hard to show. Tests may not change it."""
+    """The URL of a repository with hostile names. Tests may not change it."""
     from tests.browser.coast import make_coast
 
     return make_coast(tmp_path_factory.mktemp("coast") / "coast.db")
@@ -59,7 +62,7 @@ def coast_copy(coast, tmp_path):
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory, coast):
-    """JupyterLab, whose kernels know the repository as TIDEGAUGE_DB."""
+    """JupyterLab, whose kernels have the repository as TIDEGAUGE_DB."""
     with lab_server(tmp_path_factory.mktemp("jupyter"), TIDEGAUGE_DB=coast) as (server, url):
         yield Lab(server, url, coast)
 
@@ -72,14 +75,14 @@ def served(tmp_path_factory, coast):
 
 
 class Lab:
-    """A JupyterLab that runs, and where its notebooks lie."""
+    """A running JupyterLab, and the folder of its notebooks."""
 
     def __init__(self, server, url, database):
         self.server, self.url, self.database = server, url, database
         self.folder = server.log.parents[1] / "notebooks"
 
     def write(self, name, *cells):
-        """Make a notebook of some code cells, and return its name."""
+        """Create a notebook of some code cells, and return its name."""
         import nbformat
 
         new = nbformat.v4.new_notebook(
@@ -90,7 +93,7 @@ class Lab:
         return name
 
     def execute(self, name):
-        """Run a notebook in a kernel that ends then, save it with the state of its widgets, and trust it."""
+        """Run a notebook in a kernel that then ends, save it with the state of its widgets, and trust it."""
         import nbformat
         from nbclient import NotebookClient
         from nbformat.sign import NotebookNotary
@@ -102,8 +105,8 @@ class Lab:
         NotebookNotary(data_dir=environment["JUPYTER_DATA_DIR"]).sign(notebook)
 
 
-class Watched:
-    """What a page did that no page of ours may do."""
+class PageLog:
+    """Forbidden requests, sockets and errors of a page; a test fails if there are any."""
 
     def __init__(self):
         self.foreign, self.errors = [], []
@@ -130,7 +133,7 @@ class Watched:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Keep a picture of the page where a test failed."""
+    """Save a screenshot of the page if a test fails."""
     report = yield
     page = getattr(item, "funcargs", {}).get("page")
     if call.when == "call" and report.failed and page is not None:
@@ -142,8 +145,8 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def page(chromium, tmp_path):
-    """A page that may ask nobody but this machine, and may have no errors; a picture is kept if a test fails."""
-    watched = Watched()
+    """A page that may only send requests to this machine and may have no errors; failures leave a screenshot."""
+    watched = PageLog()
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
     context.set_default_timeout(WAIT)
     context.route("**/*", watched.route)
@@ -160,7 +163,10 @@ def page(chromium, tmp_path):
 
 
 def wait_until(page, script):
-    """Wait until an expression is true; Playwright's own waiting needs ``eval``, which our pages forbid."""
+    """Wait until an expression is true.
+
+    Playwright's own waiting needs ``eval``, which our pages forbid.
+    """
     deadline = time.monotonic() + WAIT / 1000
     while not page.evaluate(script):
         assert time.monotonic() < deadline, f"never true: {script}"
@@ -169,18 +175,19 @@ def wait_until(page, script):
 
 def leave(page):
     """Leave the page."""
-    page.context.unroute_all()  # what a page sends as it goes is lost if it is looked at
+    # requests that a page sends as it closes would be lost if it were inspected
+    page.context.unroute_all()
     page.goto("about:blank")
 
 
 def open_served(page, url, *, theme=None, state="drawn"):
-    """Open the served dashboard, and return its root when it is drawn."""
+    """Open the served dashboard, and return its root once it is drawn."""
     page.goto(url if theme is None else f"{url}?theme={theme}")
     return wait_for_state(page, state)
 
 
 def open_lab(page, lab, notebook, *, state="drawn"):
-    """Open a notebook in Lab, run all its cells, and return the dashboard's root when it is drawn."""
+    """Open a notebook in Lab, run all its cells, and return the dashboard's root once it is drawn."""
     from playwright.sync_api import TimeoutError
 
     workspace = notebook.partition(".")[0]
@@ -188,7 +195,7 @@ def open_lab(page, lab, notebook, *, state="drawn"):
     page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell")
     page.get_by_text("| Idle").wait_for()
     ran = page.locator(".jp-InputPrompt", has_text=re.compile(r"\[\d+\]")).first
-    for _ in range(5):  # Lab says idle a moment before it is; what is run in that moment is lost
+    for _ in range(5):  # Lab reports idle a moment before it is; cells run in that moment are lost
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_text("Run All Cells", exact=True).click()
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,7 @@
-"""Two hundred tables of twenty series; one lost the rows of a country, some others had a bad night. Made without Spark."""
+"""Two hundred tables of twenty series: one lost the rows of a country, some others had a bad night.
+
+No Spark.
+"""
 
 import numpy as np
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
@@ -17,10 +20,10 @@ COUNTRIES = {"DE": 0.5, "FR": 0.3, "IT": 0.2}
 
 
 def make_fleet(url):
-    """Make it, and return the incident of `STRUCK`, whose last day has lost nine of ten rows of DE."""
+    """Create it, and return the incident of `STRUCK`, whose last day has lost nine of ten rows of DE."""
     means = [
         Mean(f"column_{n:02}") for n in range(SERIES - 5)
-    ]  # beside size, completeness, 3 countries
+    ]  # besides size and completeness, in 3 countries
     with Repository(url) as repo:
         for seed in range(TABLES):
             name, draw = f"table_{seed:03}", np.random.default_rng(seed)
@@ -44,7 +47,7 @@ def make_fleet(url):
                 only = [SIZE, COMPLETE, BY_COUNTRY, *means]
                 days.append(day(n + 1, rows=count, extra=more, only=only))
             commit(repo, *days, dataset=name)
-            if name == STRUCK or seed % 20 == 0:  # nothing is to be found in the others
+            if name == STRUCK or seed % 20 == 0:  # the others have no anomalies
                 repo.detect(name)
         (number,) = repo.incidents(STRUCK, status="open")["id"].tolist()
         return number

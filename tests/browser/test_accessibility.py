@@ -34,7 +34,7 @@ PAGES = {
     [("light", []), pytest.param("dark", ["color-contrast"], marks=pytest.mark.soak)],
 )
 def test_axe_finds_nothing_serious_on_any_page(page, served, theme, rules):
-    """All rules, which are of the page, in one theme; of colours in the other, too."""
+    """All rules in one theme, and the rules about colors in the other theme as well."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed: make widgets")
     page.goto(f"{served}?theme={theme}#/home")
@@ -60,7 +60,7 @@ def test_axe_finds_nothing_serious_on_any_page(page, served, theme, rules):
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
-    """The address of features, and of three tables of one bad day, by one of which a check fails."""
+    """The address of features, and of three tables with one bad day and one failing check."""
     folder = tmp_path_factory.mktemp("busy")
     url = features.make_features(folder / "busy.db")
     with tg.Repository(url) as repo:
@@ -92,7 +92,7 @@ def test_axe_finds_nothing_serious_in_groups_features_and_failures(page, busy):
     assert found == dict.fromkeys(found, [])
 
 
-def test_the_page_has_landmarks_and_headings(page, served):
+def test_each_page_has_landmarks_and_headings(page, served):
     page.goto(served)
     root = wait_for_state(page, "drawn")
     assert root.locator("main").count() == 1

@@ -1,4 +1,4 @@
-"""Every page has an address: reload, back and forward restore it, and a message's link leads to the cause."""
+"""Every page has an address: reload, back and forward restore it, and a link in a message leads to the cause."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def root(page, served):
 
 @pytest.fixture(scope="module")
 def bad_incident(coast):
-    """The incident of the bad day, and the series of the part that caused it."""
+    """Return the incident of the bad day, and the series of the part that caused it."""
     with Repository(coast, read_only=True) as repo:
         incidents = repo.incidents(PLAIN)
         number = int(incidents.loc[incidents["first"] == BAD_PARTITION, "id"].iloc[0])
@@ -52,7 +52,7 @@ def go(page, name, options, dataset=None):
     view(page, name)
 
 
-def test_a_messages_link_leads_to_the_causes_segment(page, served, bad_incident):
+def test_the_link_in_a_message_leads_to_the_segment_of_the_cause(page, served, bad_incident):
     number, series, part = bad_incident
     page.goto(f"{served}#/incidents/{number}")  # the first click, in the message
     wait_for_state(page, "drawn")
@@ -68,8 +68,8 @@ def test_a_messages_link_leads_to_the_causes_segment(page, served, bad_incident)
     leave(page)
 
 
-@pytest.mark.soak  # 4,000 series are measured and looked through
-def test_of_two_hundred_tables_the_link_leads_to_the_cause_in_three_clicks(
+@pytest.mark.soak  # 4,000 series are measured and scored
+def test_with_two_hundred_tables_the_link_leads_to_the_cause_in_three_clicks(
     page, tmp_path, monkeypatch, caplog
 ):
     file = f"sqlite:///{tmp_path / 'fleet.db'}"
@@ -150,8 +150,8 @@ def test_each_page_is_restored_by_reload_back_and_forward(root):
         page.go_forward()
 
 
-def test_what_an_address_asks_for_is_what_is_drawn(page, served):
-    """Opened by somebody else, who has no state of the page."""
+def test_a_page_shows_the_state_in_its_address(page, served):
+    """The address is opened in a browser without any state of the page."""
     shown = {
         "home": (".tg-home [role=gridcell][data-column=dataset]", [PLAIN]),
         "overview": (".tg-overview", ["of 16 series"]),
@@ -178,7 +178,7 @@ def test_what_an_address_asks_for_is_what_is_drawn(page, served):
     leave(page)
 
 
-def test_links_are_copied_and_other_addresses_named(page, served):
+def test_links_are_copied_and_invalid_addresses_reported(page, served):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"{served}#/nonsense?x=1")
     root = wait_for_state(page, "drawn")
@@ -199,7 +199,7 @@ def test_links_are_copied_and_other_addresses_named(page, served):
 
 
 @pytest.mark.soak
-def test_in_lab_the_same_state_is_in_traits(page, lab, bad_incident):
+def test_in_lab_the_state_is_in_traits(page, lab, bad_incident):
     number, *_ = bad_incident
     cells = (
         "import tidegauge as tg\nrepo = tg.Repository(read_only=True)",
@@ -210,7 +210,7 @@ def test_in_lab_the_same_state_is_in_traits(page, lab, bad_incident):
     assert "incidents" not in page.evaluate("location.hash")
 
 
-def test_the_user_is_named_by_the_proxys_header(page, tmp_path, coast_copy):
+def test_the_proxy_header_names_the_user(page, tmp_path, coast_copy):
     with dashboard_server(tmp_path, coast_copy, "--user-header", "X-Forwarded-User") as (_, url):
         page.goto(url)
         refused = wait_for_state(page, "error").inner_text()

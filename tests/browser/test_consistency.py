@@ -1,4 +1,4 @@
-"""The consistency view in a real browser: features are ranked, chosen, drawn and filtered, and their names are text."""
+"""The consistency view in a real browser: features are ranked, selected, drawn and filtered, and names are escaped."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def names(root):
 
 
 def charts(root):
-    """The titles of the charts, after they are drawn."""
+    """Return the titles of the charts, after they are drawn."""
     root.locator(".tg-fan .u-over").first.wait_for()
     return root.locator(".tg-fan figcaption b").all_inner_texts()
 
@@ -48,9 +48,9 @@ def options(root):
     )
 
 
-def test_features_are_ranked_chosen_and_drawn(root):
+def test_features_are_ranked_selected_and_drawn(root):
     page = root.page
-    # The first dataset has none of these metrics, and the page says which has.
+    # The first dataset has no such metrics, and the page names the one that has them.
     assert "no consistency metrics" in root.locator(".tg-empty:visible").inner_text()
     root.get_by_role("button", name=features.JOIN).click()
     row = root.locator(".tg-features-list .tg-row")
@@ -68,7 +68,7 @@ def test_features_are_ranked_chosen_and_drawn(root):
     line.wait_for()
     assert line.bounding_box()["width"] == 96
 
-    # Another is chosen by the mouse, one more added; the charts of both are there.
+    # Another feature is selected with the mouse, one more is added; the charts of both are shown.
     row.nth(3).click()
     root.get_by_role("heading", name="stream clicks").wait_for()
     assert "delta: backfilled − logged" in charts(root)
@@ -77,7 +77,7 @@ def test_features_are_ranked_chosen_and_drawn(root):
     assert heads(root) == ["stream clicks", "stream tags", "Rows of stream"]
     assert len(options(root)["ids"]) == 2
 
-    # By another metric.
+    # With another metric.
     root.get_by_label("Rank by").select_option("missing")
     wait_until(
         page, "document.querySelector('.tg-feature-head').innerText.includes('worst missing')"
@@ -125,7 +125,7 @@ def test_the_view_is_restored_from_its_address(root):
     assert options(root) == before
 
 
-def test_the_keyboard_and_the_window(root):
+def test_the_keyboard_selects_features_and_dragging_sets_the_window(root):
     page = root.page
     root.get_by_label("Dataset", exact=True).fill(features.JOIN)
     rows = root.locator(".tg-features-list .tg-rows")
@@ -142,7 +142,7 @@ def test_the_keyboard_and_the_window(root):
     pane.press("ArrowRight")
     assert root.locator(".tg-features-where").inner_text() == "2023-01-05 00:30"
 
-    # Dragged over the afternoon of the first day: what is wrong at night counts no more.
+    # Dragged over the afternoon of the first day: mismatches at night are no longer counted.
     box = root.locator(".tg-fan .u-over").first.bounding_box()
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.30 * box["width"], y)

@@ -1,4 +1,4 @@
-"""The dashboard is drawn in Lab and in the served page, asks nobody, has no errors, and runs nobody's names."""
+"""The dashboard in Lab and as a page: no foreign requests, no errors, and escaped names."""
 
 import pytest
 
@@ -13,7 +13,7 @@ CELLS = (
 
 
 def datasets(root):
-    """The names that the picker of datasets suggests."""
+    """Return the names that the dataset picker suggests."""
     options = root.locator(".tg-bar datalist option")
     return options.evaluate_all("all => all.map(option => option.value)")
 
@@ -27,7 +27,7 @@ def test_it_is_drawn_in_lab(page, lab):
 
 
 @pytest.mark.parametrize("theme", [None, "dark"])
-def test_it_is_drawn_as_a_page_and_nothing_else_is(page, served, theme):
+def test_the_served_page_is_drawn_and_nothing_else_is_served(page, served, theme):
     root = open_served(page, served, theme=theme)
     assert root.get_attribute("data-view") == "home"
     assert page.title() == "Tables – Tidegauge"
@@ -39,16 +39,14 @@ def test_it_is_drawn_as_a_page_and_nothing_else_is(page, served, theme):
     assert not page.locator(".jp-InputArea:visible, .jp-InputPrompt:visible").count()
 
 
-def test_names_are_text(page, served):
+def test_names_are_escaped(page, served):
     root = open_served(page, served)
     assert MARKUP in datasets(root)
     assert not page.locator("img[src='x']").count()
     assert page.title() == "Tables – Tidegauge"
 
 
-def test_what_goes_wrong_later_is_a_sentence_on_the_page_until_it_is_mended(
-    page, tmp_path, coast_copy
-):
+def test_later_errors_are_shown_until_they_are_fixed(page, tmp_path, coast_copy):
     with dashboard_server(tmp_path, coast_copy, "--read-only") as (_, url):
         (tmp_path / "coast.db").rename(tmp_path / "away.db")
         root = open_served(page, url, state="error")
@@ -57,24 +55,24 @@ def test_what_goes_wrong_later_is_a_sentence_on_the_page_until_it_is_mended(
         (tmp_path / "away.db").rename(tmp_path / "coast.db")
         page.reload()
         wait_for_state(page, "drawn")
-        leave(page)  # before there is no server
+        leave(page)  # before the server stops
 
 
-def test_a_page_outlives_its_server(page, tmp_path, coast):
-    port = str(free_port())  # not of those that other tests' dashboards look for
+def test_a_page_survives_a_restart_of_its_server(page, tmp_path, coast):
+    port = str(free_port())  # not the ports that dashboards of other tests look for
     with dashboard_server(tmp_path / "first", coast, "--port", port) as (_, url):
         open_served(page, url)
-    page.get_by_role("tab", name="Partitions").click()  # which nothing has asked for yet
+    page.get_by_role("tab", name="Partitions").click()  # not loaded yet
     told = "The server of this page does not answer. It is started by: tidegauge dashboard"
     page.get_by_text(told).wait_for()
     with dashboard_server(tmp_path / "second", coast, "--port", port):
         page.get_by_role("tab", name="Heat map").click()
         page.locator(".tidegauge[data-view=overview][data-state=drawn]").wait_for()
-        page.watched.errors.clear()  # the browser said that nobody answered
+        page.watched.errors.clear()  # the browser reported a refused connection
         leave(page)
 
 
-def test_charts_fit_their_place_on_a_screen_of_small_pixels(chromium, served):
+def test_charts_fit_on_a_screen_with_a_fractional_pixel_ratio(chromium, served):
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, device_scale_factor=2)
     try:
         page = context.new_page()

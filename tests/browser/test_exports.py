@@ -1,4 +1,4 @@
-"""What a page shows is saved as pictures and tables, and given as Python code that shows the same."""
+"""Pages are saved as images and tables, and as Python code that returns the same data."""
 
 import io
 import struct
@@ -38,7 +38,7 @@ SEEN = {
     "incidents": ({"status": "open", "filter": "overdue", "table": PLAIN}, None),
     "partitions": ({"partition": BAD_PARTITION}, PLAIN),
 }
-"""Options of each view that leave some of it, and its dataset; consistency has no data here."""
+"""Options of each view that filter it, and its dataset; consistency has no data here."""
 TEXTS = {
     "home": {"Incidents", PLAIN, "failed analyzers"},
     "overview": {"Colour", "change ▾", "2 of 16 series · 60 partitions"},
@@ -69,8 +69,8 @@ def show(root, view):
     root.page.wait_for_timeout(400)
 
 
-def exported(root, kind):
-    """Press an entry of the menu, and return what is saved."""
+def export(root, kind):
+    """Choose a menu entry, and return the saved file."""
     root.get_by_text("Export", exact=True).click()
     with root.page.expect_download() as download:
         root.get_by_role("button", name=kind, exact=True).click()
@@ -78,9 +78,9 @@ def exported(root, kind):
 
 
 @pytest.mark.parametrize("view", SEEN)
-def test_a_page_is_saved_as_a_picture_with_its_texts(root, view):
+def test_a_page_is_saved_as_an_image_with_its_text(root, view):
     show(root, view)
-    picture = ElementTree.fromstring(exported(root, "SVG of the picture"))
+    picture = ElementTree.fromstring(export(root, "SVG of the picture"))
     assert not {one.tag for one in picture.iter() if not one.tag.startswith(SVG)}
     texts = {one.text for one in picture.iter(f"{SVG}text")}
     assert TEXTS[view] - texts == set()
@@ -88,40 +88,38 @@ def test_a_page_is_saved_as_a_picture_with_its_texts(root, view):
     size = [int(picture.get(name)) for name in ("width", "height")]
     box = root.locator(".tg-page").bounding_box()
     assert size == [round(box["width"]), round(box["height"]) + 26]
-    bitmap = exported(root, "PNG of the picture")
+    bitmap = export(root, "PNG of the picture")
     assert bitmap.startswith(b"\x89PNG")
     assert list(struct.unpack(">II", bitmap[16:24])) == size
 
 
-def test_only_what_is_on_the_screen_is_drawn(root):
+def test_only_the_visible_part_is_drawn(root):
     show(root, "partitions")
     pane = root.locator(".tg-day")
     pane.evaluate("e => { e.style.height = '120px'; e.scrollTop = 0; }")
-    texts = {
-        one.text for one in ElementTree.fromstring(exported(root, "SVG of the picture")).iter()
-    }
+    texts = {one.text for one in ElementTree.fromstring(export(root, "SVG of the picture")).iter()}
     assert any(BAD_PARTITION in (text or "") for text in texts), "its heading"
     last = pane.locator("li").last.inner_text().splitlines()[-1]
     assert last not in texts
 
 
-def test_names_are_texts_in_pictures(root):
+def test_names_are_escaped_in_images(root):
     root.page.evaluate(
         "name => document.querySelector('.tidegauge').tidegauge.go('overview', {table: name})",
         MARKUP,
     )
     wait_for_state(root.page, "drawn")
-    picture = ElementTree.fromstring(exported(root, "SVG of the picture"))
+    picture = ElementTree.fromstring(export(root, "SVG of the picture"))
     assert picture.find(f"{SVG}title").text == MARKUP
     assert not list(picture.iter(f"{SVG}script"))
 
 
 @pytest.mark.parametrize("view", SEEN)
-def test_the_table_is_what_is_seen_and_the_python_cell_gives_the_same(
+def test_the_table_equals_the_view_and_the_python_cell_returns_the_same(
     root, coast, view, monkeypatch, capsys
 ):
     show(root, view)
-    saved = exported(root, "CSV of the data").decode()
+    saved = export(root, "CSV of the data").decode()
     root.get_by_text("Export", exact=True).click()
     root.get_by_role("button", name="Copy as Python").click()
     root.get_by_text("The Python code is copied.").wait_for()
@@ -162,14 +160,14 @@ def test_the_table_is_what_is_seen_and_the_python_cell_gives_the_same(
     names["repo"].close()
 
 
-def test_a_page_names_the_rows_and_columns_that_it_exports(root):
+def test_a_page_names_its_exported_rows_and_columns(root):
     asked = []
     root.page.on(
         "request", lambda request: request.method == "POST" and asked.append(request.post_data_json)
     )
     for view in ("home", "overview", "series", "compare", "incidents"):
         show(root, view)
-        table = pd.read_csv(io.BytesIO(exported(root, "CSV of the data")))
+        table = pd.read_csv(io.BytesIO(export(root, "CSV of the data")))
         (question,) = (message["about"] for message in asked if message["ask"] == "csv")
         asked.clear()
         if view == "series":
@@ -201,7 +199,7 @@ def test_each_chart_has_a_table(root, coast):
         dialog.get_by_role("button", name=f"CSV of Incident {number}").click()
     assert download.value.suggested_filename == f"tidegauge-incident-{number}.csv"
     points = pd.read_csv(download.value.path())
-    # Four weeks before the 19th of February, and the ten days after it that there are.
+    # Four weeks before the 19th of February, and the ten days after it with data.
     assert points["label"].min() == "2013-01-22"
     assert points["label"].max() == "2013-03-01"
     assert 300 in set(points.query("name == 'Size'")["value"])
@@ -211,14 +209,14 @@ def test_each_chart_has_a_table(root, coast):
     drift = tables.filter(has_text="Drift (")
     drift.wait_for()
     assert drift.locator("caption").inner_text().startswith("Drift (")
-    # The first partition with seven before it is of the eighth of January.
+    # The first partition with seven earlier ones is the eighth of January.
     assert drift.locator("tbody tr").count() == 60 - 7
     assert BAD_PARTITION in drift.inner_text()
 
 
-def test_the_chart_of_one_table_is_saved_as_vectors(root):
+def test_the_chart_of_one_table_is_saved_as_a_vector_image(root):
     show(root, "series")
-    saved = exported(root, "SVG of the chart")
+    saved = export(root, "SVG of the chart")
     assert saved.startswith(b"<svg")
     assert b"<image" not in saved
     show(root, "home")

@@ -1,4 +1,4 @@
-"""The dashboard among a notebook's cells in JupyterLab: its state in traits, the wheel, styles beside those of outputs."""
+"""The dashboard in JupyterLab: state in traits, the mouse wheel, and separate styles of outputs."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import open_lab, wait_for_state
 
-pytestmark = pytest.mark.soak  # a JupyterLab, and a kernel for each test
+pytestmark = pytest.mark.soak  # each test needs JupyterLab and a kernel
 
 OPEN = "import json, pathlib\nimport tidegauge as tg\nrepo = tg.Repository(read_only=True)"
 TOLD = """d = tg.Dashboard(repo)
@@ -33,7 +33,7 @@ PLACES = {
     "incidents": {"status": "", "filter": "volume", "group": "none", "table": PLAIN},
     "partitions": {"partition": BAD_PARTITION, "highlight": "anomalies"},
 }
-"""Options of each view, as a page of ours saved them."""
+"""Options of each view, as our page saved them."""
 SEEN = {
     "home": {"Search tables": "coast"},
     "overview": {"Filter series": "size", "Colour": "change", "Group by": "segment"},
@@ -42,7 +42,7 @@ SEEN = {
     "distribution": {"Column": "s"},
     "incidents": {"Search incidents": "volume", "Group by": "none"},
 }
-"""What its fields then show."""
+"""The content of its fields with these options."""
 
 
 def test_each_view_is_restored_from_traits(page, lab, tmp_path):
@@ -52,7 +52,7 @@ def test_each_view_is_restored_from_traits(page, lab, tmp_path):
     for view, options in PLACES.items():
         root.evaluate("(e, given) => e.tidegauge.go(...given)", [view, options, PLAIN])
         page.locator(f".tidegauge[data-view={view}][data-state=drawn]").wait_for()
-        page.wait_for_timeout(500)  # the kernel hears of it
+        page.wait_for_timeout(500)  # until the kernel has received it
         name, dataset, all_options = json.loads(told.read_text())
         assert (name, dataset) == (view, PLAIN)
         assert {**all_options[view], **options} == all_options[view]
@@ -75,7 +75,7 @@ def test_each_view_is_restored_from_traits(page, lab, tmp_path):
             )
     shown = page.locator(".tidegauge[data-view=partitions]").inner_text()
     assert BAD_PARTITION in shown
-    assert "tidegauge" not in page.evaluate("location.hash")  # the address is Lab's own
+    assert "tidegauge" not in page.evaluate("location.hash")  # the address belongs to Lab
 
 
 def test_the_wheel_scrolls_the_notebook_until_the_map_has_the_focus(page, lab):
@@ -109,7 +109,7 @@ def test_the_wheel_scrolls_the_notebook_until_the_map_has_the_focus(page, lab):
     assert places()[1] > top
     assert places()[0] == pytest.approx(height, abs=2)
     turn(100_000)  # the rest of the map, and no further
-    turn(120)  # at its end the notebook scrolls on
+    turn(120)  # at its end the notebook continues to scroll
     assert places()[0] < height
 
 
@@ -129,7 +129,7 @@ REMOVE_STYLES = """() => {
 FRAME = f"repo.latest({PLAIN!r})"
 
 
-def test_styles_of_outputs_and_dashboard_do_not_meet(page, lab):
+def test_styles_of_outputs_and_dashboard_are_separate(page, lab):
     dashboard = "tg.Dashboard(repo, view='home', height=400)"
     root = open_lab(page, lab, lab.write("beside.ipynb", OPEN, FRAME, dashboard))
     output = page.locator(".tidegauge-output").first
@@ -150,10 +150,10 @@ DISCONNECTED = "Not connected to Python. Run this cell again."
 
 
 def expect_static_table(page):
-    """Wait until a dashboard says that no Python answers, over the table that the notebook holds."""
+    """Wait until a dashboard reports that no Python answers, above the table in the notebook."""
     root = wait_for_state(page, "disconnected")
     assert root.get_by_role("alert").inner_text() == DISCONNECTED
-    assert not root.get_by_role("tab").count()  # they would lead nowhere
+    assert not root.get_by_role("tab").count()  # links would lead nowhere
     table = root.get_by_role("table")
     assert "Tables on 20" in table.locator("caption").inner_text()
     assert PLAIN in table.inner_text()
@@ -161,7 +161,7 @@ def expect_static_table(page):
     return root
 
 
-def test_a_restarted_kernel_is_named_over_the_static_table(page, lab):
+def test_a_restarted_kernel_is_reported_above_the_static_table(page, lab):
     notebook = lab.write("restarted.ipynb", OPEN, "tg.Dashboard(repo, view='home', height=400)")
     root = open_lab(page, lab, notebook)
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
@@ -176,14 +176,14 @@ def test_a_restarted_kernel_is_named_over_the_static_table(page, lab):
     assert root.get_by_role("tab").count() > 5
 
 
-def test_a_saved_notebook_says_that_no_python_answers_over_the_static_table(page, lab):
+def test_a_saved_notebook_reports_that_no_python_answers_above_the_static_table(page, lab):
     notebook = lab.write("saved.ipynb", OPEN, "tg.Dashboard(repo, view='home', height=400)")
     lab.execute(notebook)
     page.goto(f"{lab.url}/lab/workspaces/saved/tree/{notebook}")
     expect_static_table(page)
 
 
-def test_a_busy_kernel_is_waited_for(page, lab):
+def test_the_page_waits_for_a_busy_kernel(page, lab):
     cells = (
         OPEN,
         "d = tg.Dashboard(repo, view='home', height=400)\nd",

@@ -26,7 +26,7 @@ http {{
 
 @pytest.fixture
 def proxied(tmp_path, coast_copy):
-    """The address of nginx before a dashboard, as the cookbook says."""
+    """The address of nginx in front of a dashboard, configured as in the cookbook."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None:
         pytest.skip("nginx is not installed: apt-get install nginx-light")
@@ -36,7 +36,7 @@ def proxied(tmp_path, coast_copy):
     )
     (tmp_path / "users").write_text(f"ann:{hashed.stdout}")
     port = free_port()
-    shown = f"http://quality.localhost:{port}/"  # such names are this machine's in browsers
+    shown = f"http://quality.localhost:{port}/"  # browsers resolve such names to this machine
     with dashboard_server(
         tmp_path,
         coast_copy,
@@ -68,7 +68,7 @@ def proxied(tmp_path, coast_copy):
 
 
 @pytest.mark.soak
-def test_nginx_asks_for_a_password_and_names_the_user(chromium, proxied, coast_copy):
+def test_nginx_requires_a_password_and_names_the_user(chromium, proxied, coast_copy):
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(proxied.replace("quality.localhost", "127.0.0.1"))
     context = chromium.new_context(http_credentials={"username": "ann", "password": "secret"})

@@ -1,4 +1,4 @@
-"""The dashboard in use, in Lab and in the served page: opening what stands out, speaking of it, names that would do harm."""
+"""Using the dashboard, in Lab and in the served page: opening anomalies, labeling incidents, hostile names."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ PLACE = """([id, label]) => document.querySelector('.tidegauge').tidegauge.view(
 
 @pytest.fixture(params=[pytest.param("lab", marks=pytest.mark.soak), "served"])
 def root(request, page, coast_copy):
-    """The dashboard of a copy, drawn in each."""
+    """The dashboard of a copy, drawn in Lab and in the served page."""
     if request.param == "lab":
         lab = request.getfixturevalue("lab")
         name = f"{request.node.name.translate(str.maketrans('[]', '--'))}.ipynb"
@@ -50,7 +50,7 @@ def root(request, page, coast_copy):
 
 @pytest.fixture(scope="module")
 def reset(tmp_path_factory, coast):
-    """Give the URL of a copy, and how it is made anew; one file, so that one server serves it."""
+    """Return the URL of a copy, and a function that resets it; one file, so that one server serves it."""
     file = tmp_path_factory.mktemp("using") / "coast.db"
 
     def fill():
@@ -94,7 +94,7 @@ def drawn(root, view):
 
 
 def press_cell(root, dataset, title, label):
-    """Press a cell of the heat map with the mouse, as somebody who sees it does."""
+    """Click a cell of the heat map with the mouse."""
     page = root.page
     series = page.evaluate(FIND, [dataset, title])
     place = page.evaluate(PLACE, [series, label])
@@ -102,14 +102,14 @@ def press_cell(root, dataset, title, label):
 
 
 def focus(root):
-    """The moment that the series view points at."""
+    """Return the moment that the series view marks."""
     return root.page.evaluate(
         "document.querySelector('.tidegauge').tidegauge.options('series').focus"
     )
 
 
-def look_at_an_incident(root, repo):
-    """Turn to the incidents; return the one that is looked at, which is open."""
+def open_incident(root, repo):
+    """Turn to the incidents; return the open incident that is selected."""
     turn(root, "Incidents")
     root.locator(".tg-incident").get_by_role("button", name="Acknowledge").wait_for()
     looked = "document.querySelector('.tidegauge').tidegauge.options('incidents').id"
@@ -119,7 +119,7 @@ def look_at_an_incident(root, repo):
 
 
 def give_name(root):
-    """Say who is speaking, on a page that does not know it."""
+    """Enter the user name on a page that does not know it."""
     field = root.locator(".tg-incident").get_by_label("Your name")
     if field.is_visible():
         field.fill("ann")
@@ -129,7 +129,7 @@ def status(repo, number):
     return repo.incidents().set_index("id")["status"][number]
 
 
-def test_a_press_on_a_bad_cell_opens_its_series(root):
+def test_a_click_on_a_bad_cell_opens_its_series(root):
     turn(root, "Heat map")
     root.locator(".tg-heat").scroll_into_view_if_needed()
     press_cell(root, PLAIN, "Size", BAD_PARTITION.removeprefix("ds="))
@@ -140,7 +140,7 @@ def test_a_press_on_a_bad_cell_opens_its_series(root):
 
 
 @pytest.mark.soak
-def test_the_keyboard_does_so_too(root):
+def test_the_keyboard_opens_the_series_of_a_cell(root):
     turn(root, "Heat map")
     heat = root.locator(".tg-heat")
     heat.focus()
@@ -151,8 +151,8 @@ def test_the_keyboard_does_so_too(root):
     drawn(root, "series")
 
 
-def test_what_is_said_of_an_incident_is_written(root, repo):
-    number = look_at_an_incident(root, repo)
+def test_a_label_of_an_incident_is_stored(root, repo):
+    number = open_incident(root, repo)
     root.get_by_label("Note", exact=True).fill(f"on it {MARKUP}")
     give_name(root)
     root.locator(".tg-incident").get_by_role("button", name="Acknowledge").click()
@@ -179,13 +179,13 @@ ACTIONS = [
     ("Reopen", [("reopened", "why")], "open", None),
     ("Resolve", [("resolved", "why")], "resolved", "learn nothing"),
 ]
-"""Actions in order: the labels and notes that each writes, the status after it, and what it says it teaches."""
+"""Actions in order: the labels and notes that each stores, the resulting status, and its description."""
 
 
-def test_each_action_writes_what_it_says(root, repo):
+def test_each_action_stores_its_labels(root, repo):
     from playwright.sync_api import expect
 
-    number = look_at_an_incident(root, repo)
+    number = open_incident(root, repo)
     pane = root.locator(".tg-incident")
     give_name(root)
     for action, labels, then, teaches in ACTIONS:
@@ -210,7 +210,7 @@ def test_each_action_writes_what_it_says(root, repo):
         assert set(said["incident_id"]) == {number}
         assert status(repo, number) == then, action
         expect(pane.locator(".tg-inbox-status").first).to_have_text(then)
-        expect(pane.locator(".tg-timeline li")).to_have_count(events + len(labels))  # drawn anew
+        expect(pane.locator(".tg-timeline li")).to_have_count(events + len(labels))  # drawn again
         pane.locator(".tg-timeline li").last.get_by_text("by ann").wait_for()
     snooze = repo.labels().query("label == 'snoozed'").iloc[-1]
     assert snooze["until"] - snooze["created_at"] == pytest.approx(
@@ -219,10 +219,10 @@ def test_each_action_writes_what_it_says(root, repo):
     expect(pane.locator(".tg-incident-facts").get_by_text("assigned to Bob")).to_be_visible()
 
 
-def test_what_is_typed_stays_when_somebody_else_labels_the_incident(root, repo):
+def test_typed_text_stays_if_another_user_labels_the_incident(root, repo):
     from playwright.sync_api import expect
 
-    number = look_at_an_incident(root, repo)
+    number = open_incident(root, repo)
     pane = root.locator(".tg-incident")
     pane.get_by_label("Note", exact=True).fill("looking into it")
     pane.get_by_label("Assignee").fill("Bob")
@@ -233,8 +233,8 @@ def test_what_is_typed_stays_when_somebody_else_labels_the_incident(root, repo):
     expect(pane.get_by_label("Note", exact=True)).to_have_value("looking into it")
 
 
-def test_incidents_are_searched_and_labelled_together(root, repo):
-    look_at_an_incident(root, repo)
+def test_incidents_can_be_searched_and_labelled_together(root, repo):
+    open_incident(root, repo)
     root.locator(".tg-incidents .tg-tools select").first.select_option("")
     numbers = repo.incidents()["id"].tolist()
     rows = root.locator(".tg-inbox-list .tg-row")
@@ -262,8 +262,8 @@ def test_incidents_are_searched_and_labelled_together(root, repo):
 
 
 @pytest.mark.soak
-def test_who_spoke_meanwhile_is_heard(root, repo):
-    number = look_at_an_incident(root, repo)
+def test_labels_saved_in_the_meantime_are_shown_before_saving(root, repo):
+    number = open_incident(root, repo)
     root.get_by_label("Note", exact=True).fill("mine")
     give_name(root)
     repo.label(number, "expected", note="the storm", by="bob")
@@ -277,20 +277,20 @@ def test_who_spoke_meanwhile_is_heard(root, repo):
 
 
 @pytest.mark.soak
-def test_what_others_write_shows_up(root, repo):
+def test_changes_by_others_are_shown(root, repo):
     before = root.page.evaluate("document.querySelector('.tidegauge').tidegauge.catalogue.rows")
     repo.record(PLAIN, "brand new", 1.0, partition=BAD_PARTITION)
     more = f"document.querySelector('.tidegauge').tidegauge.catalogue.rows === {before + 1}"
     wait_until(root.page, more)
 
 
-def test_hostile_names_do_no_harm_in_any_view(root):
+def test_hostile_names_are_harmless_in_every_view(root):
     page = root.page
     root.get_by_role("tab", name="Compare", exact=True).click()
     drawn(root, "compare")
     root.get_by_label("Dataset", exact=True).fill(MARKUP)
     for view, name in VIEWS.items():
-        if view == "Consistency":  # no dataset has any, so there is no tab
+        if view == "Consistency":  # no dataset has such metrics, so there is no tab
             assert root.get_by_role("tab", name=view, exact=True).is_hidden()
             continue
         root.get_by_role("tab", name=view, exact=True).click()
@@ -315,8 +315,8 @@ def test_hostile_names_do_no_harm_in_any_view(root):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_the_blizzard(page, measured_copy, tmp_path):
-    """On the real flights: the cell of Friday, 8 February 2013, opens the series in which it shows."""
+def test_a_click_on_the_day_of_the_blizzard_opens_its_series(page, measured_copy, tmp_path):
+    """On the real flights, the cell of Friday, 8 February 2013, opens a series with the anomaly."""
     measured_copy.detect("flights")
     url = str(measured_copy.database.url)
     with dashboard_server(tmp_path / "page", url) as (_, address):

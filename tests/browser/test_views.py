@@ -1,4 +1,4 @@
-"""What each view of the dashboard says of what it shows. On the served page."""
+"""The content of each view of the dashboard, on the served page."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,10 @@ from tests.services.servers import dashboard_server
 
 @pytest.fixture(scope="module")
 def harbour(tmp_path_factory):
-    """The URL of 40 days of 1,000 rows, the last of which was rewritten: half of its rows, and a new column."""
+    """The URL of 40 days of 1,000 rows.
+
+    The last day was rewritten with half of its rows and a new column.
+    """
     folder = tmp_path_factory.mktemp("harbour")
     url = f"sqlite:///{folder / 'harbour.db'}"
     wide = json.dumps([["x", "long"], ["s", "string"], ["berth", "string"]])
@@ -40,14 +43,12 @@ def harbour_served(harbour, tmp_path_factory):
 
 
 def go(page, url, address):
-    """Open an address of the page, and return the root when it is drawn."""
+    """Open an address of the page, and return the root once it is drawn."""
     open_served(page, f"{url}{address}")
     return wait_for_state(page, "drawn")
 
 
-def test_an_incident_is_told_from_what_happened_to_its_causes_and_then_the_rest(
-    page, harbour_served
-):
+def test_an_incident_is_explained_from_its_causes_to_its_details(page, harbour_served):
     root = go(page, harbour_served, "#/incidents")
     root.get_by_role("heading", name="Timeline").wait_for()
     titles = root.locator(".tg-incident-body h3").all_inner_texts()
@@ -64,7 +65,7 @@ def test_an_incident_is_told_from_what_happened_to_its_causes_and_then_the_rest(
     leave(page)
 
 
-def test_charts_tell_what_their_lines_and_marks_mean(page, harbour_served):
+def test_charts_explain_their_lines_and_marks(page, harbour_served):
     root = go(page, harbour_served, "#/incidents")
     legend = root.locator(".tg-evidence-legend").inner_text()
     assert legend.startswith("▒ usual range, ╌ expected · ▲▼ anomaly")
@@ -121,7 +122,7 @@ def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
     leave(page)
 
 
-def test_a_dataset_is_searched_by_typing(page, served):
+def test_datasets_are_searched_while_typing(page, served):
     root = go(page, served, f"#/partitions?dataset={PLAIN}")
     picker = root.get_by_label("Dataset", exact=True)
     suggested = root.locator(".tg-bar datalist option")
@@ -140,7 +141,7 @@ def test_a_dataset_is_searched_by_typing(page, served):
     leave(page)
 
 
-def test_consistency_has_a_tab_only_where_there_is_something_to_see(page, served):
+def test_the_consistency_tab_is_shown_only_with_data(page, served):
     root = go(page, served, "#/home")
     tab = root.get_by_role("tab", name="Consistency", exact=True)
     assert tab.is_hidden()
@@ -153,7 +154,7 @@ def test_consistency_has_a_tab_only_where_there_is_something_to_see(page, served
     leave(page)
 
 
-def test_the_home_page_says_which_checks_fail(page, harbour_served):
+def test_the_home_page_lists_failing_checks(page, harbour_served):
     root = go(page, harbour_served, "#/home")
     root.get_by_role("button", name="1 failing", exact=True).click()
     dialog = root.get_by_role("dialog", name="Failed checks and run")
@@ -168,7 +169,7 @@ def test_the_home_page_says_which_checks_fail(page, harbour_served):
     leave(page)
 
 
-def test_owner_and_last_run_stay_on_the_home_page_at_1024_pixels(page, harbour_served):
+def test_owner_and_last_run_are_visible_at_1024_pixels(page, harbour_served):
     page.set_viewport_size({"width": 1024, "height": 768})
     root = go(page, harbour_served, "#/home")
     for column in ("owner", "run", "newest", "size"):
@@ -178,8 +179,11 @@ def test_owner_and_last_run_stay_on_the_home_page_at_1024_pixels(page, harbour_s
     leave(page)
 
 
-def test_a_partition_names_each_incident_and_each_time_once(page, harbour_served):
-    """Size and completeness are out on the last day, in one incident; it came 26 hours after its begin."""
+def test_a_partition_shows_each_incident_and_each_time_once(page, harbour_served):
+    """Size and completeness are unusual on the last day, in one incident.
+
+    It arrived 26 hours after its start.
+    """
     root = go(page, harbour_served, "#/partitions?dataset=d&partition=ds%3D2013-02-09")
     pane = root.get_by_role("complementary", name="Partition")
     pane.get_by_role("heading", name="2 anomalies").wait_for()

@@ -1,8 +1,10 @@
-"""A job for a cluster: measure a table by all kinds of analyzers, judge it by rules and by a Griffin job, and
-compare features, by themselves and by a configured run.
+"""A job for a cluster.
 
-``job.py FOLDER DATABASE MASTER SETTINGS``: run by tests in a process of its own, because a process has one
-Spark. With the master ``local[2]`` the same job runs in one process.
+It measures a table with all kinds of analyzers, checks it with rules and with a Griffin job, and
+compares features, directly and by a configured run.
+
+``job.py FOLDER DATABASE MASTER SETTINGS``: tests run it in a child process, because a process has
+only one Spark. With the master ``local[2]`` the same job runs in one process.
 """
 
 import json
@@ -11,7 +13,7 @@ import sys
 
 
 def main(folder: str, database: str, master: str, settings: str) -> None:
-    """Run all parts, and print what they found as one line of JSON."""
+    """Run all parts, and print their results as one line of JSON."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
@@ -37,7 +39,7 @@ def main(folder: str, database: str, master: str, settings: str) -> None:
 
 
 def judge(spark, folder):
-    """Counts of a record rule, and of one that is a Python function."""
+    """Return the counts of a SQL record rule, and of one with a Python function."""
     from pyspark.sql import functions as F
 
     import tidegauge as tg
@@ -56,7 +58,7 @@ def judge(spark, folder):
 
 
 def compare(spark):
-    """Mismatches of a table with one that differs in a tenth of its rows."""
+    """Return the mismatches of two tables that differ in a tenth of their rows."""
     from tidegauge.consistency.compare.measuring import compare
 
     logged = spark.range(1000).selectExpr("id", "id * 1000 AS ts", "id % 7 AS x", "id / 3D AS y")
@@ -67,7 +69,7 @@ def compare(spark):
 
 
 def griffin(spark, folder):
-    """The metrics of a Griffin job: accuracy, profiling and uniqueness, by SQL and by its language."""
+    """Return the metrics of a Griffin job: accuracy, profiling and uniqueness, in SQL and in its language."""
     import tidegauge as tg
     from tests.tidegauge.griffin.jobs import job, read, rule, values
 
@@ -89,7 +91,7 @@ def griffin(spark, folder):
 
 
 def pipeline(spark, repository):
-    """The mismatches that a configured run of consistency stores."""
+    """Return the mismatches that a configured consistency run stores."""
     from tidegauge.consistency.log.client import QueryLog
     from tidegauge.consistency.log.schemas import LogSchema
     from tidegauge.consistency.log.table import create_log_table, log_folder

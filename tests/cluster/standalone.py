@@ -1,4 +1,7 @@
-"""A standalone Spark cluster: a master and two workers, whose Python has neither tidegauge nor datasketches nor fastavro."""
+"""A standalone Spark cluster: a master and two workers.
+
+The Python of the workers has neither tidegauge nor datasketches nor fastavro.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ from pathlib import Path
 from tests.services.servers import Server, free_port
 
 BARE = ("numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six", "tzdata")
-"""What Python workers need of Spark itself."""
+"""Packages that Spark's Python workers need."""
 SHIPPED = ("datasketches", "fastavro")
-"""What a job brings along by ``spark.archives``."""
+"""Packages that a job ships by ``spark.archives``."""
 WORKERS = 2
 
 
 class Cluster:
-    """A cluster that runs.
+    """A running cluster.
 
     Attributes
     ----------
     url : str
-        Of the master.
+        The address of the master.
     workers : list of Server
     settings : dict
-        Settings by which a session uses its Python and ships `SHIPPED`.
+        Settings with which a session uses the cluster's Python and ships `SHIPPED`.
     """
 
     def __init__(self, url: str, workers: list[Server], settings: dict[str, str]) -> None:
@@ -46,18 +49,19 @@ def top_level(package: str) -> list[Path]:
 
 
 def bare_python(folder: Path) -> Path:
-    """Make an environment with links to nothing but what Spark's workers need."""
+    """Create an environment that only contains links to the packages that Spark's workers need."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for package in BARE:
-        with contextlib.suppress(ModuleNotFoundError):  # some are of newer or older pandas only
+        # some only exist in newer or older releases of pandas
+        with contextlib.suppress(ModuleNotFoundError):
             for path in top_level(package):
                 (site / path.name).symlink_to(path)
     return folder / "bin" / "python"
 
 
 def archive(folder: Path) -> Path:
-    """Pack what a job ships."""
+    """Pack the packages that a job ships."""
     file = folder / "packages.tar.gz"
     with tarfile.open(file, "w:gz") as tar:
         for package in SHIPPED:

@@ -1,4 +1,4 @@
-"""On a cluster: equal metrics and states, from workers without tidegauge, and when one of them is killed."""
+"""On a cluster, workers without tidegauge give equal metrics and states, even if one of them is killed."""
 
 import json
 import os
@@ -28,7 +28,7 @@ EXACT = (
     tg.Histogram,
     tg.Uniqueness,
 )
-"""Analyzers whose states do not depend on how tasks cut the rows."""
+"""Analyzers whose states do not depend on how tasks divide the rows."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,10 @@ def running(tmp_path_factory):
 
 
 def start(folder, name, database, master, settings):
-    """Start the job; in one process its workers run this Python, else that of the settings."""
+    """Start the job.
+
+    In one process its workers run this Python, otherwise the Python of the settings.
+    """
     command = [sys.executable, "-m", "tests.cluster.job", str(folder), database, master]
     own = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON")
     environment = {k: v for k, v in os.environ.items() if k not in own}
@@ -71,13 +74,13 @@ def finish(job):
 
 @pytest.fixture(scope="module")
 def local(folder):
-    """The same job in one process: what it printed, and the repository's URL."""
+    """Run the same job in one process; return its output and the repository's URL."""
     url = f"sqlite:///{folder / 'local.db'}"
     return finish(start(folder, "local", url, "local[2]", {})), url
 
 
 def assert_equal(folder, url, local):
-    """Both repositories hold equal metrics and states, to the byte where the order does not matter."""
+    """Check that both repositories contain equal metrics and states, byte by byte where the order does not matter."""
     artifacts = f"{folder}/artifacts"
     with (
         Repository(url, artifacts=artifacts) as found,
@@ -94,7 +97,7 @@ def assert_equal(folder, url, local):
             assert states[0].load(analyzer).agrees_with(states[1].load(analyzer)), analyzer
 
 
-def test_a_cluster_measures_what_one_process_does(folder, running, local, postgres):
+def test_a_cluster_gives_the_results_of_one_process(folder, running, local, postgres):
     url = postgres.database()
     printed = finish(start(folder, "cluster", url, running.url, running.settings))
     assert printed == local[0]
@@ -103,7 +106,7 @@ def test_a_cluster_measures_what_one_process_does(folder, running, local, postgr
     assert_equal(folder, url, local)
 
 
-def test_packages_that_workers_lack_are_told(folder, running):
+def test_packages_that_workers_lack_are_named(folder, running):
     settings = {k: v for k, v in running.settings.items() if k != "spark.archives"}
     job = start(folder, "lacking", f"sqlite:///{folder / 'l.db'}", running.url, settings)
     assert job.process.wait(300) == 1
@@ -129,7 +132,7 @@ def test_a_worker_that_is_killed_costs_no_result(folder, running, local, postgre
     assert_equal(folder, url, local)
 
 
-def test_the_command_line_runs_by_spark_submit(folder, running):
+def test_the_command_line_runs_with_spark_submit(folder, running):
     import pyspark
 
     suite = folder / "suite.yml"

@@ -105,7 +105,7 @@ def attribute(of, name):
 
 
 def stand_in(module, name):
-    """Return a stand-in with the parameters of a function, whose module may not be importable here."""
+    """Return a function with the parameters of another one, whose module may not be importable here."""
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
     (found,) = (node for node in tree.body if getattr(node, "name", None) == name)
     if isinstance(found, ast.ClassDef):

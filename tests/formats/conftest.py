@@ -11,11 +11,11 @@ from tests.services.maven import jars_of
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """Delta in Spark's own catalog and in ``delta_lake``, Iceberg in ``lake``."""
+    """A session with Delta in Spark's own catalog and in ``delta_lake``, and Iceberg in ``lake``."""
     import pyspark
 
     line = ".".join(pyspark.__version__.split(".")[:2])
-    # Spark's own jars are left out: what the packages need beside it.
+    # Spark's own jars are left out; these are the additional jars of the packages.
     jars = [
         jar for jar in jars_of(*PACKAGES[line]) if "/spark-" not in jar and "/scala-" not in jar
     ]

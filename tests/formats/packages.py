@@ -1,4 +1,4 @@
-"""Maven's packages of Delta Lake and Apache Iceberg for each release line of Spark that has them."""
+"""Maven packages of Delta Lake and Apache Iceberg for each release line of Spark that has them."""
 
 PACKAGES = {
     "3.5": (

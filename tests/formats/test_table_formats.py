@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables with the real packages: what each write changes, and what is recorded."""
+"""Delta and Iceberg tables with the real packages: the effect of each write, and its records."""
 
 import shlex
 from dataclasses import replace
@@ -22,7 +22,7 @@ ONE, TWO, THREE = (f"ds=2024-01-0{day}" for day in (1, 2, 3))
 
 @pytest.fixture(params=["delta", "iceberg"])
 def table(request, spark):
-    """A table of two days; its name."""
+    """Create a table of two days; return its name."""
     name = NAMES[request.param]
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {name.rpartition('.')[0]}")
     spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -37,7 +37,7 @@ def table(request, spark):
 
 @pytest.fixture
 def measure(spark, repo):
-    """Measure what is new, and return the change of each partition that was scanned."""
+    """Measure the changed partitions, and return the change of each partition that was scanned."""
 
     def run(name, *more):
         suite = tg.Suite("orders", [tg.Size(), tg.Sum("amount"), *more])
@@ -53,7 +53,7 @@ def sizes(repo, **options):
     return dict(zip(frame["partition"], frame["value"], strict=True))
 
 
-def test_what_each_write_changes(spark, table, measure, repo):
+def test_each_write_changes_its_partitions(spark, table, measure, repo):
     assert measure(table) == {ONE: "new", TWO: "new"}
     assert measure(table) == {}
     spark.sql(f"INSERT INTO {table} VALUES (4, 40.0, '2024-01-02'), (5, 50.0, '2024-01-03')")
@@ -75,7 +75,7 @@ def test_what_each_write_changes(spark, table, measure, repo):
     assert sizes(repo)[ONE] == 1.0
 
 
-def test_a_partition_that_is_deleted_is_gone_and_comes_back(spark, table, measure, repo):
+def test_a_deleted_partition_is_recorded_as_gone_and_can_return(spark, table, measure, repo):
     measure(table)
     spark.sql(f"DELETE FROM {table} WHERE ds = '2024-01-02'")
     assert measure(table) == {}
@@ -83,7 +83,7 @@ def test_a_partition_that_is_deleted_is_gone_and_comes_back(spark, table, measur
     assert {name: entry.gone for name, entry in ledger.items()} == {ONE: False, TWO: True}
 
 
-def test_compaction_is_no_change(spark, table, measure, repo):
+def test_compaction_is_not_a_change(spark, table, measure, repo):
     for number in range(4, 8):
         spark.sql(f"INSERT INTO {table} VALUES ({number}, 1.0, '2024-01-02')")
     spark.sql(f"INSERT INTO {table} VALUES (9, 9.0, '2024-01-01')")
@@ -115,7 +115,7 @@ def compact(spark, table):
 
 
 def forget_history(spark, table):
-    """Remove old snapshots and files, and of Delta the log before the newest checkpoint."""
+    """Remove old snapshots and files, and for Delta the log before the newest checkpoint."""
     if table.startswith("lake"):
         spark.sql(
             "CALL lake.system.expire_snapshots(table => 'sales.orders',"
@@ -130,7 +130,7 @@ def forget_history(spark, table):
             commit.unlink()
 
 
-def test_compaction_and_a_log_without_the_past_read_nothing(spark, table, measure, repo):
+def test_compaction_and_a_shortened_log_read_nothing(spark, table, measure, repo):
     if table.startswith("spark"):
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
     spark.sql(f"INSERT INTO {table} VALUES (4, 1.0, '2024-01-02'), (5, 9.0, '2024-01-01')")
@@ -146,7 +146,7 @@ def test_compaction_and_a_log_without_the_past_read_nothing(spark, table, measur
 
 
 def test_other_files_with_the_same_rows_keep_the_version(spark, table, measure, repo):
-    """Whatever the log says: partitions that are overwritten by equal rows, tables that are loaded again."""
+    """This holds whatever the log contains: equal rows may overwrite a partition, or the table may be loaded again."""
     measure(table)
     spark.sql(f"INSERT OVERWRITE {table} SELECT * FROM {table}")
     assert measure(table) == {ONE: "unchanged", TWO: "unchanged"}
@@ -161,7 +161,7 @@ def test_other_files_with_the_same_rows_keep_the_version(spark, table, measure, 
     assert versions.to_dict() == {ONE: 1, TWO: 2}
 
 
-def test_the_version_that_was_measured_is_recorded_and_read(spark, table, measure, repo):
+def test_the_measured_version_is_recorded_and_read(spark, table, measure, repo):
     measure(table)
     source = open_table(spark, table)
     source.list_partitions()
@@ -177,7 +177,10 @@ def test_the_version_that_was_measured_is_recorded_and_read(spark, table, measur
 
 
 def test_a_delta_table_is_read_by_its_folder(spark, repo, tmp_path):
-    """By its log, however it is written; removed files do not count, and compaction is no change."""
+    """Its log is used, however it is written.
+
+    Removed files do not count, and compaction is not a change.
+    """
     folder = str(tmp_path / "odd dir" / "or`ders")
     frame = spark.sql(
         f"SELECT id, double(amount) AS amount, ds FROM {ROWS} AS v(id, amount, ds)"
@@ -214,7 +217,7 @@ def test_a_delta_table_is_read_by_its_folder(spark, repo, tmp_path):
     assert connector.batch(spark).count() == 4
 
 
-def test_an_iceberg_folder_is_refused_with_the_tables_name(spark):
+def test_the_error_for_an_iceberg_folder_names_the_table(spark):
     spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     spark.sql("DROP TABLE IF EXISTS lake.sales.by_folder")
     spark.sql(
@@ -259,8 +262,8 @@ def test_many_versions_are_read_from_checkpoints(spark, table, measure):
     assert measure(table) == {}
 
 
-def test_partitioning_that_evolved(spark, measure, repo):
-    """Files of an older partition spec do not say what they hold: each partition is measured again."""
+def test_partitioning_that_evolved_is_measured_again(spark, measure, repo):
+    """Files of an older partition spec do not store the new partition, so each partition is measured again."""
     spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     name = "lake.sales.evolved"
     spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -277,8 +280,8 @@ def test_partitioning_that_evolved(spark, measure, repo):
     assert not tg.analyze(name, other, repository=repo, spark=spark).changes
 
 
-def test_days_go_on_when_a_table_is_partitioned_by_hours(spark, measure, repo):
-    """Old files have days and new ones hours; both are listed by days without opening a file."""
+def test_daily_partitions_continue_when_a_table_is_partitioned_by_hours(spark, measure, repo):
+    """Old files have days and new ones hours. Both are listed by days without opening a file."""
     name = "lake.sales.finer"
     spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -328,7 +331,7 @@ def test_days_go_on_when_a_table_is_partitioned_by_hours(spark, measure, repo):
         run("minutes", partition_by=["minutes(at)"])
 
 
-def test_a_field_of_a_struct_is_a_partition(spark, repo):
+def test_a_field_of_a_struct_can_be_a_partition(spark, repo):
     name = "lake.sales.nested"
     spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -345,7 +348,7 @@ def test_a_field_of_a_struct_is_a_partition(spark, repo):
         assert run.metrics()["value"].tolist() == [1.0, 2.0]
 
 
-def test_partitions_of_one_name_are_refused(spark, repo):
+def test_partitions_with_equal_names_are_refused(spark, repo):
     name = "lake.sales.binary"
     spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -363,7 +366,7 @@ def test_partitions_of_one_name_are_refused(spark, repo):
 
 @pytest.fixture
 def hidden(spark):
-    """An Iceberg table partitioned by the days of a time and by buckets of a number; its name."""
+    """Create an Iceberg table partitioned by the days of a time and by buckets of a number; return its name."""
     name = "lake.sales.hidden"
     spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -385,7 +388,7 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def test_hidden_partitions_are_keys(spark, hidden, repo):
-    """By default all of the partition spec; some of them by name or as transforms."""
+    """The default is the whole partition spec; a suite can select some keys by name or as transforms."""
 
     def measure(dataset, **options):
         suite = tg.Suite(dataset, [tg.Size(), tg.Sum("amount")], **options)
@@ -451,7 +454,7 @@ def test_each_transform_lists_and_reads_the_same_rows(spark, hidden, transform, 
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_other_hidden_partitions_are_not_read(spark, hidden):
+def test_only_the_selected_hidden_partitions_are_read(spark, hidden):
     source = open_table(spark, hidden)
     partitions = {e.partition.values: e.partition for e in source.list_partitions()}
     data = source.read([partitions["2026-01-18", "0"]])
@@ -461,7 +464,7 @@ def test_other_hidden_partitions_are_not_read(spark, hidden):
     assert [row.id for row in data.collect()] == [2]
 
 
-def test_hidden_partitions_with_names_of_their_own_and_a_spec_that_evolved(spark, hidden, repo):
+def test_hidden_partitions_with_user_defined_names_and_a_spec_that_evolved(spark, hidden, repo):
     name = "lake.sales.evolved_hidden"
     spark.sql(f"DROP TABLE IF EXISTS {name}")
     spark.sql(f"CREATE TABLE {name} USING iceberg AS SELECT * FROM {hidden}")
@@ -480,8 +483,8 @@ def test_hidden_partitions_with_names_of_their_own_and_a_spec_that_evolved(spark
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_branches_and_tags_are_tables(spark, hidden, repo):
-    """Write, audit, publish: a branch is measured before its rows are on the main one."""
+def test_branches_and_tags_can_be_measured_as_tables(spark, hidden, repo):
+    """Write, audit, publish: a branch is measured before its rows are on the main branch."""
     suite = tg.Suite("audit", [tg.Size()], partition_by=["at_day"])
     row = "TIMESTAMP'2026-01-19 10:00:00'"
 
@@ -576,12 +579,12 @@ def test_an_audited_branch_is_published_as_documented(spark, tmp_path, monkeypat
         ("default", "it is a database"),
     ],
 )
-def test_a_name_that_is_no_table_says_which_part_is_wrong(spark, hidden, name, message):
+def test_the_error_for_an_invalid_table_name_points_to_the_wrong_part(spark, hidden, name, message):
     with pytest.raises(tg.NoSuchTableError, match=message):
         open_table(spark, name.format(table=hidden))
 
 
-def test_a_hidden_partition_is_no_column(spark, hidden, repo):
+def test_a_hidden_partition_is_not_a_column(spark, hidden, repo):
     columns = "id INT, amount DOUBLE, at TIMESTAMP, day DATE, local TIMESTAMP_NTZ, country STRING"
     suite = tg.Suite(
         "columns",
@@ -602,7 +605,7 @@ def test_a_hidden_partition_is_no_column(spark, hidden, repo):
 
 
 @pytest.mark.parametrize("provider", ["delta", "iceberg"])
-def test_names_with_dots_and_quotes(spark, repo, provider):
+def test_names_can_contain_dots_and_quotes(spark, repo, provider):
     catalog = "lake" if provider == "iceberg" else "spark_catalog"
     database = "`sales.eu`" if provider == "iceberg" else "sales_eu"
     table = "`or.ders``x`" if provider == "iceberg" else "or_ders"

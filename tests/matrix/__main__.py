@@ -1,8 +1,8 @@
-"""Run the suite that every supported Spark must pass, each Spark in an environment of its own.
+"""Run the suite that every supported Spark must pass, each Spark in a separate environment.
 
-``python -m tests.matrix`` runs it on all, ``python -m tests.matrix 3.5 4.1`` on some. The suite is a
-choice of the project's tests, and `tests.matrix.test_across`, by which the states of each Spark are
-merged with those of the ones before.
+``python -m tests.matrix`` runs it on all, ``python -m tests.matrix 3.5 4.1`` on some. The suite
+is a selection of the project's tests, and `tests.matrix.test_across`, which merges the states
+of each Spark with the states of the earlier ones.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.paths import ROOT
 from tests.services.environments import ENVIRONMENTS, REQUIREMENTS, environment
 
 NEWEST = "newest"
-"""The environment of development, whose Spark is the newest."""
+"""The environment of development, which has the newest Spark."""
 FRESH = "spark35"
-"""The extra, and the environment, in which pip chooses all versions itself."""
+"""The extra, and the environment, for which pip chooses all versions."""
 SUITE = (
     "tests/matrix",
     "tests/analyzers/measures/test_edges.py",
@@ -52,12 +52,12 @@ OF_DEVELOPMENT = (
 """Tests that need Jupyter's kernels, npm's packages, or tools of development such as vulture."""
 PURE = "not spark and not browser and not kafka and not postgres and not soak"
 NEWER = ("3.12", "3.13")
-# Old releases of Spark use what newer Pythons, pandas and NumPy warn of.
+# Old releases of Spark use functions that newer Pythons, pandas and NumPy warn about.
 IGNORED = ("DeprecationWarning", "FutureWarning", "ResourceWarning", "UserWarning")
 
 
 def versions() -> list[str]:
-    """Return the release lines that have an environment of their own, oldest first."""
+    """Return the release lines with a separate environment, oldest first."""
     found = [path.stem.removeprefix("spark-") for path in REQUIREMENTS.glob("spark-*.txt")]
     return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
 
@@ -68,7 +68,7 @@ def python_of(version: str) -> Path:
 
 
 def pythons() -> list[str]:
-    """Return the newer Pythons that run here, for which development's requirements hold."""
+    """Return the newer Pythons that are installed here and satisfy development's requirements."""
     found = (shutil.which(f"python{version}") for version in NEWER)
     return [
         Path(path).name
@@ -79,7 +79,7 @@ def pythons() -> list[str]:
 
 
 def run_python(name: str) -> tuple[int, float]:
-    """Run what needs neither Spark nor servers on another Python; see `run`."""
+    """Run the tests without Spark and servers on another Python; see `run`."""
     began = time.monotonic()
     python = environment("dev", str(shutil.which(name)), name)
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PARALLEL, "-m", PURE]
@@ -89,7 +89,7 @@ def run_python(name: str) -> tuple[int, float]:
 
 
 def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
-    """Run the suite on a release line; return the exit status and the minutes that it took."""
+    """Run the suite on a release line; return the exit status and the duration in minutes."""
     began, older = time.monotonic(), version != NEWEST
     command = [
         *(python_of(version), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
@@ -112,17 +112,17 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
         test(spark, *PARALLEL, *(more or SUITE))
         if not more:
             test("spark", CONNECT)
-        if not more and version == versions()[0]:  # whose packages are the oldest
+        if not more and version == versions()[0]:  # its packages are the oldest
             left_out = (f"--ignore={path}" for path in OF_DEVELOPMENT)
-            # Packages that only development has, such as JupyterLab, may be missing there.
+            # Packages that only development has, such as JupyterLab, may be missing.
             test(PURE, *PARALLEL, "tests", *left_out, TIDEGAUGE_REQUIRE_ALL="0")
-    if formats != "no" and version in PACKAGES:  # in a session of their own, with their packages
+    if formats != "no" and version in PACKAGES:  # in a separate session, with their packages
         test(spark, "tests/formats", TIDEGAUGE_SESSION="formats")
     return int(any(statuses)), (time.monotonic() - began) / 60
 
 
 def run_fresh_install() -> tuple[int, float]:
-    """Install Spark 3.5 as the documentation says, with no pins, and measure a table; see `run`."""
+    """Install Spark 3.5 as in the documentation, without pins, and measure a table; see `run`."""
     began = time.monotonic()
     folder = ENVIRONMENTS / FRESH
     subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
@@ -137,7 +137,7 @@ def run_fresh_install() -> tuple[int, float]:
 
 
 def main() -> int:
-    """Run the suite on the release lines that are named, or on all and the newest."""
+    """Run the suite on the given release lines, or on all of them and the newest."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument(
         "versions", nargs="*", help="such as 3.5 or python3.13; all, if none is named"

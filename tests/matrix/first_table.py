@@ -1,4 +1,4 @@
-"""Measure a folder with the packages that pip installed, as a new user would; run by `tests.matrix`."""
+"""Measure a folder with the packages that pip installed, as a new user does; run by `tests.matrix`."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import tidegauge as tg
 
 
 def main() -> None:
-    """Ask the doctor, measure two days, and compare with numbers worked out by hand."""
+    """Run the doctor, measure two days, and compare with numbers computed by hand."""
     doctor = subprocess.run(
         [Path(sys.executable).parent / "tidegauge", "doctor"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""States that one Spark made merge with those of every other, in both orders."""
+"""States that one Spark wrote merge with the states of every other Spark, in both orders."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def places(data, tmp_path_factory):
-    """Make the states of two halves; return the folder of each Spark's, of this one's at least."""
+    """Write the states of two halves; return the folder of each Spark, at least of this one."""
     base = Path(os.environ.get("TIDEGAUGE_MATRIX") or tmp_path_factory.mktemp("states"))
     half = "CAST(dayofmonth(ds) % 2 AS STRING) AS half"
     groups = scan(data.selectExpr("*", half), EVERY, ["half"]).groups
@@ -31,7 +31,7 @@ def places(data, tmp_path_factory):
     return sorted(folder for folder in base.iterdir() if folder.is_dir())
 
 
-def test_halves_of_two_sparks_merge_to_the_whole(places, exact):
+def test_halves_from_two_sparks_merge_to_the_whole(places, exact):
     whole, facts = exact
     own = next(folder for folder in places if folder.name == pyspark.__version__)
     for other in places:

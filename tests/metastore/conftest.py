@@ -1,4 +1,4 @@
-"""A session whose tables are on S3, and known to a Hive Metastore service on PostgreSQL."""
+"""A session with tables on S3, registered in a Hive Metastore service on PostgreSQL."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Hive Metastore as a service of its own, on PostgreSQL."""
+"""Hive Metastore as a separate service, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ HADOOP_AWS = (
         for name in ("s3", "s3-transfer-manager", "sts", "apache-client")
     ),
 )
-"""S3 for Hadoop 3.5, of which Spark 4.3 is made; without the bundle of all of Amazon's clients."""
+"""S3 for Hadoop 3.5, which Spark 4.3 contains, without the bundle of all Amazon clients."""
 OF_SPARK = ("hadoop-client-", "commons-", "jcl-over-slf4j-", "slf4j-api-")
-"""Jars of Spark that the metastore needs: Hadoop, and what Hadoop needs."""
+"""Jars of Spark that the metastore needs: Hadoop, and its dependencies."""
 
 
 def s3a(store: S3) -> dict[str, str]:
@@ -47,7 +47,7 @@ def s3a(store: S3) -> dict[str, str]:
 
 
 class Metastore:
-    """A service on a free port; its tables are in a new database."""
+    """A service on a free port. Its tables are in a new database."""
 
     def __init__(self, folder: Path, postgres, store: S3) -> None:
         (archive,) = jars_of(METASTORE)

@@ -1,4 +1,4 @@
-"""Tables on S3 of a Hive Metastore service: listing, changes, states and artifacts."""
+"""Tables on S3 in a Hive Metastore service: listing, changes, states and artifacts."""
 
 import pytest
 from tidegauge.analyzers.sources import sources
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 @pytest.fixture
 def table(spark, bucket):
-    """A table of three partitions, one with a name that is hard to write."""
+    """A table of three partitions, one with a name that needs escaping."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS lake LOCATION 's3a://{bucket}/lake'")
     spark.sql(
         "CREATE TABLE lake.orders (id INT, amount DOUBLE) PARTITIONED BY (ds STRING) STORED AS PARQUET"

@@ -1,1 +1,1 @@
-"""Walks of a user who moves in: the first steps of other tools, run by them, beside the same in ours."""
+"""Migrations of a user: first steps with other tools, run by the tools, next to the same steps with Tidegauge."""

@@ -2,7 +2,7 @@
 
     SPARK_VERSION=3.5 python deequ_side.py DEEQU.jar FOLDER
 
-Prints its answers as JSON on the last line.
+It prints its results as JSON on the last line.
 """
 
 import json

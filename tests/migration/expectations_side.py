@@ -1,8 +1,8 @@
-"""First steps of Great Expectations: one expectation, a suite, and a suite that was exported to it.
+"""First steps of Great Expectations: one expectation, a suite, and a suite exported from Tidegauge.
 
     python expectations_side.py SUITE.json
 
-Prints its answers as JSON on the last line.
+It prints its results as JSON on the last line.
 """
 
 import json
@@ -28,8 +28,8 @@ def main(file):
     asset = context.data_sources.add_spark("spark").add_dataframe_asset("trips")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": trips})
 
-    def told(result):
-        """Return whether an expectation holds, and how many values it did not expect."""
+    def outcome(result):
+        """Return whether an expectation holds, and the number of unexpected values."""
         return [bool(result.success), result.result.get("unexpected_count")]
 
     expect = gx.expectations
@@ -47,8 +47,8 @@ def main(file):
     suite = gx.ExpectationSuite("exported", **json.loads(Path(file).read_text()))
     exported = batch.validate(context.suites.add(suite))
     answers = {
-        "first": told(batch.validate(wanted[0])),
-        "suite": [told(batch.validate(one)) for one in wanted],
+        "first": outcome(batch.validate(wanted[0])),
+        "suite": [outcome(batch.validate(one)) for one in wanted],
         "exported": {
             one.expectation_config.meta["from"]: bool(one.success) for one in exported.results
         },

@@ -2,7 +2,7 @@
 
     python soda_side.py FOLDER
 
-Prints its answers as JSON on the last line.
+It prints its results as JSON on the last line.
 """
 
 import json

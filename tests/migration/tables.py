@@ -1,4 +1,4 @@
-"""The rows that all sides read."""
+"""The rows that all tools read."""
 
 ORDERS = [("a-1", 1, 5), ("a-2", 2, 6), ("a-3", 3, None)]
 ORDER_COLUMNS = "code string, line long, price long"
@@ -15,4 +15,4 @@ TRIP_COLUMNS = "id int, passengers int, payment string, fare double"
 REVIEWS = """SELECT concat('r', id) AS review, pmod(hash(id), 5) + 1 AS stars,
     pmod(hash(id, 1), 40) AS helpful, pmod(hash(id), 5) * 8 + pmod(hash(id, 2), 7) AS votes,
     IF(id % 10 = 0, NULL, concat('p', pmod(hash(id, 3), 25))) AS product FROM range(2000)"""
-"""Reviews with stars from 1 to 5, votes that go with the stars, and a tenth without a product."""
+"""Reviews with stars from 1 to 5, votes that correlate with the stars, and a tenth without a product."""

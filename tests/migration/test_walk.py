@@ -1,6 +1,7 @@
-"""A walk over from PyDeequ, Great Expectations and Soda: their first steps, run by them, and the same in ours.
+"""Migration from PyDeequ, Great Expectations and Soda: their first steps, run by them, and the same with Tidegauge.
 
-The real packages lie in an environment of their own, on Spark 3.5; ours runs on the Spark of the tests.
+The real packages are in a separate environment, on Spark 3.5. Tidegauge runs on the Spark of the
+tests.
 """
 
 import json
@@ -22,14 +23,14 @@ from tests.services.environments import environment
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 HERE = Path(__file__).parent
 DEEQU = "com.amazon.deequ:deequ:2.1.0-spark-3.5"
-"""The release of the benchmarks; PyDeequ takes the jars that its session has."""
+"""The release of the benchmarks. PyDeequ uses the jars in its session."""
 
 
-def theirs(side, folder, *arguments):
-    """Run another tool's side, and return its answers."""
+def run_other_tool(side, folder, *arguments):
+    """Run another tool's side, and return its results."""
     found = find_java()
     java = {"JAVA_HOME": str(Path(found).parents[1])} if found else {}
-    # The jars of our session's arguments would take the place of theirs.
+    # The jars in our session's arguments would replace the tool's jars.
     own = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
     done = subprocess.run(
         [environment("migration"), HERE / f"{side}_side.py", *map(str, arguments)],
@@ -47,9 +48,9 @@ def theirs(side, folder, *arguments):
 @pytest.fixture(scope="module")
 def deequ(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deequ")
-    # Alone: what it needs to run comes with Spark.
+    # Only this jar: Spark contains its dependencies.
     (jar,) = maven.jars_of(f"{DEEQU}!")
-    return {**theirs("deequ", folder, jar, folder), "folder": folder}
+    return {**run_other_tool("deequ", folder, jar, folder), "folder": folder}
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def orders(spark):
     return spark.createDataFrame(ORDERS, ORDER_COLUMNS)
 
 
-def test_metrics_are_those_of_pydeequ(deequ, spark, orders):
+def test_metrics_equal_those_of_pydeequ(deequ, spark, orders):
     said = deequ
     found = tg.calculate(orders, [tg.Size(), tg.Completeness("price")])
     assert said["first"] == {
@@ -74,14 +75,14 @@ def test_metrics_are_those_of_pydeequ(deequ, spark, orders):
         "Correlation stars,helpful": tg.Correlation("stars", "helpful"),
     }
     ours = tg.calculate(spark.sql(REVIEWS), list(tutorial.values()))
-    # Distinct values are estimated by both, each within about 5 %; there are 2,000.
+    # Both estimate distinct values within about 5 %; there are 2,000.
     assert said["tutorial"].pop("ApproxCountDistinct review") == pytest.approx(2000, rel=0.1)
     assert ours[tutorial.pop("ApproxCountDistinct review")].value == pytest.approx(2000, rel=0.1)
     same = {name: ours[analyzer].value for name, analyzer in tutorial.items()}
     assert said["tutorial"] == pytest.approx(same, rel=1e-9)
 
 
-def test_verdicts_and_rows_are_those_of_pydeequ(deequ, orders):
+def test_verdicts_and_row_results_equal_those_of_pydeequ(deequ, orders):
     said = deequ
     check = (
         tg.Check("orders", "warning")
@@ -101,8 +102,8 @@ def test_verdicts_and_rows_are_those_of_pydeequ(deequ, orders):
     assert said["rows"] == {row["code"]: row[column] for row in rows.collect()}
 
 
-def test_the_repository_of_pydeequ_is_read_and_continued(deequ, spark, orders, repo):
-    """One result, of 14 November 2023 at 22:13:20 UTC."""
+def test_a_repository_of_pydeequ_is_imported_and_continued(deequ, spark, orders, repo):
+    """It contains one result, of 14 November 2023 at 22:13:20 UTC."""
     file = deequ["folder"] / "metrics.json"
     done = import_deequ(repo, file, "orders", key="ds", format="%Y-%m-%d")
     assert (done.results, done.metrics, done.new, done.skipped) == (1, 2, 1, ())
@@ -128,21 +129,21 @@ STATISTICS = {
 TYPES = {"Integral": {"integer", "long"}, "String": {"string"}}
 
 
-def test_profiles_are_those_of_pydeequ(deequ, spark):
+def test_profiles_equal_those_of_pydeequ(deequ, spark):
     ours = tg.profile(spark.sql(REVIEWS), dataset="reviews").columns.set_index("column")
     assert set(deequ["profile"]) == set(ours.index)
     for name, said in deequ["profile"].items():
         row = ours.loc[name]
         assert row["type"] in TYPES[said["type"]], (name, row["type"])
         assert row["completeness"] == pytest.approx(said["completeness"])
-        # Both estimate it, within about 5 %.
+        # Both estimate it within about 5 %.
         assert row["distinct"] == pytest.approx(said["distinct"], rel=0.1)
         for theirs_name, own in STATISTICS.items():
             if said.get(theirs_name) is not None:
                 assert row[own] == pytest.approx(said[theirs_name], rel=1e-9)
 
 
-def test_what_pydeequ_suggests_holds_and_is_suggested(deequ, spark):
+def test_suggestions_of_pydeequ_hold_and_are_also_suggested(deequ, spark):
     reviews = spark.sql(REVIEWS)
     suggested = tg.suggest(reviews, dataset="reviews")
     ours = [one.constraint.description for one in suggested]
@@ -160,7 +161,7 @@ CODE = re.compile(r"\.(\w+)\((.*)\)", re.DOTALL)
 
 
 def share(given):
-    """Return the least share of a lambda such as ``lambda x: x >= 0.9``; 1 without one."""
+    """Return the minimum share in a lambda such as ``lambda x: x >= 0.9``; 1 without one."""
     found = re.search(r">= ([\d.]+)", given)
     return float(found[1]) if found else 1.0
 
@@ -176,10 +177,10 @@ SPELLED = {
         column, re.findall(r'"([^"]*)"', given[: given.index("]")])[1:], at_least=share(given)
     ),
 }
-"""Deequ's suggested code, as methods of ours."""
+"""The methods that correspond to Deequ's suggested code."""
 
 
-def test_expectations_hold_where_great_expectations_says_so(spark, tmp_path):
+def test_expectations_have_the_results_of_great_expectations(spark, tmp_path):
     trips = spark.createDataFrame(TRIPS, TRIP_COLUMNS)
     checks = [
         tg.Check("a").is_contained_in("passengers", lower=1, upper=6),
@@ -196,13 +197,13 @@ def test_expectations_hold_where_great_expectations_says_so(spark, tmp_path):
     exported.pop("name")
     assert exported["meta"]["left_out"] == []
     (tmp_path / "suite.json").write_text(json.dumps(exported))
-    said = theirs("expectations", tmp_path, tmp_path / "suite.json")
+    said = run_other_tool("expectations", tmp_path, tmp_path / "suite.json")
     found = tg.verify(trips, checks)
     ours = [one.result for one in found.judged]
     assert [held for held, _ in said["suite"]] == [one.passed for one in ours]
     assert said["exported"] == dict(zip("abcdefghi", (one.passed for one in ours), strict=True))
     assert said["first"] == said["suite"][0] == [False, 1]
-    # Of the failures of single values, both count the same rows.
+    # Both count the same rows with failing values.
     counts = [one.message.partition(": ")[2].partition(" of ")[0] for one in ours]
     for (held, unexpected), count, name in zip(said["suite"], counts, "abcdefghi", strict=True):
         if not held and name in "ace":
@@ -224,8 +225,8 @@ checks:
 """
 
 
-def test_a_contract_is_kept_where_soda_says_so(spark, tmp_path, repo):
-    said = theirs("soda", tmp_path, tmp_path)
+def test_a_contract_has_the_results_of_soda(spark, tmp_path, repo):
+    said = run_other_tool("soda", tmp_path, tmp_path)
     spark.createDataFrame(TRIPS, TRIP_COLUMNS).write.mode("overwrite").saveAsTable("walk_trips")
     (tmp_path / "suite.yml").write_text(SUITE)
     output = tmp_path / "found.json"

@@ -21,7 +21,10 @@ from tidegauge.griffin.measures.base import Parts
 from tests.paths import DATA
 
 SIZES = (1, 7, 20, 900, 60_000)
-"""Numbers of values: HLL sketches keep them as a list, a set, and registers with and without exceptions."""
+"""Numbers of values:
+
+HLL sketches store them as a list, a set, and registers with and without exceptions.
+"""
 ODD_NUMBERS = (
     0,
     1,
@@ -47,7 +50,7 @@ ODD_DOUBLES = (0.0, -0.0, -1.0, float("nan"), float("inf"), float("-inf"), 1e308
 
 
 def samples() -> Iterator[tuple[str, bytes]]:
-    """Yield the tag and the bytes of states of every kind, in all forms of their sketches."""
+    """Yield the tag and the bytes of states of every type, in all forms of their sketches."""
     for module in STATE_MODULES:
         import_module(module)
     for state in json.loads((DATA / "states.json").read_text()):
@@ -82,7 +85,7 @@ def _states() -> Iterator[State]:
 
 
 def hll_sketches(lg_k: int, size: int) -> list[bytes]:
-    """Return HLL sketches of 4, 6 and 8 bits, each compact and as it is updated."""
+    """Return HLL sketches of 4, 6 and 8 bits, each in compact and updatable form."""
     from datasketches import hll_sketch, tgt_hll_type
 
     sketches = []
@@ -95,7 +98,7 @@ def hll_sketches(lg_k: int, size: int) -> list[bytes]:
 
 
 def kll_sketches(k: int, size: int) -> list[bytes]:
-    """Return a KLL sketch of random numbers, and one merged of three."""
+    """Return a KLL sketch of random numbers, and one merged from three."""
     from datasketches import kll_doubles_sketch
 
     sketch, merged = kll_doubles_sketch(k), kll_doubles_sketch(k)
@@ -119,7 +122,7 @@ def req_sketches(k: int, size: int) -> list[bytes]:
 
 
 def frequent_items(lg_slots: int, size: int) -> bytes:
-    """Return a sketch of frequent texts, some of them empty and some beyond ASCII."""
+    """Return a sketch of frequent strings, some of them empty and some not ASCII."""
     from datasketches import frequent_strings_sketch
 
     sketch = frequent_strings_sketch(lg_slots)
@@ -130,7 +133,7 @@ def frequent_items(lg_slots: int, size: int) -> bytes:
 
 
 def tuple_sketch(lg_k: int, size: int) -> bytes:
-    """Return a sample of distinct values with their numbers of occurrences."""
+    """Return a sample of distinct values with their counts."""
     from datasketches import AccumulatorPolicy, update_tuple_sketch
     from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
@@ -143,7 +146,7 @@ def tuple_sketch(lg_k: int, size: int) -> bytes:
 
 
 def mutate(payload: bytes, draw: random.Random) -> bytes:
-    """Return bytes with one to four changes, half of them in the first 64 bytes, where sizes stand."""
+    """Return bytes with one to four changes, half of them in the first 64 bytes, which contain sizes."""
     changed = bytearray(payload)
     for _ in range(draw.choice((1, 1, 1, 2, 3, 4))):
         end = min(len(changed), 64) if draw.random() < 0.5 else len(changed)
@@ -153,7 +156,7 @@ def mutate(payload: bytes, draw: random.Random) -> bytes:
                 changed[at] ^= 1 << draw.randrange(8)
             case 1 if at < len(changed):
                 changed[at] = draw.randrange(256)
-            case 2 if at < len(changed):  # a nibble, as registers of four bits are
+            case 2 if at < len(changed):  # a nibble, as in registers of four bits
                 changed[at] |= draw.choice((0x0F, 0xF0))
             case 3 if at < len(changed):
                 changed[at] = draw.choice(ODD_NUMBERS) & 0xFF
@@ -169,7 +172,7 @@ def mutate(payload: bytes, draw: random.Random) -> bytes:
                 del changed[at : at + draw.choice((1, 4, 8, len(changed)))]
             case 7:
                 changed[at:at] = draw.randbytes(draw.choice((1, 4, 8)))
-            case _:  # a part in another place
+            case _:  # moves a part to another position
                 start = draw.randrange(end + 1)
                 part = changed[start : start + draw.choice((1, 4, 8, 16))]
                 changed[at : at + len(part)] = part

@@ -1,7 +1,8 @@
-"""A small join's history of online/offline consistency, every value set by hand. Made without Spark.
+"""A small history of a join's online/offline consistency, with values set by hand and without Spark.
 
-Two days in half hours. The features of the group-by ``batch`` are wrong each night until its upload is done, at
-01:30; those of ``stream`` are nearly right; ``team.ads`` has a dot in its name and a feature of a hostile one.
+It has two days in half hours. The features of the group-by ``batch`` mismatch each night until
+its upload at 01:30. The features of ``stream`` nearly match. ``team.ads`` has a dot in its name
+and a feature with a hostile name.
 """
 
 from itertools import product
@@ -23,7 +24,7 @@ def partitions(days=DAYS):
 
 
 def at_night(value, otherwise=0.0):
-    """Return a value by partition that is another at night."""
+    """Return a value for each partition, with another value at night."""
     return {
         one: value if one.partition("hr_minute=")[2] in NIGHT else otherwise for one in partitions()
     }
@@ -34,9 +35,9 @@ def always(value):
 
 
 def metrics():
-    """Return by instance and metric what was measured."""
+    """Return the measured values by instance and metric."""
     cells = {name: always(0.0) for name in ("mismatch", "missing", "extra", "both_null")}
-    # Three times as many are asked for at night.
+    # Three times as many rows are requested at night.
     usual = {**cells, "total": at_night(300.0, 100.0)}
     delta = {f"delta-{name}": always(value) for name, value in SEVEN.items()}
     return {
@@ -64,14 +65,14 @@ def metrics():
 
 
 def record(repo, dataset=JOIN, found=None):
-    """Write it all into a repository."""
+    """Record all values in a repository."""
     for instance, of in (found or metrics()).items():
         for metric, numbers in of.items():
             repo.record(dataset, PREFIX + metric, numbers, instance=instance, entity="Column")
 
 
 def make_features(file):
-    """Make a repository of it, with a dataset that has no such metrics, and return its URL."""
+    """Create a repository with the history and a dataset without such metrics; return its URL."""
     url = f"sqlite:///{file}"
     with Repository(url) as repo:
         record(repo)

@@ -1,4 +1,4 @@
-"""Hostile texts: one corpus, with which all entry points are tried."""
+"""Hostile strings, with which all entry points are tried."""
 
 TEXTS = {
     "sql": "x'; DROP TABLE metric; --",

@@ -1,4 +1,4 @@
-"""Code that has to end in time: a second look from each letter of a long text would take hours."""
+"""Code that must finish in time; a search that restarts at each letter of a long string takes hours."""
 
 import subprocess
 import sys
@@ -6,6 +6,6 @@ import textwrap
 
 
 def run_in_time(code, seconds=120):
-    """Run code in a process of its own, which can be ended within a regular expression."""
+    """Run code in a child process, which can be killed within a regular expression."""
     command = [sys.executable, "-c", textwrap.dedent(code)]
     subprocess.run(command, check=True, timeout=seconds)

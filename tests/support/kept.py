@@ -1,4 +1,4 @@
-"""Databases that earlier revisions wrote, as they were kept."""
+"""Kept databases, as earlier revisions wrote them."""
 
 import gzip
 import shutil
@@ -12,7 +12,7 @@ KEPT = DATA / "kept"
 
 
 def put_kept(name, url, folder):
-    """Put a kept database in the place of an empty one, and its artifacts into a folder."""
+    """Replace an empty database by a kept one, and copy its artifacts to a folder."""
     if url.startswith("sqlite"):
         content = gzip.decompress((KEPT / f"{name}.db.gz").read_bytes())
         Path(url.removeprefix("sqlite:///")).write_bytes(content)

@@ -1,4 +1,4 @@
-"""Processes of tests that are killed at random moments."""
+"""Test processes that are killed at random moments."""
 
 import os
 import random
@@ -11,13 +11,13 @@ from tests.paths import ROOT
 
 
 def random_moments():
-    """Return random numbers and their seed, which TIDEGAUGE_SEED sets."""
+    """Return a random generator and its seed, which TIDEGAUGE_SEED sets."""
     seed = int(os.environ.get("TIDEGAUGE_SEED", "0")) or random.randrange(2**31)
     return random.Random(seed), seed
 
 
 def start(code, *arguments):
-    """Start Python on some code, in a group of its own, so that its Java is killed with it."""
+    """Start Python on some code, in a separate process group, so that its Java is killed with it."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=ROOT,
@@ -28,12 +28,12 @@ def start(code, *arguments):
 
 
 def wait_for(file, process):
-    """Wait until a process has written a file by which it says that it is ready, or has ended."""
+    """Wait until a process has written the file that signals that it is ready, or has ended."""
     while not file.exists() and process.poll() is None:
         time.sleep(0.01)
 
 
 def kill(process):
-    """Kill a process with all that it started."""
+    """Kill a process with all of its child processes."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(60)

@@ -1,7 +1,8 @@
 """Repository in dictionaries, with which the SQL stores are compared.
 
-It does what `tidegauge.repository.repository.Repository` does with runs, metrics, states, records
-and retention in the most direct way, without SQL: every query is a full scan.
+It implements the runs, metrics, states, records and retention of
+`tidegauge.repository.repository.Repository` in the most direct way, without SQL: every query is
+a full scan.
 """
 
 from __future__ import annotations
@@ -264,7 +265,7 @@ class MemoryRepository(MemoryVerdicts):
         return self.anomalies(dataset)
 
     def _group(self, data: MemoryDataset, facts: Facts) -> None:
-        """Group anomalies into incidents; resolve those that are over, reopen those that go on."""
+        """Group anomalies into incidents; resolve those that are over, reopen those that continue."""
         from tidegauge.repository.incidents.grouping import MAX_QUIET_PARTITIONS, MIN_SHARED_METRICS
 
         places = {row["partition"]: n for n, row in enumerate(facts.partitions)}
@@ -340,7 +341,7 @@ class MemoryRepository(MemoryVerdicts):
             if folded.setdefault(name, version.version) == version.version:
                 version.removed.add(key)
 
-    # internals
+    # Internals
 
     def _check_tags(self, dataset: str, tags: Mapping[str, str]) -> None:
         """Refuse tags that no run has."""

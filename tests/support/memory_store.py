@@ -237,7 +237,7 @@ class MemoryRunStore:
         return len(self.runs)
 
     def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
-        """Add tags to a run; those that it has are kept."""
+        """Add tags to a run; its existing tags are kept."""
         spec = self.runs[run - 1]
         self.runs[run - 1] = replace(spec, tags={**tags, **spec.tags})
 
@@ -298,7 +298,7 @@ class MemoryRunStore:
     def newest_values(
         self, dataset: str, names: Collection[str]
     ) -> Mapping[tuple[str, str], float]:
-        """Return the greatest newest value of each metric without a filter, by name and instance."""
+        """Return the maximum newest value of each metric without a filter, by name and instance."""
         data = self.datasets.get(dataset)
         if data is None:
             return {}
@@ -395,7 +395,7 @@ class MemoryRunStore:
 
     @staticmethod
     def _rename(data: MemoryDataset, version: Version | None, fingerprint: str | None) -> None:
-        """Change a version's fingerprint, and that of the verdicts on its content."""
+        """Change the fingerprint of a version, and of the verdicts on its content."""
         if version is None or version.fingerprint == fingerprint:
             return
         of = (version.measured.partition.name, version.fingerprint)
@@ -484,7 +484,7 @@ class MemoryRunStore:
 def _replace_failures(
     data: MemoryDataset, version: Version, measurements: Sequence[Measurement], commit: int
 ) -> None:
-    """End stored failures of a version of which new measurements of the same analyzer differ."""
+    """End stored failures of a version that differ from new measurements of the same analyzer."""
     name = version.measured.partition.name
     errors = {
         (m.segment, m.analyzer.canonical(), flat.name, flat.instance): outcome(flat)[3]
@@ -545,7 +545,7 @@ class _Stored:
         return key in self.version.removed
 
     def has_metrics_of(self, measurement: Measurement) -> bool:
-        """Return whether the stored metrics, or errors, are those of the measurement."""
+        """Return whether the measurement has the stored metrics or errors."""
         assert self.version is not None
         of = (measurement.segment, measurement.analyzer.canonical())
         version = (self.version.measured.partition.name, self.version.version)

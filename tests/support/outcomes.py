@@ -1,7 +1,8 @@
-"""Twelve outcomes of a run, without Spark, for the contract of all places that tell an outcome.
+"""Twelve outcomes of a run, without Spark, for the contract of everything that reports outcomes.
 
-Each is stored in a repository as a run stores it, and is given as the summary that `tidegauge run`
-prints. The tests of the schedulers run it in the environments of Airflow and Dagster, without pytest.
+Each is stored in a repository as a run stores it, and has the summary that `tidegauge run`
+prints. The tests of the schedulers run it in the environments of Airflow and Dagster, without
+pytest.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PARTLY_EMPTY = tg.Completeness("x", where="y > 1")
 
 @dataclass
 class Case:
-    """One outcome, and the expectations of it.
+    """One outcome, and its expected reports.
 
     Attributes
     ----------
@@ -53,9 +54,9 @@ class Case:
     fails_by : str
         The cause of a failure or error; empty if there is none.
     health : str
-        Of the table on the first page.
+        The health of the table on the home page.
     messages : int
-        How many messages a sink gets that is told of errors, in addition to those of earlier runs.
+        The number of messages that a sink for errors gets, in addition to messages of earlier runs.
     fail_on_anomaly : bool
     """
 
@@ -85,7 +86,7 @@ class Making:
         allow_empty: bool = False,
         partitions: str = "new",
     ) -> None:
-        """Store a run that measured some days, and check it; its summary replaces the one before."""
+        """Store a run that measured some days, and check it; its summary replaces the previous one."""
         path = self.folder / "d.yml"
         path.write_text(text)
         file = replace(load_suite(path), allow_empty=allow_empty)
@@ -121,7 +122,7 @@ class Making:
         self.summary = SuiteResult([SuiteReport(file, run, known, checked)])
 
     def _stored(self, days: Any, unreadable: Any) -> int:
-        """Store a run as the runner does: it has failed if a partition cannot be read."""
+        """Store a run as the runner does: it failed if a partition cannot be read."""
         store = self.repository.store
         with recording(store, spec()) as run:
             if days:
@@ -132,7 +133,7 @@ class Making:
 
 
 def size(number: int, rows: int = 1000) -> Any:
-    """Return a day of so many rows."""
+    """Return a day with a number of rows."""
     return day(number, rows=rows, only=[SIZE])
 
 
@@ -232,7 +233,7 @@ CASES = {
 
 @contextmanager
 def case_of(name: str, folder: Path) -> Iterator[Case]:
-    """Make one outcome in a repository of its own, in memory."""
+    """Create one outcome in a separate repository in memory."""
     expected = CASES[name]
     with tg.Repository("sqlite://") as repository:
         making = Making(repository, folder)

@@ -1,4 +1,4 @@
-"""What every page and every picture must keep to: no script, nothing from elsewhere."""
+"""Requirements for every page and every image: no script, no external resources."""
 
 import re
 from html.parser import HTMLParser
@@ -43,7 +43,7 @@ class _Reader(HTMLParser):
 
 
 def read_page(html):
-    """Check a page or a piece of one; return its tags and its text."""
+    """Check a page or a fragment; return its tags and its text."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -65,7 +65,7 @@ def read_page(html):
 
 
 def read_svg(text):
-    """Parse a picture as XML, check it, and return its root."""
+    """Parse an SVG image, check it, and return its root."""
     root = ET.fromstring(text)
     assert root.tag == f"{{{SVG}}}svg"
     for element in root.iter():
@@ -83,7 +83,7 @@ def read_svg(text):
 
 
 def shown(thing):
-    """Check what an object shows of itself, and return its text."""
+    """Check the HTML of an object, and return its text."""
     html = thing._repr_html_()
     assert len(html.encode()) < 50_000
     return read_page(html)[1]

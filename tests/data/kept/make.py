@@ -1,6 +1,7 @@
 """Write the databases of the current revision, kept to test that later versions open and upgrade them.
 
-Run it with the code of the revision, before the next revision is added, on an empty PostgreSQL database::
+Run it with the code of the revision, before the next revision is added, on an empty PostgreSQL
+database::
 
     python tests/data/kept/make.py <output> --postgres postgresql+psycopg://user@host/empty_database
 
@@ -9,28 +10,28 @@ It writes, below the output folder,
 ``<revision>.db``
     a SQLite database, vacuumed, in WAL mode, complete without a ``-wal`` file; open a copy;
 ``<revision>.sql``
-    the same history in PostgreSQL, from pg_dump, without commands of psql: one string that
-    ``connection.execute(text)`` of psycopg takes. It empties ``search_path``; connect anew thereafter;
+    the same history in PostgreSQL, from pg_dump without commands of psql: one string for
+    ``connection.execute(string)`` of psycopg. It empties ``search_path``, so reconnect afterwards;
 ``artifacts/``
     the states stored outside of the databases: pass it as ``Repository(url, artifacts=...)``. All
     databases share it, since a file is named by its checksum;
 ``expected.json``
-    the answers of that code for each of these (`answers`), the same for both databases.
+    the results of that code for each of these (`answers`), the same for both databases.
 
-Some things differ from real life, so that the files are small and the same wherever they are made: a
-clock that ticks a second at each look (`Clock`), the host's name (`HOST`) and the process (`DEAD`) of all
-runs, and the size from which states are stored outside (`LARGEST`). SQLite has pages of 1 KiB.
+To keep the files small and reproducible, some values are artificial: a clock that advances by a
+second at each reading (`Clock`), the host's name (`HOST`) and the process (`DEAD`) of all runs,
+and the size from which states are stored outside (`LARGEST`). SQLite has pages of 1 KiB.
 
-What is in them
----------------
-``d`` and ``it's ünï`` have the same story (`Story`), of 20 days each: runs with tags, of several
-batches; analyzers added later to an old version; partitions restated, once because of their content
-alone; one that is gone, one that came back, one without fingerprint, one without rows; metrics that
-failed, are empty, NaN and infinite; anomalies, of which some are of old versions and some withdrawn;
-a run that failed, one that was interrupted, and one that is still said to be running though its
-process, which had stored a batch, is dead. From revision 0002 on: two generations of segments, and
-states under a name. ``by country`` is small: partitions in segments that their keys make, and one
-without a time.
+Content
+-------
+``d`` and ``it's ünï`` have the same story (`Story`) of 20 days each. It contains runs with tags
+and several batches, and analyzers added later to an old version. Partitions are restated, once
+because of their content alone; others are removed, return, have no fingerprint, or no rows.
+Metrics failed, are empty, NaN and infinite. Some anomalies are of old versions, and some are
+withdrawn. One run failed, another was interrupted, and a third is still recorded as running
+although its process, which had stored a batch, is dead. From revision 0002 on there are two
+generations of segments, and states under a name. ``by country`` is small: partitions in segments
+of their keys, and one partition without a time.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ DATASETS = {"d": "db.t", "it's ünï": "db.`ünï't`"}
 BY_COUNTRY = "by country"
 HOST = "host.example"
 DEAD = 2**22 + 1
-"""Above any process id of Linux: a process that is dead everywhere."""
+"""Above any process id of Linux, so that the process is dead on every host."""
 LARGEST = 4 * 1024
-"""Larger states lie outside; really it is 256 KiB."""
+"""States above this size in bytes are stored outside of the database; the real limit is 256 KiB."""
 
 REVISION = head_revision()
 
@@ -95,24 +96,24 @@ SUITE = json.dumps(
 )
 
 
-# --- where a machine would show
+# --- replaced properties of the machine
 
 
 class Clock:
-    """Stands for ``datetime`` in the modules that ask it for now."""
+    """Replaces ``datetime`` in the modules that read the time."""
 
     def __init__(self, now: dt.datetime) -> None:
         self.moment = now
 
     def now(self, _: dt.tzinfo) -> dt.datetime:
-        """Return the time; it is later at each look, and never a whole second."""
+        """Return the time; it advances with each reading, and is never a whole second."""
         self.moment += dt.timedelta(seconds=1, microseconds=1001)
         return self.moment
 
 
 @contextmanager
-def nowhere(clock: Clock) -> Iterator[None]:
-    """Let the old code run at another time, on no host in particular."""
+def anonymous_host(clock: Clock) -> Iterator[None]:
+    """Run the old code at an artificial time and on an artificial host."""
     modules = [f"tidegauge.repository.store.{name}" for name in ("runs", "database", "states")]
     patches = [mock.patch(f"{module}.datetime", clock) for module in modules]
     patches += [
@@ -129,7 +130,7 @@ def nowhere(clock: Clock) -> Iterator[None]:
             patch.stop()
 
 
-# --- what was measured
+# --- measurements
 
 
 def name(number: int) -> str:
@@ -144,18 +145,18 @@ def plain(number: int, *args, extra=(), **kwargs) -> MeasuredPartition:
 
 
 def maximum(value: float):
-    """A measurement that can be no number."""
+    """Return a measurement of a value that may be NaN or infinite."""
     return measurement(Maximum("x"), MaxState(value, 3))
 
 
-def many(number: int):
-    """A state too large for the database: many keys, no two with much in common."""
+def large_state(number: int):
+    """Return a state too large for the database: many keys with little in common."""
     keys = [(f"{pow(7919, i + number, 2**61 - 1):015x}",) for i in range(400)]
     return measurement(CountDistinct("k"), FrequenciesAndNumRows.from_groups((k, 1) for k in keys))
 
 
 def in_segments(number: int, segments: SegmentSet):
-    """Measurements of each segment of a day, as many rows as the segment's place."""
+    """Return measurements of each segment of a day, with as many rows as the position of the segment."""
     return [
         replace(m, segment=segment, segments=segments)
         for rows, segment in enumerate(segments.names(), 1)
@@ -167,7 +168,7 @@ def in_segments(number: int, segments: SegmentSet):
 
 
 def of_country(date: str | None, country: str, rows: int) -> MeasuredPartition:
-    """A partition whose keys make a segment."""
+    """Return a partition whose keys are a segment."""
     partition = Partition(("ds", "country"), (date or NULL, country))
     time = None if date is None else dt.datetime.fromisoformat(date).replace(tzinfo=dt.UTC)
     segment = f"country={country}"
@@ -176,12 +177,12 @@ def of_country(date: str | None, country: str, rows: int) -> MeasuredPartition:
     found = replace(made, partition=partition, time=time, measurements=of_all)
     knows = "segment" in {
         field.name for field in fields(MeasuredPartition)
-    }  # older: what is measured does
+    }  # older revisions: the measurements contain it
     return replace(found, segment=segment) if knows else found
 
 
 class Story:
-    """What happened to one dataset, step by step, so that those of two datasets can alternate."""
+    """The history of one dataset, step by step, so that the steps of two datasets can alternate."""
 
     def __init__(self, repo: Repository, dataset: str, die: Callable[..., None]) -> None:
         self.repo, self.store, self.dataset, self.die = repo, repo.store, dataset, die
@@ -191,7 +192,7 @@ class Story:
             self.column, self.values = "größe", ("a/b=50%", NULL, "it's")
 
     def steps(self) -> list[Callable[[], None]]:
-        """Return what happened, in its order."""
+        """Return all steps in order."""
         return [
             self.first_days,
             self.odd_days,
@@ -209,7 +210,7 @@ class Story:
         ]
 
     def spec(self, **kwargs) -> RunSpec:
-        """Return what a run of the dataset is about."""
+        """Return the description of a run of the dataset."""
         tags = {"env": "prod", "owner": "tide's crew", "größe": self.dataset}
         options = {"suite": SUITE, "tags": tags, **kwargs}
         return spec(self.dataset, DATASETS[self.dataset], **options)
@@ -228,19 +229,19 @@ class Story:
             self.store.commit_batch(run, [plain(6), plain(7, rows=11), day(8, rows=12)])
 
     def odd_days(self) -> None:
-        """Days 9 to 14: none, too many, and no numbers; a state too large on two of them."""
+        """Days 9 to 14: no rows, many rows, NaN and infinite; a very large state on two of them."""
         with self.run(tags={"env": "test"}, selection="since 2013-01-09") as run:
             empty = day(10, rows=0, groups={})
             self.store.commit_batch(run, [plain(9), empty, plain(11, extra=[maximum(math.nan)])])
             batch = [
-                plain(12, rows=300, extra=[many(0)]),
-                plain(13, extra=[maximum(math.inf), many(0)]),  # the very same file
-                plain(14, extra=[maximum(-math.inf), many(200)]),
+                plain(12, rows=300, extra=[large_state(0)]),
+                plain(13, extra=[maximum(math.inf), large_state(0)]),  # an identical file
+                plain(14, extra=[maximum(-math.inf), large_state(200)]),
             ]
             self.store.commit_batch(run, batch)
 
     def detect(self) -> None:
-        """With the suite's monitors: what they do not find any more is withdrawn."""
+        """Detect with the suite's monitors; anomalies that they no longer find are withdrawn."""
         self.repo.detect(self.dataset)
 
     def restated_and_added(self) -> None:
@@ -253,18 +254,18 @@ class Story:
             ]
             self.store.commit_batch(run, batch)
         with self.run(tags={}) as run:
-            # Day 1 is measured as a whole: what is there already agrees.
+            # Day 1 is measured completely: the stored metrics are equal.
             added = [day(1), *(day(n, only=[UNIQUE, HIST]) for n in (2, 3))]
             self.store.commit_batch(run, added)
 
     def gone(self) -> None:
-        """Days 5 and 7 are no longer there; days 15 and 16, one of them with too many rows."""
+        """Days 5 and 7 no longer exist; days 15 and 16 are new, one of them with too many rows."""
         with self.run() as run:
             self.store.mark_gone(run, [name(5), name(7)])
             self.store.commit_batch(run, [plain(15), plain(16, rows=250, total=99.0)])
 
     def back_and_failed(self) -> None:
-        """Day 7 is back, day 4 at version 3; then a run that failed before it stored anything."""
+        """Day 7 returns, day 4 has version 3; then a run fails before it stores anything."""
         with self.run() as run:
             self.store.mark_gone(run, [], [name(7)])
             self.store.commit_batch(run, [day(4, "c", rows=25), plain(17)])
@@ -273,17 +274,17 @@ class Story:
         self.store.close_run(run, RunStatus.FAILED, {"failed": 1}, error)
 
     def interrupted(self) -> None:
-        """A run whose process dies at once; the next one says so of it."""
+        """A run whose process dies at once; the next run marks it as interrupted."""
         self.die(self.dataset, None)
 
     def same_files_other_content(self) -> None:
-        """Day 6 is another though its fingerprint is not, day 9 is unchanged, day 18 has none."""
+        """Day 6 changed although its fingerprint did not, day 9 is unchanged, day 18 has no fingerprint."""
         with self.run() as run:
             self.store.commit_batch(run, [plain(6, rows=31), plain(9), plain(18, None)])
             self.store.commit_batch(run, [plain(18, None, rows=11)])
 
     def segments(self) -> None:
-        """Days 19 and 20, and their segments: chosen once, and once more for day 20."""
+        """Days 19 and 20, and their segments: chosen once, and again for day 20."""
         with self.run() as run:
             one, two, three = self.values
             chosen = SegmentSet((self.column,), ((one,), (two,)))
@@ -294,28 +295,28 @@ class Story:
             self.store.commit_batch(run, [plain(19, extra=extra)])
             self.store.keep_segments(run, [again])
             self.store.commit_batch(run, [plain(20, extra=in_segments(20, again))])
-            # Both choices have been measured on day 19 now; one segment is of both.
+            # Both choices have been measured on day 19 now; one segment is in both.
             self.store.commit_batch(run, [plain(19, extra=in_segments(19, again))])
 
     def named_states(self) -> None:
-        """Two states under a name, one of them stored twice; one lies outside."""
+        """Two states under a name, one of them stored twice; one is stored outside."""
         states = self.repo.states(f"nightly {self.dataset}")
         for rows in (3, 5):
             states.persist(Size(), NumMatches(rows))
-        states.persist(CountDistinct("k"), many(200).outcome.value)
+        states.persist(CountDistinct("k"), large_state(200).outcome.value)
 
     def left_running(self) -> None:
         """Day 2 is restated by a process that dies before it closes its run."""
         self.die(self.dataset, plain(2, "b", rows=22))
 
 
-def dies(
+def die_in_run(
     url: str, artifacts: str, now: dt.datetime, dataset: str, found: MeasuredPartition | None
 ) -> None:
-    """Begin a run, store what was found, and end without a word."""
-    with nowhere(Clock(now)):
+    """Begin a run, store the measurements, and exit without closing the run."""
+    with anonymous_host(Clock(now)):
         repo = Repository(url, artifacts=artifacts)
-        run = repo.store.open_run(Story(repo, dataset, dies).spec())
+        run = repo.store.open_run(Story(repo, dataset, die_in_run).spec())
         if found is not None:
             repo.store.commit_batch(run, [found])
         repo.close()
@@ -323,19 +324,19 @@ def dies(
 
 
 def write(url: str, artifacts: Path) -> None:
-    """Write it all into an empty database."""
+    """Write the whole content into an empty database."""
     clock = Clock(dt.datetime(2026, 3, 1, 6, tzinfo=dt.UTC))
 
     def die(dataset: str, found: MeasuredPartition | None) -> None:
         processes = multiprocessing.get_context("spawn")
         args = (url, str(artifacts), clock.moment, dataset, found)
-        process = processes.Process(target=dies, args=args)
+        process = processes.Process(target=die_in_run, args=args)
         process.start()
         process.join()
         assert process.exitcode == 0
         clock.moment += dt.timedelta(minutes=1)
 
-    with nowhere(clock), Repository(url, artifacts=artifacts) as repo:
+    with anonymous_host(clock), Repository(url, artifacts=artifacts) as repo:
         stories = [Story(repo, dataset, die).steps() for dataset in DATASETS]
         for step in itertools.chain.from_iterable(zip(*stories, strict=True)):
             step()
@@ -350,7 +351,7 @@ def write(url: str, artifacts: Path) -> None:
         repo.store.close_run(run, RunStatus.COMPLETE, {"measured": 4})
 
 
-# --- what the code says of it
+# --- results of the code
 
 
 METRIC = (
@@ -384,11 +385,11 @@ SUMS = [Size(), COMPLETE, MEAN, UNIQUE, CountDistinct("s"), CountDistinct("k"), 
 
 
 def answers(url: str, artifacts: Path) -> dict:
-    """Return what a repository answers, as JSON can hold it.
+    """Return the results of a repository as JSON values.
 
-    Numbers that are none are null. Rows are lists, in the order of ``columns``; they are sorted, as
-    databases differ in how they order texts. ``metrics``, and ``metrics_as_of`` by run, are places in
-    ``metric_rows``, since most rows are the same.
+    NaN and infinite numbers are null. Rows are lists, in the order of ``columns``; they are sorted,
+    because databases order strings differently. ``metrics``, and ``metrics_as_of`` by run, are
+    indices of ``metric_rows``, since most rows are equal.
     """
     with Repository(url, artifacts=artifacts) as repo:
         with repo.database.read() as connection:
@@ -410,7 +411,9 @@ def _of_dataset(repo: Repository, dataset: str) -> dict:
     frame["time"] = [None if t is None or t != t else t.isoformat() for t in frame["time"]]
     runs = sorted(repo.runs(dataset)["run_id"])
     now = _rows(repo.metrics(dataset), METRIC)
-    then = {str(run): _rows(repo.metrics(dataset, as_of=run), METRIC) for run in _asked(runs)}
+    then = {
+        str(run): _rows(repo.metrics(dataset, as_of=run), METRIC) for run in _selected_runs(runs)
+    }
     unique = {json.dumps(row): row for rows in (now, *then.values()) for row in rows}
     place = {text: i for i, text in enumerate(sorted(unique))}
     found = {
@@ -433,13 +436,13 @@ def _of_dataset(repo: Repository, dataset: str) -> dict:
     return found
 
 
-def _asked(runs: list[int]) -> list[int]:
-    """Return the first run, one in the middle, and one that failed and stored nothing."""
+def _selected_runs(runs: list[int]) -> list[int]:
+    """Return the first run, one from the middle, and the failed run that stored nothing."""
     return [int(runs[i]) for i in (0, 3, 6)] if len(runs) > 6 else []
 
 
 def _options(dataset: str, runs: list[int]) -> list[dict]:
-    """Return for what windows and segments to ask for sums."""
+    """Return the windows and segments whose merged metrics are requested."""
     if dataset == BY_COUNTRY:
         return [{}, {"segment": "country=US"}, {"segment": "country=DE"}]
     options = [
@@ -447,7 +450,7 @@ def _options(dataset: str, runs: list[int]) -> list[dict]:
         {"until": "2013-01-04"},
         {"since": "2013-01-04", "until": "2013-01-12"},
         {"allow_missing": True},
-        *({"as_of": run} for run in _asked(runs)[:2]),
+        *({"as_of": run} for run in _selected_runs(runs)[:2]),
     ]
     column, value = ("origin", "EWR") if dataset == "d" else ("größe", "a%2Fb%3D50%25")
     options += [
@@ -490,7 +493,7 @@ def _plain(value):
 
 
 def pack(file: Path) -> None:
-    """Make a SQLite file small and complete: small pages, no free ones, nothing in a log beside it."""
+    """Make a SQLite file small and complete, with small pages, no free pages, and nothing in a log file."""
     connection = sqlite3.connect(file, isolation_level=None)
     pragmas = ["wal_checkpoint(TRUNCATE)", "journal_mode=DELETE", "page_size=1024"]
     for command in [*(f"PRAGMA {p}" for p in pragmas), "VACUUM", "PRAGMA journal_mode=WAL"]:
@@ -500,7 +503,7 @@ def pack(file: Path) -> None:
 
 
 def dump(url: str, pg_dump: str) -> str:
-    """Return a PostgreSQL database as SQL alone."""
+    """Return a PostgreSQL database as pure SQL."""
     options = ["--no-owner", "--no-privileges", "--inserts"]
     plain = url.replace("postgresql+psycopg://", "postgresql://")
     made = subprocess.run(
@@ -510,21 +513,21 @@ def dump(url: str, pg_dump: str) -> str:
     return "".join(x for x in lines if not x.startswith(("\\restrict", "\\unrestrict")))
 
 
-def _text(value, margin: str = "\n") -> str:
-    """Return JSON with a row on a line, so that differences can be read."""
+def _to_json(value, margin: str = "\n") -> str:
+    """Return JSON with a row on each line, so that differences are readable."""
     inner = margin + " "
     if isinstance(value, dict) and value:
         items = [
-            f"{json.dumps(k, ensure_ascii=False)}: {_text(v, inner)}" for k, v in value.items()
+            f"{json.dumps(k, ensure_ascii=False)}: {_to_json(v, inner)}" for k, v in value.items()
         ]
         return "{" + inner + f",{inner}".join(items) + margin + "}"
     if isinstance(value, list) and value and isinstance(value[0], list) and margin.count(" ") < 5:
-        return "[" + inner + f",{inner}".join(_text(row, inner) for row in value) + margin + "]"
+        return "[" + inner + f",{inner}".join(_to_json(row, inner) for row in value) + margin + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
 def main() -> None:
-    """Make the files of the revision whose code is on the path."""
+    """Write the files of the revision of the installed code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("output", type=Path)
     parser.add_argument("--name", default=REVISION, help="of the files; the revision if not given")
@@ -549,7 +552,7 @@ def main() -> None:
     expected = args.output / "expected.json"
     known = json.loads(expected.read_text(encoding="utf-8")) if expected.exists() else {}
     known[args.name] = found
-    expected.write_text(_text(dict(sorted(known.items()))) + "\n", encoding="utf-8")
+    expected.write_text(_to_json(dict(sorted(known.items()))) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -77,10 +77,7 @@ def test_histories_too_short_for_the_distance_are_compared_by_neighbours(repo):
 
 
 def test_frequent_differences_are_usual(repo):
-    """Of seventeen steps, nine rise by 2 and eight fall by 2.
-
-    The median distance is 0, and 4 is common.
-    """
+    """Nine steps rise by 2, and eight fall by 2. So the median distance is 0, and 4 is common."""
     record(repo, [*([10, 12] * 9), 10, 21])
     row = only_row(repo, days(19), days(20))
     assert row["surprise"] == pytest.approx((11 - 2) / (4 / 1.645))

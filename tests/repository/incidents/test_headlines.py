@@ -208,9 +208,7 @@ def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
 
 
 def test_the_first_evidence_is_the_metric_that_the_headline_names_first():
-    """Of the scores 4.5, 5.2 and 6, the highest belongs to a metric without parts; the headline
-    begins with the other.
-    """
+    """The highest score belongs to a metric without parts, but the headline begins with another."""
     told = [
         ("tailnum", "", 0.3, 6.0),
         ("dep_time", "origin = 'JFK'", 0.5, 5.2),
