@@ -1,12 +1,15 @@
-"""A day of a join's features compared: how long, in how much memory, and how many bytes are kept of it.
-
-Both sides are Parquet files with a numeric feature in each column, 24 hours, 2 in 100 values null and 1 in 10 other than
-logged. Each size runs in a process of its own, after a small comparison to warm up. Steps: both sides read and
-dropped; joined and written as the comparison table; measured by hour; recorded in a repository. Times are of the clock, for each
-feature of all steps but reading; percentiles are the long form, finished numbers that do not add up; the comparison table has the values of both sides; memory is the most that the driver's process and its JVM held.
+"""Time, memory and stored bytes of comparing a day of a join's features.
 
     python benchmarks/consistency.py [--sizes 10x50000 1000x50000 100x500000] [--k 12] [--tasks N]
-[--json FILE]
+        [--json FILE]
+
+Both sides are Parquet files with a numeric feature in each column, 24 hours, 2 % nulls and 10 %
+values that differ from the logged ones. Each size runs in a separate process, after a small
+comparison to warm up. The steps are: read and drop both sides; join them and write the comparison
+table; measure it by hour; record the metrics in a repository. Times are wall-clock times, per
+feature for all steps except reading. Percentiles are the long form, which cannot be added up. The
+comparison table has the values of both sides. Memory is the maximum of the driver's process and its
+JVM.
 """
 
 from __future__ import annotations
@@ -22,13 +25,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
+# the folder of this script also contains repository.py
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-SIZES = ("10x50000", "1000x50000", "100x500000")
+TABLE_SIZES = ("10x50000", "1000x50000", "100x500000")
 
 
 def side(spark, features, rows, shift):
-    """Return a side; the backfill is the log with some values shifted."""
+    """Return a side; the backfill is the log with some shifted values."""
     values = [
         f"CASE WHEN rand({i}) < 0.02 THEN NULL ELSE floor(rand({i + 5000}) * 1000) / 7"
         f" + CASE WHEN rand({i + 10000}) < 0.1 THEN {shift} ELSE 0 END END AS f{i}"
@@ -39,7 +43,7 @@ def side(spark, features, rows, shift):
 
 
 def high_water(pid):
-    """Return the most memory that a process held, in MB."""
+    """Return the peak memory of a process in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
@@ -63,7 +67,7 @@ def mb_of(folder):
 
 
 def measured(features, rows, k, tasks):
-    """Compare one size and return what it took."""
+    """Compare one size and return its times, memory and bytes."""
     import os
 
     import tidegauge as tg
@@ -98,14 +102,14 @@ def measured(features, rows, k, tasks):
             table = spark.read.parquet(target)
             if tasks:
                 table = table.repartition(tasks)
-            found = step("measure", lambda t=table, n=names: measure(t, {"all": n}, k=k))
+            scanned = step("measure", lambda t=table, n=names: measure(t, {"all": n}, k=k))
             with tg.Repository(f"sqlite:///{folder}/{size}.db") as repository:
-                step("record", lambda f=found, r=repository: record(f, r, "shop.search"))
+                step("record", lambda f=scanned, r=repository: record(f, r, "shop.search"))
         states, stored = {}, Artifacts(folder / "states")
-        for values, group in found.groups.items():
-            for one, outcome in group.states.items():
-                states[values, one.statistic()] = stored.pack(outcome.value).payload or b""
-        form = found.long()
+        for values, group in scanned.groups.items():
+            for analyzer, outcome in group.states.items():
+                states[values, analyzer.statistic()] = stored.pack(outcome.value).payload or b""
+        form = scanned.long()
         files = [*folder.glob(f"{features}.db"), *folder.glob(f"{features}.db.artifacts/**/*")]
         work = sum(times[name] for name in ("join", "measure", "record"))
         return {
@@ -128,38 +132,38 @@ def measured(features, rows, k, tasks):
 def main():
     """Print a table and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", nargs="*", default=SIZES, metavar="FEATURESxROWS")
+    parser.add_argument("--sizes", nargs="*", default=TABLE_SIZES, metavar="FEATURESxROWS")
     parser.add_argument("--k", type=int, default=12)
     parser.add_argument(
         "--tasks", type=int, help="that measure; as Spark splits the files if left out"
     )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/consistency.json"))
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(measured(*map(int, asked.sizes[0].split("x")), asked.k, asked.tasks)))
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measured(*map(int, args.sizes[0].split("x")), args.k, args.tasks)))
         return
     results = []
-    for size in asked.sizes:
-        command = [sys.executable, __file__, "--one", "--sizes", size, "--k", str(asked.k)]
-        command += ["--tasks", str(asked.tasks)] if asked.tasks else []
+    for size in args.sizes:
+        command = [sys.executable, __file__, "--one", "--sizes", size, "--k", str(args.k)]
+        command += ["--tasks", str(args.tasks)] if args.tasks else []
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         results.append(json.loads(done.stdout.splitlines()[-1]))
     first = results[0]["ms a feature"]
     table = Table(title="A day of features compared by hour")
-    shown = [name for name in results[0] if name != "seconds"]
-    for column in (*shown, "a feature, to the first"):
+    columns = [name for name in results[0] if name != "seconds"]
+    for column in (*columns, "a feature, to the first"):
         table.add_column(column, justify="right")
     for result in results:
         ratio = result["ms a feature"] / first
-        table.add_row(*(str(result[name]) for name in shown), f"{ratio:.2f}")
+        table.add_row(*(str(result[name]) for name in columns), f"{ratio:.2f}")
     console = Console(width=160)
     console.print(table)
     for result in results:
         console.print(f"{result['features']} x {result['rows']}: seconds {result['seconds']}")
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1))
-    print(f"written to {asked.json}")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Time to open the dashboard's consistency view, to switch features, and to export it as a file.
 
-    python benchmarks/consistency_view.py [--features 1000] [--days 90] [--hourly] [--folder DIR] [--json FILE]
+    python benchmarks/consistency_view.py [--features 1000] [--days 90] [--hourly] [--folder DIR]
+    [--json FILE]
 
-A repository is made of a join whose features have ten metrics each, three of them distributions: 28 facts of a
-feature and partition. Told is what the kernel takes to answer, and what somebody sees in Chromium, on the page
-that `tidegauge dashboard` serves: from the press on the tab until features and charts are painted, from the
-press on another feature until its charts are, and from the choice of another metric until features are ranked
-by it. Then the export as JSON lines, reading it back, and the first answer from that. Needs Chromium.
+The repository contains a join whose features have ten metrics each, three of them distributions: 28
+facts for each feature and partition. The results are the time of the kernel's answers, and the time
+that a user sees in Chromium, on the page of `tidegauge dashboard`: from the click on the tab until
+features and charts are painted, from the click on another feature until its charts are painted, and
+from the choice of another metric until features are ranked by it. Then the export as JSON lines,
+the time to read it, and the first answer from it. Needs Chromium.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-from benchmarks.synthetic.consistent import DATASET, make
+from benchmarks.synthetic.consistent import DATASET_NAME, make
 from tests.services.servers import dashboard_server
 from tidegauge.consistency.jsonl import consistency_file, open_consistency
 from tidegauge.repository.repository import Repository
@@ -42,17 +44,17 @@ UNTIL_PAINTED = """async ([selector, event, value]) => {
   await frame(); await frame();
   return performance.now() - begun;
 }"""
-ROWS = ".tg-features-list .tg-row"
+ROW_SELECTOR = ".tg-features-list .tg-row"
 
 
 def kernel(repo: Repository) -> dict[str, float]:
-    """Return what answers take, in seconds."""
-    view, told = Consistency(repo), {}
+    """Return the seconds of the kernel's answers."""
+    view, seconds = Consistency(repo), {}
 
-    def timed(name: str, ask: Any, **asked: Any) -> Any:
+    def timed(name: str, ask: Any, **options: Any) -> Any:
         begun = time.perf_counter()
-        answer = ask({"dataset": DATASET, **asked})
-        told[name] = time.perf_counter() - begun
+        answer = ask({"dataset": DATASET_NAME, **options})
+        seconds[name] = time.perf_counter() - begun
         return answer
 
     ids = timed("ranking, first", view.ranking).arrays["ids"].tolist()
@@ -62,11 +64,11 @@ def kernel(repo: Repository) -> dict[str, float]:
     timed("six features", view.features, ids=ids[2:8])
     timed("ranking, by smape", view.ranking, by="smape")
     timed("ranking, again", view.ranking)
-    return told
+    return seconds
 
 
 def browser(file: Path, folder: Path) -> dict[str, float]:
-    """Return what is seen, in seconds."""
+    """Return the seconds that a user sees in the browser."""
     with (
         dashboard_server(folder, f"sqlite:///{file}", "--read-only") as (_, url),
         sync_playwright() as playwright,
@@ -78,14 +80,14 @@ def browser(file: Path, folder: Path) -> dict[str, float]:
         page.set_default_timeout(300_000)
         page.goto(url)
         page.wait_for_selector(".tidegauge[data-state=drawn]")
-        page.wait_for_timeout(3000)  # the overview fetches what it did not show first
+        page.wait_for_timeout(3000)  # the overview fetches the parts that it did not show first
 
-        def seen(selector: str, event: str = "click", **value: Any) -> float:
+        def timed_event(selector: str, event: str = "click", **value: Any) -> float:
             return float(page.evaluate(UNTIL_PAINTED, [selector, event, value])) / 1000
 
-        first = seen("[data-tab=consistency]")
-        switches = [seen(ROWS, place=place) for place in (3, 7, 4, 9, 2, 6, 8, 5)]
-        other = seen(".tg-consistency .tg-tools select", "change", choose="smape")
+        first = timed_event("[data-tab=consistency]")
+        switches = [timed_event(ROW_SELECTOR, place=index) for index in (3, 7, 4, 9, 2, 6, 8, 5)]
+        other = timed_event(".tg-consistency .tg-tools select", "change", choose="smape")
         opened.close()
     return {
         "first paint": first,
@@ -96,13 +98,13 @@ def browser(file: Path, folder: Path) -> dict[str, float]:
 
 
 def carried(repo: Repository, file: Path) -> dict[str, float]:
-    """Return what it takes to write the file, to read it, and to answer from it, in seconds; and its size."""
+    """Return the seconds to write the file, to read it, and to answer from it; and its size."""
     begun = time.perf_counter()
-    consistency_file(repo, DATASET, file)
+    consistency_file(repo, DATASET_NAME, file)
     written = time.perf_counter()
-    with open_consistency(file) as here:
+    with open_consistency(file) as view:
         read = time.perf_counter()
-        Consistency(here).ranking({"dataset": DATASET})
+        Consistency(view).ranking({"dataset": DATASET_NAME})
         answered = time.perf_counter()
     return {
         "export": written - begun,
@@ -113,7 +115,7 @@ def carried(repo: Repository, file: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Make what is not there, measure, print."""
+    """Create the repository unless it exists, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--features", type=int, default=1000)
     parser.add_argument("--days", type=int, default=90)
@@ -130,16 +132,16 @@ def main() -> None:
             facts = make(file, options.features, options.days, hourly=options.hourly)
             print(f"{facts:,} facts, {file.stat().st_size / 1e6:.0f} MB")
         with Repository(f"sqlite:///{file}", read_only=True) as repo:
-            found: dict[str, dict[str, float]] = {"kernel, s": kernel(repo)}
-            found["browser, s"] = browser(file, Path(temporary) / "jupyter")
+            results: dict[str, dict[str, float]] = {"kernel, s": kernel(repo)}
+            results["browser, s"] = browser(file, Path(temporary) / "jupyter")
             if not options.hourly:
-                found["as a file, s"] = carried(repo, Path(temporary) / "export.jsonl")
-    for part, numbers in found.items():
+                results["as a file, s"] = carried(repo, Path(temporary) / "export.jsonl")
+    for part, numbers in results.items():
         print(part)
-        for what, number in numbers.items():
-            print(f"  {what:28}{number:10.3f}")
+        for step, number in numbers.items():
+            print(f"  {step:28}{number:10.3f}")
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2))
+        options.json.write_text(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

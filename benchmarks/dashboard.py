@@ -1,15 +1,18 @@
 """Dashboard rendering time: 10,000 series over a year, in JupyterLab and a real browser.
 
-    python benchmarks/dashboard.py [--series 10000] [--large 100000] [--tables 1000] [--folder DIR] [--json FILE]
+    python benchmarks/dashboard.py [--series 10000] [--large 100000] [--tables 1000] [--folder DIR]
+    [--json FILE]
 
-A repository of five tables is made (facts, scores, incidents), its file is dropped from memory, and a fresh
-kernel opens it in Lab, in Chromium. Told is the time from `tg.Dashboard(repo)` until the first screen is
-drawn (the rows that are seen, the newest 90 partitions), until all of it is known, where that time goes, how
-long 200 turns of the wheel take to be drawn, and the bytes that were sent. Beside it, the same numbers as heat
-maps in ten plotly FigureWidgets. Then more series, over a quarter of a year; then the page of a thousand tables
-of 20 series each; then the time from opening the address of a served dashboard until it is drawn.
+The script creates a repository of five tables (facts, scores, incidents), drops its file from
+memory, and opens it in Lab with a fresh kernel, in Chromium. It measures the time from
+`tg.Dashboard(repo)` until the first screen is drawn (the visible rows, the newest 90 partitions)
+and until all data are loaded, the parts of that time, the time to draw 200 turns of the wheel, and
+the bytes sent. For comparison it draws the same numbers as heat maps in ten plotly FigureWidgets.
+Then it measures more series over a quarter of a year, the page of a thousand tables of 20 series
+each, and the time from opening the address of a served dashboard until it is drawn.
 
-Each of these has a kernel of its own. With ``--folder`` the repositories are kept and used again. Needs Chromium.
+Each measurement has a separate kernel. With ``--folder`` the repositories are kept and reused.
+Needs Chromium.
 """
 
 from __future__ import annotations
@@ -34,21 +37,21 @@ from playwright.sync_api import Page, sync_playwright
 from benchmarks.synthetic.wide_repository import make
 from tests.services.servers import dashboard_server, lab_server
 
-WAIT = 300_000
-BEGIN = "import time, json, pathlib\nbegun = time.time()\nimport tidegauge as tg\ntg.Dashboard\nimported = time.time()"
-OPEN = """asked = time.time()
+TIMEOUT_MS = 300_000
+IMPORT_CELL = "import time, json, pathlib\nbegun = time.time()\nimport tidegauge as tg\ntg.Dashboard\nimported = time.time()"
+OPEN_CELL = """requested = time.time()
 repo = tg.Repository({url!r}, read_only=True)
 dashboard = tg.Dashboard(repo, view={view!r})
-pathlib.Path({told!r}).write_text(json.dumps([begun, imported, asked, time.time()]))
+pathlib.Path({times_file!r}).write_text(json.dumps([begun, imported, requested, time.time()]))
 dashboard"""
-FIGURES = """import numpy as np, plotly.graph_objects as go, ipywidgets
+FIGURES_CELL = """import numpy as np, plotly.graph_objects as go, ipywidgets
 parts = np.array_split(tg.Dashboard(tg.Repository({url!r}, read_only=True), view="overview").data.to_numpy(), 10)
-asked = time.time()
+requested = time.time()
 figures = [go.FigureWidget(go.Heatmap(z=part)) for part in parts]
-pathlib.Path({told!r}).write_text(json.dumps([begun, imported, asked, time.time()]))
+pathlib.Path({times_file!r}).write_text(json.dumps([begun, imported, requested, time.time()]))
 ipywidgets.VBox(figures)"""
 ALL_FIGURES = "document.querySelectorAll('.js-plotly-plot .heatmaplayer image').length === 10"
-WHEEL = """async () => {
+WHEEL_SCRIPT = """async () => {
   const canvas = document.querySelector('.tg-heat'), frame = () => new Promise(requestAnimationFrame);
   const {x, y, width, height} = canvas.getBoundingClientRect();
   const turns = [{deltaY: 300}, {deltaY: 240, ctrlKey: true}, {deltaX: -200}, {deltaY: -120, ctrlKey: true}];
@@ -63,7 +66,7 @@ WHEEL = """async () => {
   return found;
 }"""
 
-SEARCH = """async () => {
+SEARCH_SCRIPT = """async () => {
   const field = document.querySelector('[aria-label="Search tables"]'), frame = () => new Promise(requestAnimationFrame);
   const rows = () => document.querySelector('.tg-home .tg-row [data-column=dataset]').textContent;
   const begun = performance.now();
@@ -74,11 +77,11 @@ SEARCH = """async () => {
 
 
 class Notebook:
-    """A page of Lab that runs some cells, and what came over its wire."""
+    """A page of Lab that runs some cells, and counts the bytes that it receives."""
 
     def __init__(self, page: Page, url: str, folder: Path, name: str, *cells: str) -> None:
         self.page, self.bytes = page, 0
-        page.set_default_timeout(WAIT)
+        page.set_default_timeout(TIMEOUT_MS)
         page.on("websocket", lambda socket: socket.on("framereceived", self._received))
         metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
         code = [nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -87,7 +90,7 @@ class Notebook:
         page.goto(f"{url}/lab/workspaces/{name}/tree/{name}.ipynb")
         page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell")
         page.get_by_text("| Idle").wait_for()
-        time.sleep(2)  # Lab says idle a moment before it is
+        time.sleep(2)  # Lab reports idle a moment before it is
         self.bytes = 0
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_text("Run All Cells", exact=True).click()
@@ -116,34 +119,37 @@ def forget(file: Path) -> None:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def ours(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
+def time_dashboard(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     """Measure the dashboard on one repository."""
     forget(file)
-    told = folder / "told.json"
-    opened = OPEN.format(url=f"sqlite:///{file}", told=str(told), view="overview")
-    notebook = Notebook(page, url, folder, file.stem, BEGIN, opened)
-    first, whole = notebook.mark("tidegauge:first:score"), notebook.mark("tidegauge:whole:score")
+    times_file = folder / "times.json"
+    opened = OPEN_CELL.format(url=f"sqlite:///{file}", times_file=str(times_file), view="overview")
+    notebook = Notebook(page, url, folder, file.stem, IMPORT_CELL, opened)
+    first, complete = notebook.mark("tidegauge:first:score"), notebook.mark("tidegauge:whole:score")
     page.wait_for_selector(".tidegauge[data-state=drawn]")
-    begun, imported, asked, made = json.loads(told.read_text())
+    begun, imported, requested, created = json.loads(times_file.read_text())
     started = notebook.mark("tidegauge:start")
     sent = notebook.bytes
     log = page.evaluate("document.querySelector('.tidegauge').tidegauge.link.log")
-    wheel = page.evaluate(WHEEL)
+    wheel = page.evaluate(WHEEL_SCRIPT)
     paints = page.evaluate(
         "performance.getEntriesByName('tidegauge:paint').slice(-200).map(m => m.duration)"
     )
-    parts = {"opened, widget made (kernel)": made - asked, "script on the page": started - made}
+    parts = {
+        "opened, widget made (kernel)": created - requested,
+        "script on the page": started - created,
+    }
     firsts = {entry["ask"]: entry for entry in reversed(log)}
-    for ask, one in firsts.items():
-        parts[f"first {ask}"] = one["milliseconds"] / 1000
-        parts[f"first {ask}, of it in the kernel"] = one["kernel"] / 1000
+    for ask, seconds in firsts.items():
+        parts[f"first {ask}"] = seconds["milliseconds"] / 1000
+        parts[f"first {ask}, of it in the kernel"] = seconds["kernel"] / 1000
     pieces = [entry for entry in log if entry["ask"] == "levels"][1:]
     parts["all levels, in the kernel"] = sum(entry["kernel"] for entry in pieces) / 1000
     notebook.close(url)
     return {
         "imports, s": imported - begun,
-        "first screen, s": first - asked,
-        "whole matrix, s": whole - asked,
+        "first screen, s": first - requested,
+        "whole matrix, s": complete - requested,
         "wheel to second frame, p50, ms": float(np.percentile(wheel, 50)),
         "wheel to second frame, p95, ms": float(np.percentile(wheel, 95)),
         "painting, p95, ms": float(np.percentile(paints, 95)),
@@ -155,18 +161,18 @@ def ours(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
 def home(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     """Measure the page of all tables."""
     forget(file)
-    told = folder / "told.json"
-    opened = OPEN.format(url=f"sqlite:///{file}", told=str(told), view="home")
-    notebook = Notebook(page, url, folder, f"home_{file.stem}", BEGIN, opened)
+    times_file = folder / "times.json"
+    opened = OPEN_CELL.format(url=f"sqlite:///{file}", times_file=str(times_file), view="home")
+    notebook = Notebook(page, url, folder, f"home_{file.stem}", IMPORT_CELL, opened)
     first, started = notebook.mark("tidegauge:first:home"), notebook.mark("tidegauge:start")
     page.wait_for_selector(".tidegauge[data-view=home][data-state=drawn]")
-    asked = json.loads(told.read_text())[2]
+    requested = json.loads(times_file.read_text())[2]
     log = page.evaluate("document.querySelector('.tidegauge').tidegauge.link.log")
     kernel = {entry["ask"]: entry["kernel"] / 1000 for entry in log}
-    search = page.evaluate(SEARCH)
+    search = page.evaluate(SEARCH_SCRIPT)
     notebook.close(url)
     return {
-        "first screen, s": first - asked,
+        "first screen, s": first - requested,
         "first screen from the script's start, s": first - started,
         "tables, in the kernel, s": kernel["tables"],
         "catalogue, in the kernel, s": kernel["catalogue"],
@@ -176,34 +182,37 @@ def home(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
 
 def served(page: Page, folder: Path, file: Path, times: int = 5) -> dict[str, Any]:
     """Measure opening the address of a served dashboard, several times."""
-    found = []
+    durations = []
     with dashboard_server(folder / "served", f"sqlite:///{file}", "--read-only") as (_, address):
-        time.sleep(5)  # the server is ready, as it is for everybody but the first
+        time.sleep(5)  # the server is warm, as for every user except the first
         for _ in range(times):
             begun = time.perf_counter()
             page.goto(address)
             page.wait_for_selector(".tidegauge[data-state=drawn]")
-            found.append(time.perf_counter() - begun)
+            durations.append(time.perf_counter() - begun)
             page.goto("about:blank")
             time.sleep(5)
     page.context.close()
-    return {"opened until drawn, median, s": float(np.median(found)), "the slowest, s": max(found)}
+    return {
+        "opened until drawn, median, s": float(np.median(durations)),
+        "the slowest, s": max(durations),
+    }
 
 
 def figures(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     """Measure ten FigureWidgets of the same numbers, which were read before."""
-    told = folder / "figures.json"
-    cell = FIGURES.format(url=f"sqlite:///{file}", told=str(told))
-    notebook = Notebook(page, url, folder, "figures", BEGIN, cell)
+    times_file = folder / "figures.json"
+    cell = FIGURES_CELL.format(url=f"sqlite:///{file}", times_file=str(times_file))
+    notebook = Notebook(page, url, folder, "figures", IMPORT_CELL, cell)
     page.wait_for_function(ALL_FIGURES)
     drawn, sent = time.time(), notebook.bytes
-    begun, imported, asked, _ = json.loads(told.read_text())
+    begun, imported, requested, _ = json.loads(times_file.read_text())
     notebook.close(url)
-    return {"imports, s": imported - begun, "drawn, s": drawn - asked, "sent, MB": sent / 1e6}
+    return {"imports, s": imported - begun, "drawn, s": drawn - requested, "sent, MB": sent / 1e6}
 
 
 def repository(folder: Path, series: int, days: int, tables: int | None = None) -> Path:
-    """Return the file of a repository, made if it is not there."""
+    """Return the file of a repository, which is created unless it exists."""
     file = folder / f"wide_{series}_{days}{'' if tables is None else f'_{tables}'}.db"
     names = {} if tables is None else {"datasets": [f"table_{n:04}" for n in range(tables)]}
     if not file.exists():
@@ -217,10 +226,10 @@ def repository(folder: Path, series: int, days: int, tables: int | None = None) 
     return file
 
 
-def show(title: str, found: dict[str, Any]) -> None:
-    """Print what was found."""
+def show(title: str, results: dict[str, Any]) -> None:
+    """Print the results."""
     print(f"\n{title}")
-    for name, value in found.items():
+    for name, value in results.items():
         for part, number in value.items() if isinstance(value, dict) else [(name, value)]:
             indent = "    " if isinstance(value, dict) else "  "
             print(f"{indent}{part:<{52 - len(indent)}}{number:>9.2f}")
@@ -239,15 +248,17 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        kept = options.folder or folder
-        kept.mkdir(parents=True, exist_ok=True)
-        usual = repository(kept, options.series, options.days)
-        large = repository(kept, options.large, options.large_days) if options.large else None
+        data_folder = options.folder or folder
+        data_folder.mkdir(parents=True, exist_ok=True)
+        usual = repository(data_folder, options.series, options.days)
+        large = (
+            repository(data_folder, options.large, options.large_days) if options.large else None
+        )
         each = 20
         tables = options.tables and repository(
-            kept, each * options.tables, options.days, options.tables
+            data_folder, each * options.tables, options.days, options.tables
         )
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         with sync_playwright() as playwright, lab_server(folder) as (_, url):
             arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
             browser = playwright.chromium.launch(
@@ -257,28 +268,31 @@ def main() -> None:
             def page() -> Page:
                 return browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
 
-            found["dashboard"] = ours(page(), url, folder, usual)
-            show(f"{options.series:,} series x {options.days} partitions", found["dashboard"])
-            found["figures"] = figures(page(), url, folder, usual)
-            show("the same in ten plotly FigureWidgets", found["figures"])
-            ours_, theirs = found["dashboard"], found["figures"]
-            found["ratios"] = {
-                "time until all is drawn": theirs["drawn, s"] / ours_["whole matrix, s"],
-                "time until the first screen": theirs["drawn, s"] / ours_["first screen, s"],
-                "bytes": theirs["sent, MB"] / ours_["sent, MB"],
+            results["dashboard"] = time_dashboard(page(), url, folder, usual)
+            show(f"{options.series:,} series x {options.days} partitions", results["dashboard"])
+            results["figures"] = figures(page(), url, folder, usual)
+            show("the same in ten plotly FigureWidgets", results["figures"])
+            dashboard, figures_times = results["dashboard"], results["figures"]
+            results["ratios"] = {
+                "time until all is drawn": figures_times["drawn, s"] / dashboard["whole matrix, s"],
+                "time until the first screen": figures_times["drawn, s"]
+                / dashboard["first screen, s"],
+                "bytes": figures_times["sent, MB"] / dashboard["sent, MB"],
             }
-            show("FigureWidgets by the dashboard", found["ratios"])
+            show("FigureWidgets by the dashboard", results["ratios"])
             if large is not None:
-                found["large"] = ours(page(), url, folder, large)
-                show(f"{options.large:,} series x {options.large_days} partitions", found["large"])
+                results["large"] = time_dashboard(page(), url, folder, large)
+                show(
+                    f"{options.large:,} series x {options.large_days} partitions", results["large"]
+                )
             if tables:
-                found["home"] = home(page(), url, folder, tables)
-                show(f"{options.tables:,} tables x {each} series", found["home"])
-            found["served"] = served(page(), folder, usual)
-            show("a served address", found["served"])
+                results["home"] = home(page(), url, folder, tables)
+                show(f"{options.tables:,} tables x {each} series", results["home"])
+            results["served"] = served(page(), folder, usual)
+            show("a served address", results["served"])
             browser.close()
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python benchmarks/detect_speed.py [--series 5000] [--json FILE]
 
-Scored by `Seasonal` on one thread, arrays in memory: the newest of 400 daily points given what was said
-of those before, and all points of 10,000 series over a year. Then both through a repository in a SQLite
-file: the first detection, and the one after another day, with all reading and writing.
+`Seasonal` scores arrays in memory on one thread: the newest of 400 daily points, given the scores
+of the earlier ones, and all points of 10,000 series over a year. Then both run through a repository
+in a SQLite file: the first detection, and the detection after another day, with all reading and
+writing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Beside this script is one that is named as a package of ours, which is the one to be found.
+# The folder of this script contains a script named like one of our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
@@ -32,7 +33,7 @@ from tidegauge.repository.detectors.base import History
 
 
 def histories(series: int, days: int) -> History:
-    """Return counts with a weekly season and noise, a tenth of them ratios."""
+    """Return counts with a weekly season and noise; a tenth of the series are ratios."""
     draw = np.random.default_rng(20130208)
     level = draw.uniform(5, 15, (series, 1))
     week = draw.normal(0, 0.2, (series, 7))[:, np.arange(days) % 7]
@@ -49,11 +50,11 @@ def newest(series: int) -> float:
     """Return the seconds for the newest of 400 points, the best of three."""
     history = histories(series, 400)
     detector = tg.Seasonal()
-    known = detector.score(history.part(slice(0, 399)))
+    earlier_scores = detector.score(history.part(slice(0, 399)))
     best = float("inf")
     for _ in range(3):
         started = time.perf_counter()
-        detector.score(history, 399, known)
+        detector.score(history, 399, earlier_scores)
         best = min(best, time.perf_counter() - started)
     return best
 
@@ -67,7 +68,7 @@ def replay(series: int) -> float:
 
 
 def stored(series: int) -> Iterator[float]:
-    """Yield the seconds of a first detection over 100 days, and of the one after another day."""
+    """Yield the seconds of a first detection over 100 days, and of the detection after another day."""
     values = histories(series, 101).values
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -75,14 +76,14 @@ def stored(series: int) -> Iterator[float]:
     ):
         for days in (slice(0, 100), slice(100, 101)):
             for i in range(series):
-                numbers = dict(zip(DAYS[days], values[i, days].tolist(), strict=True))
+                numbers = dict(zip(DAY_PARTITIONS[days], values[i, days].tolist(), strict=True))
                 repository.record("d", f"m{i}", numbers, scale="count")
             started = time.perf_counter()
             repository.detect("d")
             yield time.perf_counter() - started
 
 
-DAYS = ["ds=" + str(np.datetime64("2013-01-01") + n) for n in range(101)]
+DAY_PARTITIONS = ["ds=" + str(np.datetime64("2013-01-01") + n) for n in range(101)]
 
 
 def main() -> None:
@@ -91,16 +92,16 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=5000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = {"newest": newest(options.series), "replay": replay(2 * options.series)}
-    print(f"newest partition of {options.series} series x 400 points: {found['newest']:.2f} s")
-    print(f"{2 * options.series} series over a year: {found['replay']:.1f} s")
+    results = {"newest": newest(options.series), "replay": replay(2 * options.series)}
+    print(f"newest partition of {options.series} series x 400 points: {results['newest']:.2f} s")
+    print(f"{2 * options.series} series over a year: {results['replay']:.1f} s")
     small = options.series // 10
-    found["first"], found["next"] = stored(small)
+    results["first"], results["next"] = stored(small)
     print(
-        f"repository, {small} series x 100 days: {found['first']:.2f} s, then another day: {found['next']:.2f} s"
+        f"repository, {small} series x 100 days: {results['first']:.2f} s, then another day: {results['next']:.2f} s"
     )
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Sketches by Spark's own functions against the same ones built in Python workers, on one Spark.
+"""Sketches by Spark's own functions compared with the same sketches from Python workers, on one Spark.
 
-Spark before 4.2 lacks some of the functions. Both ways run in one session, in turns, after a round to
-warm up, over the same rows in memory; what counts is the ratio of the CPU, of the JVM and of all
-Python processes together.
+Spark before 4.2 lacks some of the functions. Both variants run in one session, in turns, after a
+round to warm up, over the same rows in memory. The result is the ratio of the CPU time of the JVM
+and all Python processes together.
 
     python benchmarks/fallback.py [--rows 1000000] [--rounds 5] [--partitions 1] [--json FILE]
 """
@@ -37,10 +37,10 @@ CASES = {
 
 
 def cpu() -> float:
-    """CPU seconds of this process and its children, ended ones included."""
-    own = psutil.Process()
-    total = sum(own.cpu_times()[:4])
-    for child in own.children(recursive=True):
+    """Return the CPU seconds of this process and its children, including ended ones."""
+    process = psutil.Process()
+    total = sum(process.cpu_times()[:4])
+    for child in process.children(recursive=True):
         try:
             total += sum(child.cpu_times()[:4])
         except psutil.NoSuchProcess:
@@ -55,37 +55,43 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/fallback.json"))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as folder:
         spark = tg.spark_session(folder)
-        own = capabilities(spark)
-        data = spark.range(asked.rows, numPartitions=4).selectExpr(
+        session_capabilities = capabilities(spark)
+        data = spark.range(args.rows, numPartitions=4).selectExpr(
             "id",
             "randn(7) AS number",
             *(f"randn({i}) AS n{i}" for i in range(4)),
             "id % 1000 AS few",
             "CONCAT('k', CAST(exp(9 * rand(8)) AS INT)) AS text",
-            f"id % {asked.partitions} AS part",
+            f"id % {args.partitions} AS part",
         )
         data = data.cache()
         data.count()
-        by = ["part"] if asked.partitions > 1 else []
-        ways = {"native": own, "workers": replace(own, sketches=frozenset({"hll"}))}
+        group_columns = ["part"] if args.partitions > 1 else []
+        variants = {
+            "native": session_capabilities,
+            "workers": replace(session_capabilities, sketches=frozenset({"hll"})),
+        }
         for name, analyzers in CASES.items():
-            spent: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
-            for turn in range(asked.rounds + 1):
-                for way in list(ways) if turn % 2 else list(ways)[::-1]:
-                    with patch.object(plan, "capabilities", lambda _, can=ways[way]: can):
+            spent: dict[str, list[tuple[float, float]]] = {variant: [] for variant in variants}
+            for turn in range(args.rounds + 1):
+                for variant in list(variants) if turn % 2 else list(variants)[::-1]:
+                    with patch.object(plan, "capabilities", lambda _, can=variants[variant]: can):
                         began, used = time.perf_counter(), cpu()
-                        scan(data, analyzers, by)
+                        scan(data, analyzers, group_columns)
                     if turn:
-                        spent[way].append((time.perf_counter() - began, cpu() - used))
+                        spent[variant].append((time.perf_counter() - began, cpu() - used))
             wall, work = (
-                {way: statistics.median(times[i] for times in spent[way]) for way in ways}
+                {
+                    variant: statistics.median(times[i] for times in spent[variant])
+                    for variant in variants
+                }
                 for i in (0, 1)
             )
-            native = all(own.is_native(r) for r in _sketches(data, analyzers))
+            native = all(session_capabilities.is_native(r) for r in _sketches(data, analyzers))
             results.append(
                 {
                     "sketch": name,
@@ -96,21 +102,21 @@ def main() -> None:
                     "ratio of wall": round(wall["workers"] / wall["native"], 2),
                 }
             )
-    table = Table(title=f"{asked.rows:,} rows, {asked.partitions} partitions")
+    table = Table(title=f"{args.rows:,} rows, {args.partitions} partitions")
     for column in results[0]:
         table.add_column(column, justify="left" if column == "sketch" else "right")
-    for one in results:
-        table.add_row(*map(str, one.values()))
+    for result in results:
+        table.add_row(*map(str, result.values()))
     Console(width=110).print(table)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1))
-    print(f"written to {asked.json}")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+    print(f"written to {args.json}")
 
 
 def _sketches(data, analyzers):
     from tidegauge.analyzers.core.analyzer import Sketch
 
-    requests = (r for some in plan.plan(data, analyzers).requests.values() for r in some)
+    requests = (r for group in plan.plan(data, analyzers).requests.values() for r in group)
     return [r for r in requests if isinstance(r, Sketch)]
 
 

@@ -1,6 +1,6 @@
-"""Exact against approximate uniqueness of a large column: time, CPU, bytes of the state, error.
+"""Exact and approximate uniqueness of a large column: time, CPU, bytes of the state, error.
 
-10 million rows, of which about half hold a value that occurs once. Both ways run in one session, in
+About half of 10 million rows contain a value that occurs once. Both variants run in one session, in
 turns, after a round to warm up.
 
     python benchmarks/frequency.py [--rows 10000000] [--rounds 2] [--json FILE]
@@ -29,8 +29,8 @@ def main():
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/frequency.json"))
-    asked = parser.parse_args()
-    ways = {
+    args = parser.parse_args()
+    variants = {
         "exact": tg.Uniqueness("id"),
         "tuple sketch, lg_k=10": tg.ApproxUniqueness("id"),
         "tuple sketch, lg_k=12": tg.ApproxUniqueness("id", lg_k=12),
@@ -38,33 +38,35 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         spark = tg.spark_session(Path(name))
         path = str(Path(name) / "ids")
-        some = f"CASE WHEN id % 2 = 0 THEN id ELSE CAST(rand(1) * {asked.rows} / 4 AS BIGINT) * 2 + 1 END"
-        spark.range(asked.rows).selectExpr(f"{some} AS id").write.parquet(path)
+        value_sql = f"CASE WHEN id % 2 = 0 THEN id ELSE CAST(rand(1) * {args.rows} / 4 AS BIGINT) * 2 + 1 END"
+        spark.range(args.rows).selectExpr(f"{value_sql} AS id").write.parquet(path)
         data = spark.read.parquet(path)
-        taken = {way: [] for way in ways}
-        for turn in range(asked.rounds + 1):
-            for way in list(ways) if turn % 2 else list(ways)[::-1]:
+        durations = {variant: [] for variant in variants}
+        for turn in range(args.rounds + 1):
+            for variant in list(variants) if turn % 2 else list(variants)[::-1]:
                 started, used = time.perf_counter(), cpu_seconds()
-                outcome = scan(data, [ways[way]]).single_group.states[ways[way]]
+                outcome = scan(data, [variants[variant]]).single_group.states[variants[variant]]
                 seconds, cpu = time.perf_counter() - started, cpu_seconds() - used
                 state = outcome.value
-                metric = metric_of(ways[way], outcome)
+                metric = metric_of(variants[variant], outcome)
                 if turn:
-                    taken[way].append((seconds, cpu, len(state.pack()), metric))
-    exact = taken["exact"][-1][3].value
+                    durations[variant].append((seconds, cpu, len(state.pack()), metric))
+    exact = durations["exact"][-1][3].value
     results = []
-    for way, found in taken.items():
-        wall, cpu = (statistics.median(run[i] for run in found) for i in (0, 1))
-        first_wall, first_cpu = (statistics.median(r[i] for r in taken["exact"]) for i in (0, 1))
-        metric = found[-1][3]
+    for variant, times in durations.items():
+        wall, cpu = (statistics.median(run[i] for run in times) for i in (0, 1))
+        first_wall, first_cpu = (
+            statistics.median(r[i] for r in durations["exact"]) for i in (0, 1)
+        )
+        metric = times[-1][3]
         interval = metric.interval
         results.append(
             {
-                "way": way,
+                "way": variant,
                 "wall s": round(wall, 2),
                 "by exact, wall": round(wall / first_wall, 2),
                 "by exact, cpu": round(cpu / first_cpu, 2),
-                "state bytes": found[-1][2],
+                "state bytes": times[-1][2],
                 "value": round(metric.value, 5),
                 "error": round(abs(metric.value - exact), 5),
                 "standard error": round((interval.upper - interval.lower) / 4, 5)
@@ -72,15 +74,15 @@ def main():
                 else 0,
             }
         )
-    table = Table(title=f"uniqueness of {asked.rows:,} rows")
+    table = Table(title=f"uniqueness of {args.rows:,} rows")
     for column in results[0]:
         table.add_column(column, justify="left" if column == "way" else "right")
     for result in results:
         table.add_row(*map(str, result.values()))
     Console(width=140).print(table)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1))
-    print(f"written to {asked.json}")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""Accuracy of a source against a target: our one pass, and the SQL that Apache Griffin generates for it.
+"""Accuracy of a source against a target: our single pass, and the SQL that Apache Griffin generates for it.
 
-10 million rows on either side, an integer and two texts compared, one row in a hundred different. All ways run in
-one session, in turns, after a round to warm up; the table tells medians, and ratios to Griffin's SQL.
+Both sides have 10 million rows. An integer and two strings are compared, and one row in a hundred
+differs. All variants run in one session, in turns, after a round to warm up. The table shows
+medians, and ratios to Griffin's SQL.
 
     python benchmarks/griffin.py [--rows 10000000] [--rounds 3] [--json FILE]
 
-- Griffin's SQL: a left join on texts that are coalesced with the empty one, its misses cached; a count of them; a
-  count of the source; a join of both counts. It runs without ANSI mode, as on the Spark of its time.
-- one pass: `GriffinAccuracy` through the scan; total and misses, and a state that merges.
+- Griffin's SQL: a left join on strings coalesced with the empty string, its misses cached; a count
+of
+  them; a count of the source; a join of both counts. It runs without ANSI mode, as on the Spark of
+  its time.
+- one pass: `GriffinAccuracy` through the scan; total and misses, and a state that can be merged.
 - one pass, by partition: the same for each of 30 partitions.
 - the plan's steps: the SQL that `tidegauge griffin check` prints, with the metric step collected.
 - anti join by hand: a `LEFT ANTI JOIN` with `<=>` counted, and the source counted.
@@ -31,22 +34,22 @@ from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.griffin.config import Job, Output, RuleConfig
 from tidegauge.griffin.execution.engine import Engine, Round
 
-RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
-FIELDS = ("id", "name", "city")
+ACCURACY_RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
+JOIN_FIELDS = ("id", "name", "city")
 
 
 def griffin_sql(spark):
-    """Return the accuracy as Griffin computes it."""
-    on = " AND ".join(f"coalesce(source.{f}, '') = coalesce(target.{f}, '')" for f in FIELDS)
-    there = " AND ".join(f"source.{f} IS NULL" for f in FIELDS)
-    missed = " AND ".join(f"target.{f} IS NULL" for f in FIELDS)
+    """Return a function that computes the accuracy as Griffin does."""
+    on = " AND ".join(f"coalesce(source.{f}, '') = coalesce(target.{f}, '')" for f in JOIN_FIELDS)
+    unmatched = " AND ".join(f"source.{f} IS NULL" for f in JOIN_FIELDS)
+    missed = " AND ".join(f"target.{f} IS NULL" for f in JOIN_FIELDS)
 
     def run():
         spark.conf.set("spark.sql.ansi.enabled", "false")
         try:
             misses = spark.sql(
                 f"SELECT source.* FROM source LEFT JOIN target ON {on}"
-                f" WHERE (NOT ({there})) AND ({missed})"
+                f" WHERE (NOT ({unmatched})) AND ({missed})"
             ).cache()
             misses.createOrReplaceTempView("miss_records")
             spark.sql("SELECT COUNT(*) AS miss FROM miss_records").createOrReplaceTempView("m")
@@ -62,23 +65,23 @@ def griffin_sql(spark):
     return run
 
 
-def ours(spark, frames, by=()):
-    """Return the accuracy through the scan."""
+def our_metrics(spark, frames, group_columns=()):
+    """Return a function that computes the accuracy through the scan."""
     rule = RuleConfig(
-        1, "griffin-dsl", RULE, "accuracy", out_name="accu", outputs=(Output("metric"),)
+        1, "griffin-dsl", ACCURACY_RULE, "accuracy", out_name="accu", outputs=(Output("metric"),)
     )
     engine = Engine(Job("benchmark", rules=(rule,)), spark)
 
     def run():
-        reports = engine.run(Round(frames, 0, by)).rule("accu").reports.values()
+        reports = engine.run(Round(frames, 0, group_columns)).rule("accu").reports.values()
         return sum(r.metric["total"] for r in reports), sum(r.metric["miss"] for r in reports)
 
     return run
 
 
 def steps(spark, frames):
-    """Return the accuracy by the plan's steps."""
-    rule = RuleConfig(1, "griffin-dsl", RULE, "accuracy", out_name="accu")
+    """Return a function that computes the accuracy by the plan's steps."""
+    rule = RuleConfig(1, "griffin-dsl", ACCURACY_RULE, "accuracy", out_name="accu")
     engine = Engine(Job("benchmark", rules=(rule,)), spark)
 
     def run():
@@ -95,8 +98,8 @@ def steps(spark, frames):
 
 
 def by_hand(spark):
-    """Return the accuracy by an anti join and a count."""
-    on = " AND ".join(f"source.{f} <=> target.{f}" for f in FIELDS)
+    """Return a function that computes the accuracy by an anti join and a count."""
+    on = " AND ".join(f"source.{f} <=> target.{f}" for f in JOIN_FIELDS)
 
     def run():
         miss = spark.sql(f"SELECT count(*) FROM source LEFT ANTI JOIN target ON {on}").collect()
@@ -111,11 +114,11 @@ def main():
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/griffin.json"))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         spark = tg.spark_session(Path(name))
         spark.sparkContext.setLogLevel("ERROR")
-        rows = spark.range(asked.rows).selectExpr(
+        rows = spark.range(args.rows).selectExpr(
             "id",
             "concat('name ', id % 5000000) AS name",
             "concat('city ', id % 1000) AS city",
@@ -129,44 +132,46 @@ def main():
             frame.createOrReplaceTempView(side)
         todo = {
             "Griffin's SQL": griffin_sql(spark),
-            "one pass": ours(spark, frames),
-            "one pass, by partition": ours(spark, frames, ("ds",)),
+            "one pass": our_metrics(spark, frames),
+            "one pass, by partition": our_metrics(spark, frames, ("ds",)),
             "the plan's steps": steps(spark, frames),
             "anti join by hand": by_hand(spark),
         }
-        taken = {way: [] for way in todo}
-        said = {}
-        for turn in range(asked.rounds + 1):
-            for way in list(todo) if turn % 2 else list(todo)[::-1]:
+        durations = {variant: [] for variant in todo}
+        metrics = {}
+        for turn in range(args.rounds + 1):
+            for variant in list(todo) if turn % 2 else list(todo)[::-1]:
                 started, used = time.perf_counter(), cpu_seconds()
-                said[way] = todo[way]()
+                metrics[variant] = todo[variant]()
                 if turn:
-                    taken[way].append((time.perf_counter() - started, cpu_seconds() - used))
+                    durations[variant].append((time.perf_counter() - started, cpu_seconds() - used))
         spark.stop()
-    expected = (asked.rows, len(range(7, asked.rows, 100)))
-    wrong = {way: found for way, found in said.items() if found != expected}
+    expected = (args.rows, len(range(7, args.rows, 100)))
+    wrong = {variant: result for variant, result in metrics.items() if result != expected}
     if wrong:
         raise SystemExit(f"expected {expected}, found {wrong}")
-    middle = {w: [statistics.median(run[i] for run in t) for i in (0, 1)] for w, t in taken.items()}
+    middle = {
+        w: [statistics.median(run[i] for run in t) for i in (0, 1)] for w, t in durations.items()
+    }
     base = middle["Griffin's SQL"]
     results = [
         {
-            "way": way,
+            "way": variant,
             "wall s": round(wall, 2),
             "cpu s": round(cpu, 2),
             "by Griffin's, wall": round(wall / base[0], 2),
             "by Griffin's, cpu": round(cpu / base[1], 2),
         }
-        for way, (wall, cpu) in middle.items()
+        for variant, (wall, cpu) in middle.items()
     ]
-    table = Table(title=f"{asked.rows:,} by {asked.rows:,} rows, {asked.rounds} rounds")
+    table = Table(title=f"{args.rows:,} by {args.rows:,} rows, {args.rounds} rounds")
     for column in results[0]:
         table.add_column(column, justify="left" if column == "way" else "right")
     for row in results:
         table.add_row(*map(str, row.values()))
     Console().print(table)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps({"rows": asked.rows, "results": results}, indent=1) + "\n")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps({"rows": args.rows, "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
     python benchmarks/growth.py [--axes NAME ...] [--most FACTOR] [--json FILE]
     python benchmarks/growth.py --draw FILE.json FILE.svg
 
-One quantity grows by factors of ten, the others stay as they are. Each size is measured twice in this
-process, and the better time counts; the first size warms up. Beside it stands the bare reading of the
-same rows into nothing (Spark's ``noop`` sink), so that what is ours can be told from what is the
-reader's. The slope is that of CPU time between the two largest sizes on logarithmic scales: 1 is
-linear. ``--most 0.1`` leaves out the largest size of each axis. Drawing needs matplotlib.
+One quantity grows by factors of ten, the others are constant. Each size is measured twice in this
+process, and the better time counts; the first size warms up. For comparison the same rows are only
+read, with Spark's ``noop`` sink, which separates our cost from the reader's. The slope of the CPU
+time between the two largest sizes is on logarithmic scales: 1 is linear. ``--most 0.1`` leaves out
+the largest size of each axis. Drawing needs matplotlib.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Another script here is named as a package of ours, which is the one to be found.
+# The folder of this script contains a script named like one of our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import psutil
@@ -40,8 +40,8 @@ AXES = {
     "history": (10**5, 10**6, 10**7, 10**8),
     "tables": (10, 100, 500, 2000),
 }
-NUMBERS = 8
-"""Columns of numbers, where not their number grows."""
+NUMBER_COLUMNS = 8
+"""Number of columns, unless it is the quantity that grows."""
 
 
 _MORE_SERIES = """
@@ -61,13 +61,13 @@ INSERT INTO newest_metric
 SELECT 1 + i, partition_id, version, value + i, status, weight, error, commit_id
 FROM newest_metric, number WHERE series_id = 1
 """
-"""Copies of the first series, as recording would write them; recording a hundred million takes hours."""
+"""Copies of the first series, as recording writes them; recording a hundred million takes hours."""
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its children, Java's among them."""
-    own, total = psutil.Process(), 0.0
-    for process in (own, *own.children(recursive=True)):
+    """Return the CPU seconds of this process and its children, including Java."""
+    current, total = psutil.Process(), 0.0
+    for process in (current, *current.children(recursive=True)):
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
@@ -83,7 +83,7 @@ class Growth:
     ----------
     spark : SparkSession
     folder : Path
-        Tables and databases are written here.
+        Folder for tables and databases.
     """
 
     def __init__(self, spark, folder: Path) -> None:
@@ -95,13 +95,13 @@ class Growth:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         work, bare = getattr(self, axis)(size)
-        found = {"size": size} | self._timed(work)
+        point = {"size": size} | self._timed(work)
         if bare is not None:
-            found |= {f"bare {key}": value for key, value in self._timed(bare).items()}
+            point |= {f"bare {key}": value for key, value in self._timed(bare).items()}
         files = [file for file in self.folder.glob("*.db*") if file.is_file()]
-        found["database bytes"] = sum(file.stat().st_size for file in files)
-        found["driver MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        return found
+        point["database bytes"] = sum(file.stat().st_size for file in files)
+        point["driver MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        return point
 
     def _timed(self, work) -> dict:
         tries = []
@@ -114,7 +114,7 @@ class Growth:
             "cpu": round(min(cpu for _, cpu in tries), 3),
         }
 
-    def _table(self, rows: int, columns: int = NUMBERS, partitions: int = 0) -> Path:
+    def _table(self, rows: int, columns: int = NUMBER_COLUMNS, partitions: int = 0) -> Path:
         """Write rows of hashed numbers as Parquet, in folders by day if there are partitions."""
         numbers = [f"pmod(xxhash64(id, {i}), 1000000) / 1e3D AS c{i}" for i in range(columns)]
         if partitions:
@@ -129,7 +129,7 @@ class Growth:
         return target
 
     def _scanned(self, table: Path, analyzers: list):
-        """Return the work of measuring a folder without a repository, and of reading it bare."""
+        """Return two functions that measure a folder without a repository, and that only read it."""
         data = self.spark.read.parquet(str(table))
         return (
             lambda: tg.calculate(data, analyzers),
@@ -137,21 +137,21 @@ class Growth:
         )
 
     def rows(self, size: int):
-        """Twenty analyzers of eight columns."""
+        """Return the work of twenty analyzers of eight columns."""
         return self._scanned(self._table(size), some_analyzers(20))
 
     def columns(self, size: int):
-        """Completeness, mean and extremes of each column, 20,000 rows."""
+        """Return the work of completeness, mean and extremes of each column, with 20,000 rows."""
         kinds = (tg.Completeness, tg.Mean, tg.Minimum, tg.Maximum)
         analyzers = [kind(f"c{i}") for i in range(size) for kind in kinds]
         return self._scanned(self._table(20_000, columns=size), analyzers)
 
     def analyzers(self, size: int):
-        """Compliance with as many predicates, 100,000 rows."""
+        """Return the work of Compliance with many predicates, with 100,000 rows."""
         return self._scanned(self._table(100_000), some_analyzers(size))
 
     def partitions(self, size: int):
-        """Partitions of a hundred rows into a new repository, twenty analyzers."""
+        """Return the work of twenty analyzers on partitions of a hundred rows, into a new repository."""
         table = self._table(100 * size, partitions=size)
         suite = tg.Suite("growth", some_analyzers(20))
         number = iter(range(2))
@@ -164,7 +164,7 @@ class Growth:
         return work, lambda: data.write.format("noop").mode("overwrite").save()
 
     def history(self, size: int):
-        """Reading a series of 1,000 days from a history of so many points; without Spark."""
+        """Return the work of reading a series of 1,000 days from a history with many points; without Spark."""
         repo = tg.Repository(f"sqlite:///{self.folder}/history.db")
         repo.record("history", "metric 0", {f"ds=day {i:04}": float(i) for i in range(1000)})
         with repo.database.engine.begin() as connection:
@@ -173,7 +173,7 @@ class Growth:
         return lambda: repo.metrics("history", name="metric 3"), None
 
     def tables(self, size: int):
-        """One run over as many tables of one small partition each."""
+        """Return the work of one run over many tables of one small partition each."""
         table = self._table(1000, partitions=1)
         for i in range(size):
             (self.folder / f"t{i}").symlink_to(table)
@@ -192,45 +192,48 @@ class Growth:
 
 
 def some_analyzers(count: int) -> list:
-    """Return as many different analyzers of the numbers, no two of which share an aggregate."""
+    """Return different analyzers of the numbers, each with its own aggregate."""
     kinds = (tg.Completeness, tg.Mean, tg.StandardDeviation, tg.Minimum, tg.Maximum)
-    plain = [kind(f"c{i}") for i in range(NUMBERS) for kind in kinds]
-    more = [tg.Compliance(f"below {i}", f"c{i % NUMBERS} < {i}") for i in range(count - len(plain))]
-    return (plain + more)[:count]
+    plain = [kind(f"c{i}") for i in range(NUMBER_COLUMNS) for kind in kinds]
+    compliances = [
+        tg.Compliance(f"below {i}", f"c{i % NUMBER_COLUMNS} < {i}")
+        for i in range(count - len(plain))
+    ]
+    return (plain + compliances)[:count]
 
 
-def slope(found: list[dict]) -> float | None:
+def slope(points: list[dict]) -> float | None:
     """Return the slope of CPU time between the two largest sizes, both on logarithmic scales."""
-    if len(found) < 2 or not (found[-1]["cpu"] and found[-2]["cpu"]):
+    if len(points) < 2 or not (points[-1]["cpu"] and points[-2]["cpu"]):
         return None
-    rise = math.log(found[-1]["cpu"] / found[-2]["cpu"])
-    return round(rise / math.log(found[-1]["size"] / found[-2]["size"]), 2)
+    rise = math.log(points[-1]["cpu"] / points[-2]["cpu"])
+    return round(rise / math.log(points[-1]["size"] / points[-2]["size"]), 2)
 
 
 def draw(report: dict, target: Path) -> None:
-    """Draw each axis as a panel of its own, time over size."""
+    """Draw a panel for each axis: time over size."""
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.fonttype"] = "none"  # text, not outlines
-    mpl.rcParams["svg.hashsalt"] = "growth"  # the same bytes again
+    mpl.rcParams["svg.fonttype"] = "none"  # text instead of outlines
+    mpl.rcParams["svg.hashsalt"] = "growth"  # the same bytes in each run
     from matplotlib import pyplot as plt
 
     axes = report["axes"]
     figure, panels = plt.subplots(2, math.ceil(len(axes) / 2), figsize=(11, 6), squeeze=False)
     for panel in panels.flat[len(axes) :]:
         panel.remove()
-    for panel, (name, found) in zip(panels.flat, axes.items(), strict=False):
-        sizes = [one["size"] for one in found]
+    for panel, (name, points) in zip(panels.flat, axes.items(), strict=False):
+        sizes = [point["size"] for point in points]
         for key, label in (
             ("seconds", "wall"),
             ("cpu", "CPU"),
             ("bare cpu", "CPU of bare reading"),
         ):
-            if key in found[0]:
-                measured = [one[key] or math.nan for one in found]  # 0 has no logarithm
+            if key in points[0]:
+                measured = [point[key] or math.nan for point in points]  # 0 has no logarithm
                 panel.loglog(sizes, measured, "o-", label=label)
-        panel.set_title(f"{name} (slope {slope(found)})")
+        panel.set_title(f"{name} (slope {slope(points)})")
         panel.set_ylabel("seconds")
         panel.grid(visible=True, alpha=0.3)
         panel.legend()
@@ -247,35 +250,35 @@ def main() -> None:
     parser.add_argument("--most", type=float, default=1.0)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/growth.json"))
     parser.add_argument("--draw", nargs=2, type=Path, metavar=("JSON", "SVG"))
-    asked = parser.parse_args()
-    if asked.draw:
-        draw(json.loads(asked.draw[0].read_text()), asked.draw[1])
+    args = parser.parse_args()
+    if args.draw:
+        draw(json.loads(args.draw[0].read_text()), args.draw[1])
         return
     console = Console()
     report: dict = {"axes": {}}
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         folder = Path(name)
         # Parquet's writer buffers a page of each of 2,000 columns.
         spark = tg.spark_session(folder / "spark", settings={"spark.driver.memory": "6g"})
         growth = Growth(spark, folder / "data")
-        for axis in asked.axes:
-            sizes = [size for size in AXES[axis] if size <= asked.most * AXES[axis][-1]]
-            found = report["axes"][axis] = []
+        for axis in args.axes:
+            sizes = [size for size in AXES[axis] if size <= args.most * AXES[axis][-1]]
+            points = report["axes"][axis] = []
             for size in sizes:
-                found.append(growth.measure(axis, size))
-                console.print(f"{axis} {size:,}: {found[-1]}", highlight=False)
-                asked.json.write_text(json.dumps(report, indent=1))
+                points.append(growth.measure(axis, size))
+                console.print(f"{axis} {size:,}: {points[-1]}", highlight=False)
+                args.json.write_text(json.dumps(report, indent=1))
         spark.stop()
     table = Table(title="Growth")
     for column in ("axis", "largest", "seconds", "CPU", "CPU of bare reading", "slope of CPU"):
         table.add_column(column, justify="left" if column == "axis" else "right")
-    for axis, found in report["axes"].items():
-        last = found[-1]
-        numbers = (last["seconds"], last["cpu"], last.get("bare cpu", "-"), slope(found))
+    for axis, points in report["axes"].items():
+        last = points[-1]
+        numbers = (last["seconds"], last["cpu"], last.get("bare cpu", "-"), slope(points))
         table.add_row(axis, f"{last['size']:,}", *map(str, numbers))
     console.print(table)
-    print(f"written to {asked.json}")
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Many small Hive tables in one run: the first, one with nothing new, and one with a new partition in each.
+"""Many small Hive tables in one run: the first run, one with nothing new, and one with a new partition in each.
 
-Two hundred tables of five partitions with twenty analyzers each, measured by `run_suites` in one session, by
-one table or several at the same time. Beside them stands the least that Spark has to do for them: two
-jobs a table, the rows and the aggregates of its columns by partition. Ten tables warm up. `--scattered`
-leaves the partitions outside of their table's folder, where each has to be looked up in the catalog.
+`run_suites` measures two hundred tables of five partitions with twenty analyzers each in one
+session, one table or several at a time. For comparison, Spark runs the minimum of two jobs per
+table: the rows, and the aggregates of its columns by partition. Ten tables warm up. `--scattered`
+puts the partitions outside of their table's folder, so that each has to be looked up in the
+catalog.
 
-    python benchmarks/many_tables.py [--tables 200] [--partitions 5] [--rows 200] [--jobs 1 4] [--scattered] [--json FILE]
+    python benchmarks/many_tables.py [--tables 200] [--partitions 5] [--rows 200] [--jobs 1 4]
+    [--scattered] [--json FILE]
 """
 
 from __future__ import annotations
@@ -19,20 +21,20 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-# Another script here is named as a package of ours, which is the one to be found.
+# The folder of this script contains a script named like one of our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from rich.console import Console
 from rich.table import Table
 
 import tidegauge as tg
-from benchmarks.growth import NUMBERS, cpu_seconds, some_analyzers
+from benchmarks.growth import NUMBER_COLUMNS, cpu_seconds, some_analyzers
 from tidegauge.files.runs import run_suites
 
 WARM_UP = 10
-ANALYZERS = 20
-STEPS = {"first run": None, "nothing new": 0, "one new partition": 1}
-"""Runs, and the partitions of each table that they measure; None for all."""
+ANALYZER_COUNT = 20
+RUN_STEPS = {"first run": None, "nothing new": 0, "one new partition": 1}
+"""Runs, and the number of partitions of each table that they measure; None for all."""
 
 
 class Warehouse:
@@ -43,7 +45,9 @@ class Warehouse:
     ) -> None:
         self.spark, self.folder, self.scattered = spark, folder, scattered
         self.days = [f"2023-01-{day + 1:02}" for day in range(partitions + 1)]
-        numbers = [f"pmod(xxhash64(id, {i}), 1000000) / 1e3D AS c{i}" for i in range(NUMBERS)]
+        numbers = [
+            f"pmod(xxhash64(id, {i}), 1000000) / 1e3D AS c{i}" for i in range(NUMBER_COLUMNS)
+        ]
         data = spark.range(0, rows * len(self.days), 1, 1).selectExpr(
             *numbers, f"date_add(DATE'2023-01-01', CAST(id DIV {rows} AS INT)) AS ds"
         )
@@ -51,12 +55,12 @@ class Warehouse:
         spark.sql("CREATE DATABASE many")
 
     def add(self, group: str, count: int) -> list[str]:
-        """Add tables with all partitions but the newest; return their names."""
+        """Add tables with all partitions except the newest; return their names."""
         suites = self.folder / group
         suites.mkdir()
         names = [f"many.{group}{i}" for i in range(count)]
-        columns = ", ".join(f"c{i} DOUBLE" for i in range(NUMBERS))
-        texts = "\n".join(f"  - {analyzer!r}" for analyzer in some_analyzers(ANALYZERS))
+        columns = ", ".join(f"c{i} DOUBLE" for i in range(NUMBER_COLUMNS))
+        texts = "\n".join(f"  - {analyzer!r}" for analyzer in some_analyzers(ANALYZER_COUNT))
         for name in names:
             self.spark.sql(
                 f"CREATE EXTERNAL TABLE {name} ({columns}, ds STRING) USING parquet"
@@ -68,17 +72,17 @@ class Warehouse:
         return names
 
     def add_partitions(self, table: str, days: list[str]) -> None:
-        """Add partitions to a table, whose files are those of all tables."""
-        told = []
+        """Add partitions to a table; all tables share their files."""
+        clauses = []
         for day in days:
-            source, target = (self.folder / of / f"ds={day}" for of in ("data", table))
-            place = source if self.scattered else target
-            told.append(f"PARTITION (ds='{day}') LOCATION '{place}'")
+            source, target = (self.folder / root / f"ds={day}" for root in ("data", table))
+            location = source if self.scattered else target
+            clauses.append(f"PARTITION (ds='{day}') LOCATION '{location}'")
             if not self.scattered and not target.exists():
                 target.mkdir(parents=True)
                 for file in source.glob("*.parquet"):
                     (target / file.name).hardlink_to(file)
-        self.spark.sql(f"ALTER TABLE {table} ADD {' '.join(told)}")
+        self.spark.sql(f"ALTER TABLE {table} ADD {' '.join(clauses)}")
 
     def drop_newest(self, table: str) -> None:
         """Drop a table's newest partition; its files stay."""
@@ -87,16 +91,18 @@ class Warehouse:
     def bare(self, tables: list[str]) -> None:
         """Run two jobs for each table, the rows and aggregates of its columns by partition."""
         aggregates = [
-            f"{name}(c{i})" for i in range(NUMBERS) for name in ("count", "avg", "min", "max")
+            f"{name}(c{i})"
+            for i in range(NUMBER_COLUMNS)
+            for name in ("count", "avg", "min", "max")
         ]
-        told = ", ".join(aggregates[:ANALYZERS])
+        expressions = ", ".join(aggregates[:ANALYZER_COUNT])
         for name in tables:
             self.spark.sql(f"SELECT ds, count(1) FROM {name} GROUP BY ds").collect()
-            self.spark.sql(f"SELECT ds, {told} FROM {name} GROUP BY ds").collect()
+            self.spark.sql(f"SELECT ds, {expressions} FROM {name} GROUP BY ds").collect()
 
 
 def measured(work: Callable[[], object], tables: int) -> dict[str, float]:
-    """Return the seconds and CPU seconds that some work takes for each table."""
+    """Return the seconds and CPU seconds of some work per table."""
     started, used = time.perf_counter(), cpu_seconds()
     work()
     return {
@@ -116,13 +122,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--scattered", action="store_true")
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    found: dict[str, dict[str, float]] = {}
+    args = parser.parse_args()
+    results: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         folder = Path(name)
         spark = tg.spark_session(folder / "spark")
-        house = Warehouse(spark, folder, asked.partitions, asked.rows, scattered=asked.scattered)
-        first, tables = house.add("warm", WARM_UP), house.add("table", asked.tables)
+        house = Warehouse(spark, folder, args.partitions, args.rows, scattered=args.scattered)
+        first, tables = house.add("warm", WARM_UP), house.add("table", args.tables)
 
         def run(group: str, jobs: int, partitions: int) -> None:
             with tg.Repository(f"sqlite:///{folder}/{group}-{jobs}.db") as repo:
@@ -131,35 +137,35 @@ def main() -> None:
             scanned = sum(len(table.run.changes) for table in summary.tables)
             assert scanned == partitions, (scanned, partitions)
 
-        run("warm", 1, WARM_UP * asked.partitions)
+        run("warm", 1, WARM_UP * args.partitions)
         house.bare(first)
-        found["two bare jobs"] = measured(lambda: house.bare(tables), asked.tables)
-        for jobs in asked.jobs:
-            for what, partitions in STEPS.items():
-                if what == "one new partition":
+        results["two bare jobs"] = measured(lambda: house.bare(tables), args.tables)
+        for jobs in args.jobs:
+            for step, partitions in RUN_STEPS.items():
+                if step == "one new partition":
                     for table in tables:
                         house.add_partitions(table, house.days[-1:])
-                expected = (asked.partitions if partitions is None else partitions) * asked.tables
-                found[f"{what}, --jobs {jobs}"] = measured(
-                    partial(run, "table", jobs, expected), asked.tables
+                expected = (args.partitions if partitions is None else partitions) * args.tables
+                results[f"{step}, --jobs {jobs}"] = measured(
+                    partial(run, "table", jobs, expected), args.tables
                 )
             for table in tables:
                 house.drop_newest(table)
         spark.stop()
-    shown = Table(
-        title=f"{asked.tables} tables of {asked.partitions} partitions, {ANALYZERS} analyzers"
+    result_table = Table(
+        title=f"{args.tables} tables of {args.partitions} partitions, {ANALYZER_COUNT} analyzers"
     )
     for column in ("run", "seconds a table", "CPU seconds a table", "by two bare jobs"):
-        left = column == "run"
-        shown.add_column(column, justify="left" if left else "right", no_wrap=left)
-    bare = found["two bare jobs"]["seconds"]
-    for what, of in found.items():
-        shown.add_row(
-            what, f"{of['seconds']:.3f}", f"{of['cpu']:.3f}", f"{of['seconds'] / bare:.2f}"
+        is_text = column == "run"
+        result_table.add_column(column, justify="left" if is_text else "right", no_wrap=is_text)
+    bare = results["two bare jobs"]["seconds"]
+    for step, times in results.items():
+        result_table.add_row(
+            step, f"{times['seconds']:.3f}", f"{times['cpu']:.3f}", f"{times['seconds'] / bare:.2f}"
         )
-    Console().print(shown)
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+    Console().print(result_table)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python benchmarks/merging.py [--days 365] [--json FILE]
 
-Fifty analyzers of five columns: counts, ratios, extremes, moments, sums, HyperLogLog and KLL sketches
-of 10,000 different values a day, and small frequencies. The repository is a SQLite file; time is the
-best of three, of one thread, reading included. `pyspark` is made impossible to import.
+Fifty analyzers of five columns: counts, ratios, extremes, moments, sums, HyperLogLog and KLL
+sketches of 10,000 different values a day, and small frequencies. The repository is a SQLite file.
+The time is the best of three, on one thread, including reading. The script makes importing
+`pyspark` impossible.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Beside this script is one that is named as a package of ours, which is the one to be found.
+# The folder of this script contains a script named like one of our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
@@ -34,9 +35,9 @@ from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndC
 from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
 
-sys.modules["pyspark"] = None  # whoever imports it from here on fails
-ROWS = 10_000
-COLUMNS = 5
+sys.modules["pyspark"] = None  # any import of it fails from here on
+ROWS_PER_PARTITION = 10_000
+COLUMN_COUNT = 5
 
 
 def hll(values: np.ndarray) -> HllState:
@@ -76,16 +77,18 @@ def states(column: str, values: np.ndarray) -> list:
 
 
 def day(number: int, chance: np.random.Generator) -> tuple[list, MeasuredPartition]:
-    """Return the analyzers, and a day that was measured."""
+    """Return the analyzers, and a measured day."""
     date = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=number)
-    found = []
-    for c in range(COLUMNS):
-        found += states(f"column_{c}", chance.normal(size=ROWS) * 1000)
-    found[0] = (tg.Size(), NumMatches(ROWS))
-    measurements = tuple(Measurement(a, Success(x), a.compute_metric_from(x)) for a, x in found)
+    state_pairs = []
+    for c in range(COLUMN_COUNT):
+        state_pairs += states(f"column_{c}", chance.normal(size=ROWS_PER_PARTITION) * 1000)
+    state_pairs[0] = (tg.Size(), NumMatches(ROWS_PER_PARTITION))
+    measurements = tuple(
+        Measurement(a, Success(x), a.compute_metric_from(x)) for a, x in state_pairs
+    )
     name = Partition(("ds",), (date.strftime("%Y-%m-%d"),))
-    measured = MeasuredPartition(name, date, "f", date, "[]", ROWS, measurements)
-    return [analyzer for analyzer, _ in found], measured
+    measured = MeasuredPartition(name, date, "f", date, "[]", ROWS_PER_PARTITION, measurements)
+    return [analyzer for analyzer, _ in state_pairs], measured
 
 
 def main() -> None:
@@ -104,20 +107,20 @@ def main() -> None:
         best: dict[str, float] = {}
         totals = []
         for _ in range(3):
-            whole = time.perf_counter()
+            start = time.perf_counter()
             for analyzer in analyzers:
                 started = time.perf_counter()
                 assert not repo.merge("d", analyzer).failed
                 kind = type(analyzer).__name__
                 took = (time.perf_counter() - started) * 1000
                 best[kind] = min(best.get(kind, took), took)
-            totals.append(time.perf_counter() - whole)
-        for kind, took in sorted(best.items(), key=lambda of: of[1]):
+            totals.append(time.perf_counter() - start)
+        for kind, took in sorted(best.items(), key=lambda item: item[1]):
             print(f"{kind:<24} {took:>8.1f} ms")
         print(f"{len(analyzers)} analyzers of {options.days} days: {min(totals):.2f} s")
     if options.json:
-        found = {"analyzers": best, "all, s": min(totals)}
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        report = {"analyzers": best, "all, s": min(totals)}
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

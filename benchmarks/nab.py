@@ -2,18 +2,18 @@
 
     python benchmarks/nab.py --data DIR [--json FILE] [--check]
 
-The scoring rules are NAB's (Lavin and Ahmad, 2015), written anew. A window earns what its earliest
-detection is worth, 1 at its left edge down to about 0 at its right one; a missed window and every
-detection outside of a window cost. 0 is a detector that never fires, 100 one that finds each window
-at once and fires nowhere else. One threshold serves all files. It is the best one in hindsight, as
-in NAB, and, beside it, one that was chosen on other files than those it is scored on. The lines
-"shipped" have the threshold, or rule, that the detector has by default.
+The scoring rules are NAB's (Lavin and Ahmad, 2015), implemented independently. A window earns the
+worth of its earliest detection: 1 at its left edge, about 0 at its right edge. A missed window and
+every detection outside of a window cost. 0 is a detector that never fires; 100 is a detector that
+finds each window at once and fires nowhere else. One threshold applies to all files. The table has
+the score at the best threshold in hindsight, as in NAB, and the score at thresholds chosen on other
+files than the scored ones. The lines "shipped" use the detector's default threshold or rule.
 
-The weights, the emission window and the scale of Novelty were chosen in a study on these very files,
-as were those of most detectors that are published for NAB. So its numbers are not held out, not even
-those with a threshold of other files: expect some points less on series of which nobody knew.
+The weights, the emission window and the scale of Novelty were chosen in a study on these files, as
+for most detectors that are published for NAB. So its scores are not held out, even with thresholds
+from other files: expect slightly lower scores on other series.
 
-The data are not part of this project. `--check` compares the scorer with a slow one, with no data.
+The data are not part of this project. `--check` compares the scorer with a slow one, without data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Beside this script is one that is named as a package of ours, which is the one to be found.
+# The folder of this script contains a script named like one of our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
@@ -41,21 +41,22 @@ from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.novelty import Novelty
 from tidegauge.repository.detectors.seasonal import Seasonal
 
-WHERE = """NAB's data are not part of this project. Get them from https://github.com/numenta/NAB (MIT):
+DATA_INSTRUCTIONS = """NAB's data are not part of this project. Get them from https://github.com/numenta/NAB (MIT):
     git clone --depth 1 https://github.com/numenta/NAB
     python benchmarks/nab.py --data NAB"""
 Detector = Callable[[np.ndarray, np.ndarray], np.ndarray]
-SEED = 20150914
-SPLITS = 50
-FAR = 3.0  # window widths after which a false detection costs in full
-OUTSIDE, UNSCORED = -1, -2  # of no window, and in probation
+SPLIT_SEED = 20150914
+SPLIT_COUNT = 50
+FULL_COST_WIDTHS = 3.0  # window widths after which a false detection costs in full
+# window numbers of points outside of windows, and in probation
+OUTSIDE_WINDOWS, IN_PROBATION = -1, -2
 
 
 @dataclass(frozen=True)
 class Profile:
     """Weights of a detected window, a missed window and a false detection."""
 
-    found: float
+    detected: float
     missed: float
     false: float
 
@@ -79,7 +80,7 @@ class Series:
 
     @property
     def scored(self) -> tuple[tuple[int, int], ...]:
-        """The windows that have at least one point after probation; no others count."""
+        """The windows with at least one point after probation; no others count."""
         return tuple(window for window in self.windows if window[1] >= self.probation)
 
 
@@ -87,20 +88,20 @@ class Series:
 
 
 def probation_of(length: int) -> int:
-    """Return how many points at the start of a file are not scored."""
+    """Return the number of points at the start of a file that are not scored."""
     return min(math.floor(0.15 * length), 750)
 
 
 def load(folder: Path) -> list[Series]:
-    """Read the files that have labels, in order of their names.
+    """Read the files with labels, in order of their names.
 
     Parameters
     ----------
     folder : Path
-        Holds `data/<group>/<file>.csv` and `labels/combined_windows.json`.
+        Contains `data/<group>/<file>.csv` and `labels/combined_windows.json`.
     """
     labels = json.loads((folder / "labels" / "combined_windows.json").read_text())
-    found = []
+    series = []
     for path in sorted((folder / "data").glob("*/*.csv")):
         name = f"{path.parent.name}/{path.name}"
         table = pd.read_csv(path, parse_dates=["timestamp"])
@@ -108,13 +109,15 @@ def load(folder: Path) -> list[Series]:
         windows = []
         for limits in labels[name]:
             first, last = (np.datetime64(limit, "s") for limit in limits)
-            # A time may occur twice, as when the clocks go back: its first row is meant.
+            # A time can occur twice, as when the clocks go back: the window means its first row.
             windows.append((int(np.argmax(times == first)), int(np.argmax(times == last))))
             if times[windows[-1][0]] != first or times[windows[-1][1]] != last:
                 raise ValueError(f"{name} has no rows of the window {limits}")
         values = table["value"].to_numpy(dtype=float)
-        found.append(Series(name, times, values, tuple(sorted(windows)), probation_of(len(values))))
-    return found
+        series.append(
+            Series(name, times, values, tuple(sorted(windows)), probation_of(len(values)))
+        )
+    return series
 
 
 # Scoring
@@ -123,41 +126,45 @@ def load(folder: Path) -> list[Series]:
 def sigmoid(position: np.ndarray) -> np.ndarray:
     """Return NAB's scaled sigmoid of positions: about 1 at -1, 0 at 0, and -1 from 3 on."""
     position = np.asarray(position, dtype=float)
-    return np.where(position >= FAR, -1.0, 2 / (1 + np.exp(5 * np.minimum(position, FAR))) - 1)
+    return np.where(
+        position >= FULL_COST_WIDTHS,
+        -1.0,
+        2 / (1 + np.exp(5 * np.minimum(position, FULL_COST_WIDTHS))) - 1,
+    )
 
 
 def worth(series: Series, profile: Profile) -> tuple[np.ndarray, np.ndarray]:
-    """Return what a detection at each point is worth, and the number of its window.
+    """Return the worth of a detection at each point, and the number of its window.
 
     Returns
     -------
     worths : numpy.ndarray
-        Inside of a window what it earns if it is the earliest, outside of one what it costs.
+        Inside of a window the gain of the earliest detection, outside of windows the cost.
     window : numpy.ndarray
-        The position of the point's window in `series.windows`, `OUTSIDE` of them, or `UNSCORED` in
-        probation, where a detection is neither earned nor paid for.
+        The position of the point's window in `series.windows`, `OUTSIDE_WINDOWS`, or
+        `IN_PROBATION`, where a detection has neither gain nor cost.
     """
     n = len(series.values)
     index = np.arange(n)
     worths = np.full(n, -profile.false)
-    window = np.full(n, OUTSIDE)
+    window = np.full(n, OUTSIDE_WINDOWS)
     for number, (first, last) in enumerate(series.windows):
         width = last - first + 1
         after = index > last
         worths[after] = profile.false * sigmoid((index[after] - last) / max(width - 1, 1))
         inside = (index >= first) & (index <= last)
         position = (index[inside] - last - 1) / width
-        worths[inside] = profile.found * sigmoid(position) / float(sigmoid(np.array(-1.0)))
+        worths[inside] = profile.detected * sigmoid(position) / float(sigmoid(np.array(-1.0)))
         window[inside] = number
-    window[: series.probation] = UNSCORED
+    window[: series.probation] = IN_PROBATION
     return worths, window
 
 
 @dataclass(frozen=True)
 class Gains:
-    """A detector on a file: by how much the raw score changes as the threshold passes each point.
+    """The result of a detector on a file: the change of the raw score at each point.
 
-    The raw score at a threshold is `null` and the changes of all points that score at least that.
+    The raw score at a threshold is `null` plus the changes of all points with at least that score.
     """
 
     scores: np.ndarray
@@ -169,42 +176,42 @@ class Gains:
 def gains(scores: np.ndarray, series: Series, profile: Profile) -> Gains:
     """Return the gains of a detector on one file.
 
-    Outside of windows a point changes the raw score by its worth. Inside of one, by how much it
-    raises the best worth among the window's points that score no less; the first also saves what
-    the miss costs.
+    Outside of windows a point changes the raw score by its worth. Inside of a window it changes the
+    raw score by the increase of the best worth among the window's points with at least its score.
+    The first point also saves the cost of the miss.
     """
     scores = np.asarray(scores, dtype=float)
     if scores.shape != series.times.shape or np.isnan(scores).any():
         raise ValueError(f"{series.name} needs one score for each point, and none that is NaN")
     worths, window = worth(series, profile)
-    changes = np.where(window == OUTSIDE, worths, 0.0)
+    changes = np.where(window == OUTSIDE_WINDOWS, worths, 0.0)
     for number in range(len(series.windows)):
         inside = np.flatnonzero(window == number)
         order = inside[np.argsort(-scores[inside], kind="stable")]
         best = np.maximum.accumulate(worths[order])
         changes[order] = np.diff(best, prepend=-profile.missed)
-    kept = window != UNSCORED
+    is_scored = window != IN_PROBATION
     windows = len(series.scored)
-    null, perfect = -profile.missed * windows, profile.found * windows
-    return Gains(scores[kept], changes[kept], null, perfect)
+    null, perfect = -profile.missed * windows, profile.detected * windows
+    return Gains(scores[is_scored], changes[is_scored], null, perfect)
 
 
 def joined(parts: Sequence[Gains]) -> Gains:
-    """Return the gains of several files as if they were one."""
+    """Return the gains of several files as one."""
     scores = np.concatenate([part.scores for part in parts])
     changes = np.concatenate([part.changes for part in parts])
     return Gains(scores, changes, sum(p.null for p in parts), sum(p.perfect for p in parts))
 
 
 def scaled(raw: float, null: float, perfect: float) -> float:
-    """Return a raw score on the scale from 0, of no detection, to 100; nan with no window."""
+    """Return a raw score on the scale from 0, without detections, to 100; NaN without windows."""
     return 100 * (raw - null) / (perfect - null) if perfect > null else math.nan
 
 
 def sweep(part: Gains) -> tuple[float, float]:
     """Return the best threshold and its raw score; infinity if it is best not to fire.
 
-    Of thresholds that are equally good it is the highest.
+    If several thresholds are equally good, it is the highest.
     """
     order = np.argsort(-part.scores, kind="stable")
     scores = part.scores[order]
@@ -217,25 +224,25 @@ def sweep(part: Gains) -> tuple[float, float]:
 
 
 def raw_at(threshold: float, part: Gains) -> float:
-    """Return the raw score at a threshold; a point fires that scores no less."""
+    """Return the raw score at a threshold; points with at least that score fire."""
     return part.null + float(part.changes[part.scores >= threshold].sum())
 
 
 def optimise(
     scores: Sequence[np.ndarray], series: Sequence[Series], profile: Profile
 ) -> tuple[float, float]:
-    """Return the threshold that is best for all files, and the corpus score there."""
-    whole = joined([gains(s, of, profile) for s, of in zip(scores, series, strict=True)])
-    threshold, raw = sweep(whole)
-    return threshold, scaled(raw, whole.null, whole.perfect)
+    """Return the best threshold for all files, and the corpus score at it."""
+    corpus = joined([gains(s, file, profile) for s, file in zip(scores, series, strict=True)])
+    threshold, raw = sweep(corpus)
+    return threshold, scaled(raw, corpus.null, corpus.perfect)
 
 
 def score_at(
     threshold: float, scores: Sequence[np.ndarray], series: Sequence[Series], profile: Profile
 ) -> float:
     """Return the corpus score at a threshold."""
-    whole = joined([gains(s, of, profile) for s, of in zip(scores, series, strict=True)])
-    return scaled(raw_at(threshold, whole), whole.null, whole.perfect)
+    corpus = joined([gains(s, file, profile) for s, file in zip(scores, series, strict=True)])
+    return scaled(raw_at(threshold, corpus), corpus.null, corpus.perfect)
 
 
 def cross_validated(
@@ -243,56 +250,56 @@ def cross_validated(
     series: Sequence[Series],
     profile: Profile,
     folds: int = 5,
-    splits: int = SPLITS,
+    splits: int = SPLIT_COUNT,
 ) -> tuple[float, float]:
     """Return the corpus score with thresholds of other files: mean and sd over random splits.
 
-    The files are dealt into folds. Those of a fold are scored at the threshold that is best for the
-    files of all others; the raw scores of all folds are added up, and scaled as one corpus.
+    The files are divided into folds. The files of a fold are scored at the best threshold for all
+    other folds; the raw scores of all folds are added up, and scaled as one corpus.
     """
-    parts = [gains(s, of, profile) for s, of in zip(scores, series, strict=True)]
+    parts = [gains(s, file, profile) for s, file in zip(scores, series, strict=True)]
     null, perfect = sum(p.null for p in parts), sum(p.perfect for p in parts)
-    chance = np.random.default_rng(SEED)
-    found = []
+    chance = np.random.default_rng(SPLIT_SEED)
+    results = []
     for _ in range(splits):
         fold = chance.permutation(len(parts)) % folds
         raw = 0.0
         for number in range(folds):
-            others = joined([p for p, f in zip(parts, fold, strict=True) if f != number])
-            threshold, _ = sweep(others)
+            training = joined([p for p, f in zip(parts, fold, strict=True) if f != number])
+            threshold, _ = sweep(training)
             raw += sum(
                 raw_at(threshold, p) for p, f in zip(parts, fold, strict=True) if f == number
             )
-        found.append(scaled(raw, null, perfect))
-    return float(np.mean(found)), float(np.std(found, ddof=1))
+        results.append(scaled(raw, null, perfect))
+    return float(np.mean(results)), float(np.std(results, ddof=1))
 
 
 def directly(
     threshold: float, scores: Sequence[np.ndarray], series: Sequence[Series], profile: Profile
 ) -> float:
-    """Return the corpus score at a threshold, point by point as the rules read."""
+    """Return the corpus score at a threshold, computed point by point from the rules."""
 
     def curve(y: float) -> float:
-        return -1.0 if y >= FAR else 2 / (1 + math.exp(5 * y)) - 1
+        return -1.0 if y >= FULL_COST_WIDTHS else 2 / (1 + math.exp(5 * y)) - 1
 
     raw = null = perfect = 0.0
-    for given, of in zip(scores, series, strict=True):
-        fired = [i for i in range(of.probation, len(given)) if given[i] >= threshold]
-        for first, last in of.windows:
-            if last < of.probation:
+    for file_scores, file in zip(scores, series, strict=True):
+        fired = [i for i in range(file.probation, len(file_scores)) if file_scores[i] >= threshold]
+        for first, last in file.windows:
+            if last < file.probation:
                 continue
             null -= profile.missed
-            perfect += profile.found
+            perfect += profile.detected
             inside = [i for i in fired if first <= i <= last]
             if inside:
                 y = -(last - inside[0] + 1) / (last - first + 1)
-                raw += profile.found * curve(y) / curve(-1.0)
+                raw += profile.detected * curve(y) / curve(-1.0)
             else:
                 raw -= profile.missed
         for i in fired:
-            if any(first <= i <= last for first, last in of.windows):
+            if any(first <= i <= last for first, last in file.windows):
                 continue
-            before = [(first, last) for first, last in of.windows if last < i]
+            before = [(first, last) for first, last in file.windows if last < i]
             if before:
                 first, last = max(before, key=lambda limits: limits[1])
                 raw += profile.false * curve((i - last) / max(last - first, 1))
@@ -302,8 +309,8 @@ def directly(
 
 
 def self_check(cases: int = 300) -> None:
-    """Compare the sweep to the direct scorer, on random small corpora and at every threshold."""
-    chance = np.random.default_rng(SEED)
+    """Compare the sweep with the direct scorer, on random small corpora and at every threshold."""
+    chance = np.random.default_rng(SPLIT_SEED)
     for case in range(cases):
         series, scores = [], []
         for number in range(int(chance.integers(1, 5))):
@@ -315,7 +322,7 @@ def self_check(cases: int = 300) -> None:
             series.append(Series(f"{number}", times, np.zeros(n), windows, probation_of(n)))
             levels = int(chance.integers(1, 30))
             scores.append(chance.integers(0, levels, size=n) / levels)  # with many ties
-        if not any(of.scored for of in series):
+        if not any(file.scored for file in series):
             continue
         for profile in PROFILES.values():
             tried = [math.inf, *np.unique(np.concatenate(scores))[::-1]]
@@ -324,25 +331,27 @@ def self_check(cases: int = 300) -> None:
             np.testing.assert_allclose(fast, slow, atol=1e-9, err_msg=f"case {case}")
             threshold, score = optimise(scores, series, profile)
             np.testing.assert_allclose(score, max(slow), atol=1e-9, err_msg=f"case {case}")
-            again = directly(threshold, scores, series, profile)
-            np.testing.assert_allclose(score, again, atol=1e-9, err_msg=f"case {case}")
+            direct = directly(threshold, scores, series, profile)
+            np.testing.assert_allclose(score, direct, atol=1e-9, err_msg=f"case {case}")
 
 
 def check_rules(series: Sequence[Series]) -> None:
-    """Check what the rules say of detectors whose score is known without a sweep."""
+    """Check the scores of detectors that are known without a sweep."""
     for profile in PROFILES.values():
-        left = [np.zeros(len(of.values)) for of in series]
-        for scores, of in zip(left, series, strict=True):
-            for first, _ in of.scored:
-                scores[max(first, of.probation)] = 1.0
-        _, perfect = optimise(left, series, profile)
-        whole = all(first >= of.probation for of in series for first, _ in of.scored)
-        assert whole == math.isclose(perfect, 100)
-        assert optimise([0 * s for s in left], series, profile)[1] >= 0
-        assert score_at(math.inf, left, series, profile) == 0
+        perfect_scores = [np.zeros(len(file.values)) for file in series]
+        for scores, file in zip(perfect_scores, series, strict=True):
+            for first, _ in file.scored:
+                scores[max(first, file.probation)] = 1.0
+        _, perfect = optimise(perfect_scores, series, profile)
+        all_edges_scored = all(
+            first >= file.probation for file in series for first, _ in file.scored
+        )
+        assert all_edges_scored == math.isclose(perfect, 100)
+        assert optimise([0 * s for s in perfect_scores], series, profile)[1] >= 0
+        assert score_at(math.inf, perfect_scores, series, profile) == 0
 
 
-# Peers. A score of a point is of no later point, but for relative entropy's bounds.
+# Peers. A score depends on no later point, except for the bounds of relative entropy.
 
 
 def null(values: np.ndarray, _times: np.ndarray) -> np.ndarray:
@@ -355,8 +364,8 @@ def windowed_gaussian(
 ) -> np.ndarray:
     """Score by the tail probability of a normal distribution fitted to a sliding window.
 
-    The window takes in every point until it is full, and then `step` points at a time. A point is
-    scored before it is taken in. The score is 1 less the tail on the point's own side.
+    The window adds every point until it is full, and then `step` points at a time. A point is
+    scored before it is added. The score is 1 minus the tail on the point's own side.
     """
     n = len(values)
     mean, sd = np.zeros(n), np.ones(n)
@@ -379,43 +388,45 @@ def windowed_gaussian(
 def relative_entropy(
     values: np.ndarray, _times: np.ndarray, bins: int = 5, size: int = 52, alpha: float = 0.01
 ) -> np.ndarray:
-    """Score 1 where the histogram of the last points fits none that was met before (Wang, 2011).
+    """Score 1 where the histogram of the last points fits none of the earlier ones (Wang, 2011).
 
-    The histogram is tested against each that was kept, twice the points times the relative entropy
-    being chi-square when they agree; one that agrees with none is kept. The bounds of the bins are
-    of the whole file, which NAB tells its detectors in advance. As in NAB, values are rounded up to
-    whole bins, so that the lowest has the minimum alone, and the highest two fifths of the range.
+    The histogram is tested against each stored one: twice the points times the relative entropy is
+    chi-square if they agree. A histogram that agrees with none is stored. The bounds of the bins
+    come from the whole file, which NAB gives its detectors in advance. As in NAB, values are
+    rounded up to whole bins, so the lowest bin contains only the minimum, and the highest bin two
+    fifths of the range.
     """
     n = len(values)
     scores = np.zeros(n)
     low, width = values.min(), (values.max() - values.min()) / bins
     if width == 0 or n < size:
         return scores
-    place = np.minimum(np.ceil((values - low) / width).astype(int), bins - 1).tolist()
+    bin_indices = np.minimum(np.ceil((values - low) / width).astype(int), bins - 1).tolist()
     limit = chi2.ppf(1 - alpha, bins - 1)
     counts = [0] * bins
-    for of in place[: size - 1]:
-        counts[of] += 1
-    met: set[tuple[int, ...]] = set()
-    kept = np.empty((0, bins))
+    for bin_index in bin_indices[: size - 1]:
+        counts[bin_index] += 1
+    seen_tuples: set[tuple[int, ...]] = set()
+    models = np.empty((0, bins))
     for i in range(size - 1, n):
-        counts[place[i]] += 1
+        counts[bin_indices[i]] += 1
         now = tuple(counts)
-        # What agreed once always will, as none is ever dropped; only new histograms need a test.
-        if now not in met:
-            met.add(now)
+        # A histogram that agreed once always will, as none is dropped; only new histograms need a
+        # test.
+        if now not in seen_tuples:
+            seen_tuples.add(now)
             shares = np.array(now) / size
             with np.errstate(divide="ignore", invalid="ignore"):
-                terms = np.where(shares > 0, shares * np.log(shares / kept), 0.0)
+                terms = np.where(shares > 0, shares * np.log(shares / models), 0.0)
             if not (2 * size * terms.sum(axis=1) < limit).any():
-                scores[i] = 1.0 if len(kept) else 0.0
-                kept = np.vstack([kept, shares])
-        counts[place[i - size + 1]] -= 1
+                scores[i] = 1.0 if len(models) else 0.0
+                models = np.vstack([models, shares])
+        counts[bin_indices[i - size + 1]] -= 1
     return scores
 
 
 def online_normal(values: np.ndarray, _times: np.ndarray) -> np.ndarray:
-    """Score as Deequ's OnlineNormal: deviations of the running mean, both with the point tested."""
+    """Score as Deequ's OnlineNormal: deviations from the running mean, both including the tested point."""
     scores = np.zeros(len(values))
     mean = squares = 0.0
     for i, x in enumerate(values.tolist()):
@@ -427,22 +438,22 @@ def online_normal(values: np.ndarray, _times: np.ndarray) -> np.ndarray:
     return scores
 
 
-# Our own
+# Our own detectors
 
 
 def scored_by(detector: ours.Detector, *, shipped: bool = False) -> Detector:
-    """Return a detector of this project as one of this benchmark; a point not scored has 0.
+    """Return a detector of this project as one of this benchmark; a point without a score has 0.
 
-    With ``shipped``, an anomaly by the detector's own rule scores 1 and all else 0: no threshold is
-    left to be chosen.
+    With ``shipped``, an anomaly by the detector's own rule scores 1 and all others 0, so that there
+    is no threshold to choose.
     """
 
     def score(values: np.ndarray, times: np.ndarray) -> np.ndarray:
-        one = values[None]
-        history = ours.History(times, one, np.full_like(one, np.nan), [Scale.SIGNED])
+        row = values[None]
+        history = ours.History(times, row, np.full_like(row, np.nan), [Scale.SIGNED])
         scores = detector.score(history)
         if shipped:
-            return Monitor(detector=detector).decide(one, scores)[0].astype(float)
+            return Monitor(detector=detector).decide(row, scores)[0].astype(float)
         return np.nan_to_num(scores.score[0])
 
     return score
@@ -452,23 +463,23 @@ def scored_by(detector: ours.Detector, *, shipped: bool = False) -> Detector:
 
 
 def run(detector: Detector, series: Sequence[Series]) -> tuple[list[np.ndarray], float]:
-    """Return a detector's scores of all files, and the microseconds that a point took."""
+    """Return a detector's scores of all files, and the microseconds per point."""
     started = time.perf_counter()
-    scores = [detector(of.values, of.times) for of in series]
+    scores = [detector(file.values, file.times) for file in series]
     took = time.perf_counter() - started
-    return scores, took * 1e6 / sum(len(of.values) for of in series)
+    return scores, took * 1e6 / sum(len(file.values) for file in series)
 
 
 def report(
     name: str, scores: Sequence[np.ndarray], series: Sequence[Series], cost: float
 ) -> dict[str, float]:
     """Print a detector's line of the table, and return it."""
-    found = {key: optimise(scores, series, profile)[1] for key, profile in PROFILES.items()}
+    results = {key: optimise(scores, series, profile)[1] for key, profile in PROFILES.items()}
     mean, sd = cross_validated(scores, series, PROFILES["standard"])
-    found |= {"cross-validated": mean, "sd": sd, "us per point": cost}
-    three = "".join(f"{found[key]:>15.2f}" for key in PROFILES)
+    results |= {"cross-validated": mean, "sd": sd, "us per point": cost}
+    three = "".join(f"{results[key]:>15.2f}" for key in PROFILES)
     print(f"{name:<28}{three}{mean:>9.2f} +-{sd:>5.2f}{cost:>10.1f}", flush=True)
-    return found
+    return results
 
 
 def header() -> None:
@@ -483,8 +494,14 @@ def main() -> None:
         ("Windowed Gaussian", windowed_gaussian),
         ("relative entropy", relative_entropy),
         ("Deequ OnlineNormal", online_normal),
-        *((repr(one), scored_by(one)) for one in (Seasonal(), Novelty("value"), Novelty())),
-        *((f"{one!r}, shipped", scored_by(one, shipped=True)) for one in (Seasonal(), Novelty())),
+        *(
+            (repr(scorer), scored_by(scorer))
+            for scorer in (Seasonal(), Novelty("value"), Novelty())
+        ),
+        *(
+            (f"{scorer!r}, shipped", scored_by(scorer, shipped=True))
+            for scorer in (Seasonal(), Novelty())
+        ),
     ]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="NAB's folder, with data/ and labels/ in it")
@@ -495,20 +512,23 @@ def main() -> None:
         self_check()
         print("The scorer agrees with the slow one.")
     if options.data is None:
-        print(WHERE)
+        print(DATA_INSTRUCTIONS)
         return
     series = load(options.data)
     if options.check:
         check_rules(series)
-    points, windows = sum(len(of.values) for of in series), sum(len(of.scored) for of in series)
+    points, windows = (
+        sum(len(file.values) for file in series),
+        sum(len(file.scored) for file in series),
+    )
     print(f"{len(series)} files, {points:,} points, {windows} windows")
     header()
-    found = {}
+    results = {}
     for name, detector in detectors:
         scores, cost = run(detector, series)
-        found[name] = report(name, scores, series, cost)
+        results[name] = report(name, scores, series, cost)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Our scan against the same aggregations written by hand as one ``groupBy(ds).agg(...)``.
+"""Our scan compared with the same aggregations written by hand as one ``groupBy(ds).agg(...)``.
 
-Both run in one session, in turns, after one round to warm up; what counts is the ratio of the
-medians. The flights are the demonstration's table; the wide table is made here: 100 columns of
-numbers, 600,000 rows in all, in 30 partitions.
+Both run in one session, in turns, after one round to warm up. The result is the ratio of the
+medians. The flights are the demonstration's table. The wide table is created here: 100 columns of
+numbers, 600,000 rows in total, in 30 partitions.
 
     python benchmarks/scan.py [--rounds 5] [--rows 600000] [--columns 100] [--json FILE]
 """
@@ -27,10 +27,10 @@ from tidegauge.demo.flights import demo_suite, make_table
 
 
 def by_hand(data, analyzers):
-    """One job: every distinct aggregation of the analyzers, grouped by the day."""
+    """Run one job: every distinct aggregation of the analyzers, grouped by the day."""
     schema = Schema.from_spark(data.schema)
-    asked = [request.text for a in analyzers for request in a.requests(schema)]
-    texts = dict.fromkeys(["count(1)", *asked])
+    expressions = [request.text for a in analyzers for request in a.requests(schema)]
+    texts = dict.fromkeys(["count(1)", *expressions])
     return data.groupBy("ds").agg(*(F.expr(text) for text in texts)).collect()
 
 
@@ -46,20 +46,20 @@ def wide_table(spark, folder, rows, columns, partitions):
 
 
 def measure(name, data, analyzers, rounds):
-    """Time both ways in turns."""
-    ways = {
+    """Time both variants in turns."""
+    variants = {
         "ours": lambda: scan(data, analyzers, ["ds"]),
         "by hand": lambda: by_hand(data, analyzers),
     }
-    times = {way: [] for way in ways}
+    times = {variant: [] for variant in variants}
     for turn in range(rounds + 1):
-        order = list(ways) if turn % 2 else list(ways)[::-1]
-        for way in order:
+        order = list(variants) if turn % 2 else list(variants)[::-1]
+        for variant in order:
             started = time.perf_counter()
-            ways[way]()
+            variants[variant]()
             if turn:
-                times[way].append(time.perf_counter() - started)
-    median = {way: statistics.median(found) for way, found in times.items()}
+                times[variant].append(time.perf_counter() - started)
+    median = {variant: statistics.median(seconds) for variant, seconds in times.items()}
     jobs = plan(data, analyzers).jobs
     return {
         "table": name,
@@ -84,24 +84,24 @@ def main():
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--partitions", type=int, default=30)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/scan.json"))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         folder = Path(name)
         spark = tg.spark_session(folder)
         make_table(spark)
         flights = spark.table("tidegauge_demo.flights")
-        # By hand there are no frequencies: one agg cannot hold them.
+        # The hand-written variant has no frequencies, which one agg cannot compute.
         scannable = [a for a in demo_suite().suite.analyzers if hasattr(a, "aggregations")]
-        wide = wide_table(spark, folder, asked.rows, asked.columns, asked.partitions)
+        wide = wide_table(spark, folder, args.rows, args.columns, args.partitions)
         plain = (tg.Completeness, tg.Minimum, tg.Maximum, tg.Mean, tg.StandardDeviation)
-        simple = [tg.Size(), *(a(f"c{i}") for i in range(asked.columns) for a in plain)]
-        some = range(0, asked.columns, 10)
-        sketches = [tg.ApproxCountDistinct(f"c{i}") for i in some]
-        sketches += [tg.ApproxQuantile(f"c{i}", 0.5) for i in some]
+        simple = [tg.Size(), *(a(f"c{i}") for i in range(args.columns) for a in plain)]
+        sampled = range(0, args.columns, 10)
+        sketches = [tg.ApproxCountDistinct(f"c{i}") for i in sampled]
+        sketches += [tg.ApproxQuantile(f"c{i}", 0.5) for i in sampled]
         results = [
-            measure("flights, 365 partitions", flights, scannable, asked.rounds),
-            measure("wide, plain aggregations", wide, simple, asked.rounds),
-            measure("wide, plain and sketches", wide, [*simple, *sketches], asked.rounds),
+            measure("flights, 365 partitions", flights, scannable, args.rounds),
+            measure("wide, plain aggregations", wide, simple, args.rounds),
+            measure("wide, plain and sketches", wide, [*simple, *sketches], args.rounds),
         ]
     table = Table()
     for column in results[0]:
@@ -109,9 +109,9 @@ def main():
     for result in results:
         table.add_row(*(str(value) for value in result.values()))
     Console(width=200).print(table)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1))
-    print(f"written to {asked.json}")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Bytes of the distributions of a feature in an hour, as they are kept and as they might be or were.
+"""Bytes of the distributions of a feature in an hour, in the present and in alternative forms.
 
     python benchmarks/sketch_bytes.py [--rows 2083] [--repeats 20] [--k 12] [--json FILE]
 
-Kept is a `SketchPairs`: a sketch of the values that are as logged, of both sides of those that are not, and of
-the differences of these. Beside it: a sketch of each side and of all differences, as before, of doubles and of
-floats. All are compressed as the repository does it. Values are those of benchmarks/consistency.py, counts, prices in
-cents, floats kept as doubles, and doubles of which all digits differ; a share of them is other than logged.
+The stored form is a `SketchPairs`: sketches of the values that are equal to the log, of both sides
+of the other values, and of their differences. The alternatives are sketches of each side and of all
+differences, of doubles and of floats. All are compressed as in the repository. Values are as in
+benchmarks/consistency.py: counts, prices in cents, floats stored as doubles, and doubles with all
+digits different; a share of them differs from the log.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from datasketches import kll_doubles_sketch, kll_floats_sketch
 from rich.console import Console
 from rich.table import Table
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
+# the folder of this script also contains repository.py
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs, sketch_size
 from tidegauge.consistency.compare.distributions import RANK_ERROR_AT_ONE
 
-VALUES = {
+VALUE_SAMPLES = {
     "of the benchmark": lambda rng, rows: np.floor(rng.random(rows) * 1000) / 7,
     "counts": lambda rng, rows: rng.poisson(3, rows).astype(float),
     "cents": lambda rng, rows: np.round(rng.lognormal(3, 1, rows), 2),
@@ -45,8 +47,8 @@ def sketched(make, k, values):
     return bytes(sketch.serialize())
 
 
-def kept(raw):
-    """Return how many bytes are stored, compressed where it pays."""
+def stored_size(raw):
+    """Return the number of stored bytes, compressed where it pays."""
     return min(len(raw), len(zlib.compress(raw)))
 
 
@@ -57,39 +59,42 @@ def main():
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--k", type=int, default=12)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/sketch_bytes.json"))
-    asked = parser.parse_args()
-    k = sketch_size(RANK_ERROR_AT_ONE / asked.k)
+    args = parser.parse_args()
+    k = sketch_size(RANK_ERROR_AT_ONE / args.k)
     results = []
-    for share, (name, draw) in product((0.0, 0.01, 0.1, 0.5), VALUES.items()):
+    for share, (name, draw) in product((0.0, 0.01, 0.1, 0.5), VALUE_SAMPLES.items()):
         rng = np.random.default_rng(7)
         sums = dict.fromkeys(("doubles", "floats", "pairs"), 0)
-        for _ in range(asked.repeats):
-            logged = draw(rng, asked.rows)
-            other = rng.random(asked.rows) < share
+        for _ in range(args.repeats):
+            logged = draw(rng, args.rows)
+            other = rng.random(args.rows) < share
             backfilled = logged + other
             sides = (backfilled - logged, logged, backfilled)
-            sums["doubles"] += sum(kept(sketched(kll_doubles_sketch, k, one)) for one in sides)
+            sums["doubles"] += sum(
+                stored_size(sketched(kll_doubles_sketch, k, side)) for side in sides
+            )
             sums["floats"] += sum(
-                kept(sketched(kll_floats_sketch, k, one.astype(np.float32))) for one in sides
+                stored_size(sketched(kll_floats_sketch, k, side.astype(np.float32)))
+                for side in sides
             )
             delta = (backfilled - logged)[other]
             parts = (logged[~other], logged[other], backfilled[other], delta)
             pairs = SketchPairs.from_parts(
-                *(KllState(sketched(kll_doubles_sketch, k, one)) for one in parts)
+                *(KllState(sketched(kll_doubles_sketch, k, side)) for side in parts)
             )
-            sums["pairs"] += kept(pairs.pack())
-        means = {what: round(total / asked.repeats) for what, total in sums.items()}
+            sums["pairs"] += stored_size(pairs.pack())
+        means = {kind: round(total / args.repeats) for kind, total in sums.items()}
         results.append({
             "other than logged": share, "values": name, **means,
             "floats by doubles": round(means["floats"] / means["doubles"], 2),
             "pairs by doubles": round(means["pairs"] / means["doubles"], 2),
         })  # fmt: skip
     table = Table(*results[0])
-    for one in results:
-        table.add_row(*map(str, one.values()))
+    for side in results:
+        table.add_row(*map(str, side.values()))
     Console(width=120).print(table)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1) + "\n")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""Months of running in one process: memory, files, database and times of thousands of runs.
+"""Months of operation in one process: memory, files, database and times of thousands of runs.
 
     python benchmarks/soak.py [--runs N] [--each N] [--tables N] [--days N] [--backfill N]
         [--spark N] [--seconds N] [--url URL] [--json FILE]
 
-*Runs*: N incremental runs on datasets that grow by a partition each, with everything that goes with it:
-states, roll-ups of 7 days and months, detection, a restated partition in every tenth run, a label in
-every fiftieth, clean-up in every hundredth. Each line of the table is a tenth of the runs. *Year*: so many
-tables measured every day, after a backfill of their first N days in one run each, and what reading takes in
-the end. *Spark*: N runs that scan generated Parquet
-partitions. Wall-clock ages are of no use here, so clean-up removes all that is superseded. Processor is the
-time of this process for one run, which other load on the machine changes least.
+*Runs*: N incremental runs on datasets that grow by a partition each, with states, roll-ups of 7
+days and months, detection, a restated partition in every tenth run, a label in every fiftieth,
+clean-up in every hundredth. Each line of the table is a tenth of the runs. *Year*: N tables
+measured every day, after a backfill of their first N days in one run each, and the times of reading
+in the end. *Spark*: N runs that scan generated Parquet partitions. Wall-clock ages do not apply
+here, so clean-up removes everything that is superseded. Processor is the CPU time of this process
+for one run, which depends least on other load.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# This script is named as nothing of ours is, but lies beside those that are.
+# The name of this script is unique, but its folder contains scripts named like our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import psutil
@@ -46,20 +46,20 @@ from tidegauge.repository.maintenance.integrity import find_problems
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import measurement
 
-DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-WINDOWS = ("7d", "month")
-PARTS = 10
-"""Lines of the table."""
-KINDS = ("a", "b", "c")
+FIRST_DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+ROLL_UP_WINDOWS = ("7d", "month")
+TABLE_LINES = 10
+"""Number of lines of the table."""
+KIND_VALUES = ("a", "b", "c")
 
 Row = dict[str, float]
 
 
 def states(number: int, chance: random.Random) -> dict[tg.Analyzer, State]:
-    """Return what is measured of a day: a weekly rhythm, noise, and one bad day in a hundred."""
+    """Return the measurements of a day: a weekly rhythm, noise, and one bad day in a hundred."""
     rows = round((1000 + 200 * (number % 7 < 5)) * chance.uniform(0.97, 1.03))
     filled = round(rows * (0.5 if number % 100 == 99 else chance.uniform(0.98, 1)))
-    groups = {(kind,): max(1, rows // (2 + place)) for place, kind in enumerate(KINDS)}
+    groups = {(kind,): max(1, rows // (2 + index)) for index, kind in enumerate(KIND_VALUES)}
     return {
         tg.Size(): NumMatches(rows),
         tg.Completeness("x"): NumMatchesAndCount(filled, rows),
@@ -69,10 +69,10 @@ def states(number: int, chance: random.Random) -> dict[tg.Analyzer, State]:
 
 
 def measured(number: int, chance: random.Random, content: str = "a") -> MeasuredPartition:
-    """Return one day as a scan would."""
-    day = DAY + dt.timedelta(days=number)
-    found = states(number, chance)
-    size = found[tg.Size()]
+    """Return one day as a scan measures it."""
+    day = FIRST_DAY + dt.timedelta(days=number)
+    states_by_analyzer = states(number, chance)
+    size = states_by_analyzer[tg.Size()]
     assert isinstance(size, NumMatches)
     return MeasuredPartition(
         Partition(("ds",), (day.strftime("%Y-%m-%d"),)),
@@ -81,7 +81,7 @@ def measured(number: int, chance: random.Random, content: str = "a") -> Measured
         day,
         "[]",
         size.num_matches,
-        tuple(measurement(analyzer, state) for analyzer, state in found.items()),
+        tuple(measurement(analyzer, state) for analyzer, state in states_by_analyzer.items()),
     )
 
 
@@ -112,21 +112,23 @@ def usage(repository: tg.Repository) -> Row:
 
 @dataclass
 class Length:
-    """How long a soak goes on: a number of runs, or fewer where the time is over before."""
+    """Length of a soak: a number of runs, or fewer if the time is over before."""
 
     runs: int
     seconds: float
 
 
-def in_parts(repository: tg.Repository, most: Length, step: Callable[[int], None]) -> Iterator[Row]:
+def in_parts(
+    repository: tg.Repository, limit: Length, step: Callable[[int], None]
+) -> Iterator[Row]:
     """Take steps; yield a line for each tenth of them, or of the time, with the times of its steps."""
-    size, began, done, part = math.ceil(most.runs / PARTS), time.perf_counter(), 0, 0
-    while done < most.runs and part < PARTS:
+    size, began, done, part = math.ceil(limit.runs / TABLE_LINES), time.perf_counter(), 0, 0
+    while done < limit.runs and part < TABLE_LINES:
         part += 1
         seconds, processor = [], time.process_time()
-        until = began + part * most.seconds / PARTS
+        deadline = began + part * limit.seconds / TABLE_LINES
         while not seconds or (
-            len(seconds) < size and done < most.runs and time.perf_counter() < until
+            len(seconds) < size and done < limit.runs and time.perf_counter() < deadline
         ):
             started = time.perf_counter()
             step(done)
@@ -142,29 +144,31 @@ def in_parts(repository: tg.Repository, most: Length, step: Callable[[int], None
         }
 
 
-def runs(url: str, folder: Path, most: Length, each: int) -> Iterator[Row]:
-    """Run again and again, with all that goes with it, on datasets of so many partitions each."""
+def runs(url: str, folder: Path, limit: Length, each: int) -> Iterator[Row]:
+    """Run repeatedly, with all maintenance, on datasets of some partitions each."""
     chance = random.Random(20130208)
     with tg.Repository(url, artifacts=folder / "artifacts") as repository:
 
-        def step(one: int) -> None:
-            table, day = divmod(one, each)
+        def step(number: int) -> None:
+            table, day = divmod(number, each)
             dataset = f"soak {table}"
             batch = [measured(day, chance)]
-            if day and one % 10 == 0:
-                batch.append(measured(chance.randrange(day), chance, f"again {one}"))
+            if day and number % 10 == 0:
+                batch.append(measured(chance.randrange(day), chance, f"again {number}"))
             with recording(repository.store, RunSpec(dataset, "t", ("ds",))) as run:
                 assert len(run.ledger()) == day
                 run.commit(batch)
-            repository.roll_up(dataset, WINDOWS, run=run.run)
-            found = repository.detect(dataset)
-            if one % 50 == 49 and len(found):
-                repository.label(int(found["id"].iloc[0]), chance.choice(["expected", "ignore"]))
-            if one % 100 == 99:
+            repository.roll_up(dataset, ROLL_UP_WINDOWS, run=run.run)
+            anomalies = repository.detect(dataset)
+            if number % 50 == 49 and len(anomalies):
+                repository.label(
+                    int(anomalies["id"].iloc[0]), chance.choice(["expected", "ignore"])
+                )
+            if number % 100 == 99:
                 repository.clean(versions="0d", runs="0d")
 
         done = 0.0
-        for line in in_parts(repository, most, step):
+        for line in in_parts(repository, limit, step):
             yield line
             done = line["runs"]
         with repository.database.read() as connection:
@@ -175,11 +179,11 @@ def runs(url: str, folder: Path, most: Length, each: int) -> Iterator[Row]:
 
 
 def year(
-    url: str, folder: Path, tables: int, most: Length, backfill: int, times: Row
+    url: str, folder: Path, tables: int, limit: Length, backfill: int, times: Row
 ) -> Iterator[Row]:
     """Measure many tables every day, and add the times of reading in the end.
 
-    The days of the backfill come before; their tables are written in one run each.
+    The days of the backfill come before; each table's are written in one run.
     """
     days = 0
     chance = random.Random(20130208)
@@ -190,16 +194,16 @@ def year(
                 run.commit([measured(day, chance) for day in range(backfill)])
         times["backfill of a table, ms"] = 1000 * (time.perf_counter() - started) / tables
 
-        def step(one: int) -> None:
-            day, table = divmod(one, tables)
+        def step(number: int) -> None:
+            day, table = divmod(number, tables)
             with recording(repository.store, RunSpec(f"table {table}", "t", ("ds",))) as run:
                 run.commit([measured(backfill + day, chance)])
 
-        for line in in_parts(repository, most, step):
+        for line in in_parts(repository, limit, step):
             yield line
             days = backfill + int(line["runs"]) // tables
-        name, since = f"table {tables // 2}", f"{DAY + dt.timedelta(days=days - 30):%Y-%m-%d}"
-        asked: dict[str, Callable[[], object]] = {
+        name, since = f"table {tables // 2}", f"{FIRST_DAY + dt.timedelta(days=days - 30):%Y-%m-%d}"
+        queries: dict[str, Callable[[], object]] = {
             "overview of all tables": repository.overview,
             "one series": lambda: repository.metrics(name, analyzer=tg.Completeness("x")),
             "newest of a table": lambda: repository.latest(name),
@@ -208,17 +212,19 @@ def year(
             "runs of a table": lambda: repository.runs(name),
             "detection on a table": lambda: repository.detect(name),
         }
-        for what, ask in asked.items():
+        for query_name, ask in queries.items():
             best = []
             for _ in range(3):
                 started = time.perf_counter()
                 ask()
                 best.append(time.perf_counter() - started)
-            # Detection looks once at what is new; all others are as quick each time.
-            times[f"{what}, ms"] = 1000 * (best[0] if what.startswith("detection") else min(best))
+            # The first detection reads the new partitions; all others take the same time.
+            times[f"{query_name}, ms"] = 1000 * (
+                best[0] if query_name.startswith("detection") else min(best)
+            )
 
 
-def with_spark(url: str, folder: Path, most: Length) -> Iterator[Row]:
+def with_spark(url: str, folder: Path, limit: Length) -> Iterator[Row]:
     """Scan a Parquet folder that gets a partition before each run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -234,27 +240,27 @@ def with_spark(url: str, folder: Path, most: Length) -> Iterator[Row]:
             tg.ApproxQuantile("x", 0.5),
             tg.Histogram("kind"),
         ],
-        windows=WINDOWS,
+        windows=ROLL_UP_WINDOWS,
     )
     with tg.Repository(url, artifacts=folder / "artifacts") as repository:
 
         def write(day: int) -> None:
-            place = folder / "scanned" / f"ds={DAY + dt.timedelta(days=day):%Y-%m-%d}"
-            place.mkdir(parents=True, exist_ok=True)
+            target = folder / "scanned" / f"ds={FIRST_DAY + dt.timedelta(days=day):%Y-%m-%d}"
+            target.mkdir(parents=True, exist_ok=True)
             rows = chance.randrange(900, 1100)
             x = [None if chance.random() < 0.01 else chance.gauss(10, 1) for _ in range(rows)]
-            kinds = [chance.choice(KINDS) for _ in range(rows)]
-            pq.write_table(pa.table({"x": x, "kind": kinds}), place / "part.parquet")
+            kinds = [chance.choice(KIND_VALUES) for _ in range(rows)]
+            pq.write_table(pa.table({"x": x, "kind": kinds}), target / "part.parquet")
 
-        def step(one: int) -> None:
-            write(one)
-            if one and one % 10 == 0:
-                write(chance.randrange(one))
+        def step(number: int) -> None:
+            write(number)
+            if number and number % 10 == 0:
+                write(chance.randrange(number))
             tg.analyze(str(folder / "scanned"), suite, repository=repository, spark=spark)
             repository.detect("scanned")
 
         done = 0.0
-        for line in in_parts(repository, most, step):
+        for line in in_parts(repository, limit, step):
             yield line
             done = line["runs"]
         assert len(repository.partitions("scanned")) == done
@@ -264,18 +270,18 @@ def with_spark(url: str, folder: Path, most: Length) -> Iterator[Row]:
 def show(title: str, rows: Iterator[Row]) -> list[Row]:
     """Print a table line by line, and return its rows."""
     print(f"\n{title}")
-    found: list[Row] = []
+    results: list[Row] = []
     for row in rows:
-        if not found:
+        if not results:
             print("  ".join(f"{name:>13}" for name in row))
         cells = (f"{value:>13,.{0 if value >= 100 else 1}f}" for value in row.values())
         print("  ".join(cells), flush=True)
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def main() -> None:
-    """Run what was asked for, and print."""
+    """Run the selected parts, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument(
@@ -297,8 +303,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, object] = {}
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
 
         def url(name: str) -> str:
             return options.url or f"sqlite:///{folder / name}.db"
@@ -310,8 +316,8 @@ def main() -> None:
             )
         if options.tables and options.days:
             times: Row = {}
-            most = Length(options.tables * options.days, options.seconds)
-            rows = year(url("year"), folder, options.tables, most, options.backfill, times)
+            limit = Length(options.tables * options.days, options.seconds)
+            rows = year(url("year"), folder, options.tables, limit, options.backfill, times)
             title = f"{options.tables} tables on {options.days} days after {options.backfill}"
             results["year"] = show(title, rows)
             for name, value in times.items():

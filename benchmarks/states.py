@@ -1,6 +1,6 @@
-"""Bytes of the states: of each analyzer, and of a proposed suite of 100 columns for one partition.
+"""Bytes of the states of each analyzer, and of a proposed suite of 100 columns for one partition.
 
-The table is the one of ``wide.py``: 50 columns of numbers and 50 of text; one partition of it.
+The table is the table of ``wide.py``: 50 columns of numbers and 50 of strings; one partition of it.
 
     python benchmarks/states.py [--rows 20000] [--json FILE]
 """
@@ -22,7 +22,7 @@ from tidegauge.analyzers.scan.scan import scan
 
 
 def examples():
-    """One of each analyzer, on one column of each kind."""
+    """Return one of each analyzer, on one column of each type."""
     n, s = "n0", "s0"
     of_number = [
         "Completeness",
@@ -61,13 +61,18 @@ def examples():
         "DataType",
         "ColumnExists",
     ]
-    found = [tg.Size(), tg.ColumnCount(), tg.PatternMatch(s, "EMAIL"), tg.Compliance("r", "n0 > 1")]
+    analyzers = [
+        tg.Size(),
+        tg.ColumnCount(),
+        tg.PatternMatch(s, "EMAIL"),
+        tg.Compliance("r", "n0 > 1"),
+    ]
     for column, names in ((n, of_number), (s, of_text)):
         for name in names:
             kind, _, option = name.partition(":")
-            found.append(getattr(tg, kind)(column, *([float(option)] if option else [])))
+            analyzers.append(getattr(tg, kind)(column, *([float(option)] if option else [])))
     return [
-        *found,
+        *analyzers,
         tg.ApproxQuantiles(n, [0.25, 0.5, 0.75]),
         tg.Correlation(n, "n1"),
         tg.RatioOfSums(n, "n1"),
@@ -86,20 +91,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/states.json"))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         spark = tg.spark_session(Path(name))
-        data = wide_table(spark, Path(name), asked.rows, 50, 1)
+        data = wide_table(spark, Path(name), args.rows, 50, 1)
         data = data.selectExpr("*", "timestamp'2013-01-01' AS at")
         data.select("s0").createOrReplaceTempView("reference")
         states = scan(data, examples()).single_group.states
         sizes = {repr(a): len(outcome.value.pack()) for a, outcome in states.items()}
         suite = tg.profile(data.drop("at"), "wide", partition_by=["ds"]).suite
         chosen = [a for a in suite.analyzers if not isinstance(a, GroupingAnalyzer)]
-        whole = scan(data, chosen).single_group.states
-        by_statistic = {a.statistic(): len(o.value.pack()) for a, o in whole.items()}
+        whole_states = scan(data, chosen).single_group.states
+        by_statistic = {a.statistic(): len(o.value.pack()) for a, o in whole_states.items()}
     total = sum(by_statistic.values())
-    table = Table(title=f"one partition of {asked.rows:,} rows")
+    table = Table(title=f"one partition of {args.rows:,} rows")
     table.add_column("analyzer")
     table.add_column("bytes", justify="right")
     for analyzer, size in sorted(sizes.items(), key=lambda item: item[1]):
@@ -107,9 +112,9 @@ def main():
     Console(width=100).print(table)
     print(f"proposed suite: {len(chosen)} analyzers, {len(by_statistic)} states, {total:,} bytes")
     results = {"analyzers": sizes, "suite bytes": total, "suite states": len(by_statistic)}
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1))
-    print(f"written to {asked.json}")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A wide table: our scan against one single ``agg``, a loop over partitions, and jobs packed by hand.
+"""A wide table: our scan compared with one single ``agg``, a loop over partitions, and jobs packed by hand.
 
-50 columns of numbers and 50 of text, 600,000 rows in all, 30 partitions; for each pair of columns nine
-cheap metrics and two sketches. All ways compute the same aggregate expressions over the same cached
-plan of files, in turns in one session after a round to warm up. CPU time is that of the process tree,
-JVM included; it and wall time are given as ratios of medians.
+The table has 50 columns of numbers and 50 of strings, 600,000 rows in total, 30 partitions; each
+pair of columns has nine cheap metrics and two sketches. All variants compute the same aggregate
+expressions over the same cached plan of files, in turns in one session after a round to warm up.
+CPU time is measured over the process tree, including the JVM; CPU and wall time are reported as
+ratios of medians.
 
     python benchmarks/wide.py [--rounds 3] [--rows 600000] [--pairs 50] [--json FILE]
 """
@@ -29,11 +30,11 @@ from tidegauge.analyzers.scan.plan import plan
 from tidegauge.analyzers.scan.scan import MAX_CONCURRENT_JOBS, scan
 
 COLUMNS_BY_HAND = 10
-TICKS = os.sysconf("SC_CLK_TCK")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds():
-    """Return the CPU time of this process and all below it, ended ones included."""
+    """Return the CPU time of this process and all of its descendants, including ended ones."""
     children = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -42,13 +43,13 @@ def cpu_seconds():
             except OSError:
                 continue
             children.setdefault(int(fields[1]), []).append((int(entry.name), fields))
-    own = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    stack, total = [(os.getpid(), own)], 0
+    stat_fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    stack, total = [(os.getpid(), stat_fields)], 0
     while stack:
         pid, fields = stack.pop()
         total += sum(map(int, fields[11:15]))
         stack += children.get(pid, [])
-    return total / TICKS
+    return total / TICKS_PER_SECOND
 
 
 def wide_table(spark, folder, rows, pairs, partitions):
@@ -70,14 +71,14 @@ def wide_table(spark, folder, rows, pairs, partitions):
 
 
 def analyzers_of(pairs):
-    """Nine cheap metrics and two sketches for each pair."""
+    """Return nine cheap metrics and two sketches for each pair."""
     cheap = [tg.Completeness, tg.Minimum, tg.Maximum, tg.Mean, tg.StandardDeviation, tg.ZerosCount]
-    found = [tg.Size()]
+    analyzers = [tg.Size()]
     for i in range(pairs):
-        found += [kind(f"n{i}") for kind in cheap]
-        found += [tg.Completeness(f"s{i}"), tg.MinLength(f"s{i}"), tg.MaxLength(f"s{i}")]
-        found += [tg.ApproxQuantile(f"n{i}", 0.5), tg.ApproxCountDistinct(f"s{i}")]
-    return found
+        analyzers += [kind(f"n{i}") for kind in cheap]
+        analyzers += [tg.Completeness(f"s{i}"), tg.MinLength(f"s{i}"), tg.MaxLength(f"s{i}")]
+        analyzers += [tg.ApproxQuantile(f"n{i}", 0.5), tg.ApproxCountDistinct(f"s{i}")]
+    return analyzers
 
 
 def main():
@@ -89,11 +90,11 @@ def main():
     parser.add_argument("--partitions", type=int, default=30)
     parser.add_argument("--ways", nargs="*", default=[])
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/wide.json"))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         spark = tg.spark_session(Path(name))
-        data = wide_table(spark, Path(name), asked.rows, asked.pairs, asked.partitions)
-        analyzers = analyzers_of(asked.pairs)
+        data = wide_table(spark, Path(name), args.rows, args.pairs, args.partitions)
+        analyzers = analyzers_of(args.pairs)
         schema = Schema.from_spark(data.schema)
         by_pair = [
             dict.fromkeys(
@@ -102,74 +103,74 @@ def main():
                 if a.instance in {f"n{i}", f"s{i}"}
                 for request in a.requests(schema)
             )
-            for i in range(asked.pairs)
+            for i in range(args.pairs)
         ]
-        texts = list(dict.fromkeys(["count(1)", *(t for some in by_pair for t in some)]))
+        texts = list(dict.fromkeys(["count(1)", *(t for pair in by_pair for t in pair)]))
         days = [row[0] for row in data.select("ds").distinct().collect()]
 
-        def aggregate(frame, some):
-            return frame.groupBy("ds").agg(*(F.expr(t) for t in some)).collect()
+        def aggregate(frame, expressions):
+            return frame.groupBy("ds").agg(*(F.expr(t) for t in expressions)).collect()
 
         def by_hand():
             step = COLUMNS_BY_HAND // 2
             packs = [
-                [t for some in by_pair[i : i + step] for t in some]
-                for i in range(0, asked.pairs, step)
+                [t for pair in by_pair[i : i + step] for t in pair]
+                for i in range(0, args.pairs, step)
             ]
             with ThreadPoolExecutor(MAX_CONCURRENT_JOBS) as pool:
                 list(pool.map(lambda pack: aggregate(data, pack), packs))
 
-        ways = {
+        variants = {
             "ours": lambda: scan(data, analyzers, ["ds"]),
             "(a) one agg": lambda: aggregate(data, texts),
             "(b) loop": lambda: [aggregate(data.where(F.col("ds") == day), texts) for day in days],
             "(c) by hand": by_hand,
             "reading": lambda: data.write.format("noop").mode("overwrite").save(),
         }
-        ways = {
+        variants = {
             k: v
-            for k, v in ways.items()
-            if not asked.ways or k[:3] in asked.ways or k in asked.ways
+            for k, v in variants.items()
+            if not args.ways or k[:3] in args.ways or k in args.ways
         }
-        wall = {way: [] for way in ways}
-        cpu = {way: [] for way in ways}
-        for turn in range(asked.rounds + 1):
-            for way in list(ways) if turn % 2 else list(ways)[::-1]:
+        wall = {variant: [] for variant in variants}
+        cpu = {variant: [] for variant in variants}
+        for turn in range(args.rounds + 1):
+            for variant in list(variants) if turn % 2 else list(variants)[::-1]:
                 started, used = time.perf_counter(), cpu_seconds()
-                ways[way]()
+                variants[variant]()
                 if turn:
-                    wall[way].append(time.perf_counter() - started)
-                    cpu[way].append(cpu_seconds() - used)
+                    wall[variant].append(time.perf_counter() - started)
+                    cpu[variant].append(cpu_seconds() - used)
         jobs = len(plan(data, analyzers).jobs)
     results = {
-        "columns": 2 * asked.pairs,
-        "rows": asked.rows,
-        "partitions": asked.partitions,
+        "columns": 2 * args.pairs,
+        "rows": args.rows,
+        "partitions": args.partitions,
         "aggregations": len(texts),
         "jobs": jobs,
         "ways": {
-            way: {
-                "cpu s": round(statistics.median(cpu[way]), 2),
-                "wall s": round(statistics.median(wall[way]), 2),
+            variant: {
+                "cpu s": round(statistics.median(cpu[variant]), 2),
+                "wall s": round(statistics.median(wall[variant]), 2),
                 "ours by this, cpu": round(
-                    statistics.median(cpu["ours"]) / statistics.median(cpu[way]), 2
+                    statistics.median(cpu["ours"]) / statistics.median(cpu[variant]), 2
                 ),
                 "ours by this, wall": round(
-                    statistics.median(wall["ours"]) / statistics.median(wall[way]), 2
+                    statistics.median(wall["ours"]) / statistics.median(wall[variant]), 2
                 ),
             }
-            for way in ways
+            for variant in variants
         },
     }
     table = Table(title=f"{results['aggregations']} aggregations in {jobs} jobs")
     for column in ("way", *next(iter(results["ways"].values()))):
         table.add_column(column, justify="left" if column == "way" else "right")
-    for way, result in results["ways"].items():
-        table.add_row(way, *map(str, result.values()))
+    for variant, result in results["ways"].items():
+        table.add_row(variant, *map(str, result.values()))
     Console(width=120).print(table)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps(results, indent=1))
-    print(f"written to {asked.json}")
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def desk(folder: Path) -> None:
         visit(Path(temporary), url, pages, folder, SIZES)
         features = Path(temporary) / "features.db"
         consistent.make(features, 30, 60)
-        page = {"features": f"#/consistency?dataset={consistent.DATASET}"}
+        page = {"features": f"#/consistency?dataset={consistent.DATASET_NAME}"}
         visit(Path(temporary), f"sqlite:///{features}", page, folder, SIZES)
 
 
@@ -138,7 +138,7 @@ def views(folder: Path) -> None:
             "compare": f"#/compare?dataset=sales_orders&{at}",
             "compare-weeks": f"#/compare?dataset=sales_orders&{_weeks(days)}",
             "distribution": f"#/distribution?dataset=sales_orders&column=country&{at}",
-            "consistency": f"#/consistency?dataset={consistent.DATASET}",
+            "consistency": f"#/consistency?dataset={consistent.DATASET_NAME}",
             "inbox": "#/incidents?status=open",
             "incident": f"#/incidents/{incident}",
             "partitions": f"#/partitions?dataset=sales_orders&partition={quote(days[-1])}",

@@ -1,8 +1,8 @@
-"""Worker of one Python side: one JSON request a line in, one marked JSON answer a line out.
+"""Worker of one Python side: one JSON request per input line, one marked JSON answer per output line.
 
     python -m benchmarks.checks.worker ours|gx|dqx FOLDER SETTINGS
 
-A side is given the constraints once and returns which of them hold, round by round.
+A side gets the constraints once and returns in each round which of them hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.checks.constraints import table
 
 
 def session(settings):
-    """Return a session of plain Spark."""
+    """Return a plain Spark session."""
     builder = pyspark.sql.SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -49,10 +49,10 @@ class Ours:
             check = self.add(check, *constraint)
         self.check = check
 
-    def add(self, check, kind, column, *of):
+    def add(self, check, kind, column, *arguments):
         """Return a check with one more constraint."""
         methods = {
-            "complete": lambda least: check.is_complete(column, at_least=least),
+            "complete": lambda share: check.is_complete(column, at_least=share),
             "range": lambda low, high, least: check.is_contained_in(
                 column, lower=low, upper=high, at_least=least
             ),
@@ -63,14 +63,14 @@ class Ours:
             "mean": lambda low, high: check.has_mean(column, (low, high)),
             "min_length": lambda bound: check.has_min_length(column, bound),
             "max_length": lambda bound: check.has_max_length(column, (None, bound)),
-            "distinct": lambda most: check.has_number_of_distinct_values(column, (None, most)),
+            "distinct": lambda bound: check.has_number_of_distinct_values(column, (None, bound)),
         }
-        return methods[kind](*of)
+        return methods[kind](*arguments)
 
     def verify(self, data):
         """Return which constraints hold."""
-        found = self.tg.verify(data, self.check, examples=self.values)
-        return [one.result.passed for one in found.judged]
+        result = self.tg.verify(data, self.check, examples=self.values)
+        return [constraint.result.passed for constraint in result.judged]
 
 
 class GreatExpectations:
@@ -85,18 +85,18 @@ class GreatExpectations:
         self.spark = session(settings)
 
     def prepare(self, constraints, values):
-        """Build the suite; each expectation says by its metadata which constraint it is."""
+        """Build the suite; the metadata of each expectation contains the index of its constraint."""
         self.form = "SUMMARY" if values else "BOOLEAN_ONLY"
         context = self.gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         asset = context.data_sources.add_spark("spark").add_dataframe_asset("data")
         self.batches = asset.add_batch_definition_whole_dataframe("all")
         suite = self.gx.ExpectationSuite("benchmark")
-        for place, constraint in enumerate(constraints):
-            suite.add_expectation(self.expectation(*constraint, meta={"place": place}))
+        for index, constraint in enumerate(constraints):
+            suite.add_expectation(self.expectation(*constraint, meta={"place": index}))
         self.suite, self.count = context.suites.add(suite), len(constraints)
 
-    def expectation(self, kind, column, *of, meta):
+    def expectation(self, kind, column, *arguments, meta):
         """Return an expectation."""
         name, *options = {
             "complete": ("ColumnValuesToNotBeNull", "mostly"),
@@ -110,25 +110,25 @@ class GreatExpectations:
             "max_length": ("ColumnValueLengthsToBeBetween", "max_value"),
             "distinct": ("ColumnUniqueValueCountToBeBetween", "max_value"),
         }[kind]
-        made = getattr(self.gx.expectations, f"Expect{name}")
-        return made(column=column, meta=meta, **dict(zip(options, of, strict=True)))
+        expectation = getattr(self.gx.expectations, f"Expect{name}")
+        return expectation(column=column, meta=meta, **dict(zip(options, arguments, strict=True)))
 
     def verify(self, data):
         """Return which expectations hold."""
         batch = self.batches.get_batch(batch_parameters={"dataframe": data})
-        found = batch.validate(self.suite, result_format=self.form)
-        raised = [r for r in found.results if r.exception_info.get("raised_exception")]
+        result = batch.validate(self.suite, result_format=self.form)
+        raised = [r for r in result.results if r.exception_info.get("raised_exception")]
         if raised:
             raise RuntimeError(str(raised[0].exception_info))
-        holds = {r.expectation_config.meta["place"]: bool(r.success) for r in found.results}
-        return [holds[place] for place in range(self.count)]
+        holds = {r.expectation_config.meta["place"]: bool(r.success) for r in result.results}
+        return [holds[index] for index in range(self.count)]
 
 
 class Dqx:
-    """Rules of DQX applied to a frame; its observer counts the rows that break each.
+    """Rules of DQX applied to a frame; its observer counts the rows that violate each rule.
 
-    DQX marks rows and has no shares, so a share is judged by these counts. A mean within bounds
-    is two rules.
+    DQX marks rows and has no shares, so shares are computed from these counts. A mean within bounds
+    needs two rules.
     """
 
     def __init__(self, folder, settings):
@@ -138,42 +138,45 @@ class Dqx:
         self.functions, self.rule = check_funcs, rule
         self.version = version("databricks-labs-dqx")
         self.spark = session(settings)
-        # No workspace is asked when checks are applied.
+        # Applying checks needs no workspace.
         client = MagicMock(spec=WorkspaceClient)
         self.engine = engine.DQEngineCore(
             client, self.spark, observer=metrics_observer.DQMetricsObserver()
         )
 
     def prepare(self, constraints, values):
-        """Build the rules, named by the place of their constraint."""
+        """Build the rules, named by the index of their constraint."""
         self.shares, self.rules = {}, []
-        for place, (kind, column, *of) in enumerate(constraints):
-            self.shares[place] = of[-1] if kind in {"complete", "range", "set", "pattern"} else 1.0
-            for n, (function, told) in enumerate(self.calls(kind, column, *of)):
-                made = (
+        for index, (kind, column, *arguments) in enumerate(constraints):
+            self.shares[index] = (
+                arguments[-1] if kind in {"complete", "range", "set", "pattern"} else 1.0
+            )
+            for n, (function, options) in enumerate(self.calls(kind, column, *arguments)):
+                rule = (
                     self.rule.DQDatasetRule
                     if function.__name__.startswith("is_aggr")
                     else self.rule.DQRowRule
                 )
-                self.rules.append(made(name=f"{place}_{n}", check_func=function, **told))
+                self.rules.append(rule(name=f"{index}_{n}", check_func=function, **options))
 
-    def calls(self, kind, column, *of):
+    def calls(self, kind, column, *arguments):
         """Return functions and their arguments."""
         import pyspark.sql.functions as F
 
         f = self.functions
-        least, most = f.is_aggr_not_less_than, f.is_aggr_not_greater_than
+        at_least, at_most = f.is_aggr_not_less_than, f.is_aggr_not_greater_than
 
         def row(function, *options):
-            told = dict(zip(options, of, strict=False))  # the share is left to the observer
-            return function, {"column": column, "check_func_kwargs": told}
+            # The last argument, the share, is compared with the observer's counts.
+            keywords = dict(zip(options, arguments, strict=False))
+            return function, {"column": column, "check_func_kwargs": keywords}
 
-        def total(function, kind, place=0, value=column):
-            told = {"limit": of[place], "aggr_type": kind}
-            return function, {"column": value, "check_func_kwargs": told}
+        def total(function, kind, index=0, value=column):
+            keywords = {"limit": arguments[index], "aggr_type": kind}
+            return function, {"column": value, "check_func_kwargs": keywords}
 
         def quoted():
-            return [F.lit(value) for value in of[0]]  # a text would be read as SQL
+            return [F.lit(value) for value in arguments[0]]  # a string would be read as SQL
 
         lengths = F.length(column)
         return {
@@ -183,34 +186,34 @@ class Dqx:
                 (f.is_in_list, {"column": column, "check_func_kwargs": {"allowed": quoted()}})
             ],
             "pattern": lambda: [row(f.regex_match, "regex")],
-            "min": lambda: [total(least, "min")],
-            "max": lambda: [total(most, "max")],
-            "mean": lambda: [total(least, "avg"), total(most, "avg", 1)],
-            "min_length": lambda: [total(least, "min", value=lengths)],
-            "max_length": lambda: [total(most, "max", value=lengths)],
-            "distinct": lambda: [total(most, "count_distinct")],
+            "min": lambda: [total(at_least, "min")],
+            "max": lambda: [total(at_most, "max")],
+            "mean": lambda: [total(at_least, "avg"), total(at_most, "avg", 1)],
+            "min_length": lambda: [total(at_least, "min", value=lengths)],
+            "max_length": lambda: [total(at_most, "max", value=lengths)],
+            "distinct": lambda: [total(at_most, "count_distinct")],
         }[kind]()
 
     def verify(self, data):
         """Return which constraints hold."""
         marked, observation = self.engine.apply_checks(data, self.rules)
         marked.write.format("noop").mode("overwrite").save()
-        found = observation.get
+        metrics = observation.get
         broken = dict.fromkeys(self.shares, 0)
-        for one in json.loads(found["check_metrics"]):
-            place = int(one["check_name"].partition("_")[0])
-            broken[place] = max(broken[place], one["error_count"])
-        rows = found["input_row_count"]
-        return [1 - broken[place] / rows >= share for place, share in self.shares.items()]
+        for check in json.loads(metrics["check_metrics"]):
+            index = int(check["check_name"].partition("_")[0])
+            broken[index] = max(broken[index], check["error_count"])
+        rows = metrics["input_row_count"]
+        return [1 - broken[index] / rows >= share for index, share in self.shares.items()]
 
 
 SIDES = {"ours": Ours, "gx": GreatExpectations, "dqx": Dqx}
 
 
 def main():
-    """Answer until there are no more requests."""
+    """Answer requests until the input ends."""
     name, folder, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-    # Answers go to what was the standard output; whatever else is printed goes to the log.
+    # Answers go to the original standard output; all other output goes to the log.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     shutil.rmtree(folder, ignore_errors=True)
@@ -237,7 +240,7 @@ def main():
                     answer = {"seconds": time.perf_counter() - started}
                 case "values":
                     answer = {"values": holds}
-        except Exception as error:  # noqa: BLE001 - it is the answer
+        except Exception as error:  # noqa: BLE001 - the error is the answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {str(error)[:500]}"}
         print("@@" + json.dumps(answer), file=out, flush=True)

@@ -1,21 +1,22 @@
-"""Deequ and ours, side by side: scans, backfills, daily runs, merged states, repositories.
+"""Comparison with Deequ: scans, backfills, daily runs, merged states, repositories.
 
     python -m benchmarks.deequ [--rounds 5] [--cases NAME ...] [--sparks 3.5 newest] [--scale 1.0]
         [--before CHECKOUT] [--folder DIR] [--json FILE]
 
-Deequ's newest release runs on its own Spark, ours on that one and on the newest, each in one
-process that lives as long as the benchmark: ``local[2]``, 4 GB of heap, the same Java, 8 shuffle
-partitions, adaptive execution as Spark has it by default, no user interface. They take turns; the
-order is reversed each round. The first rounds warm up: three, or one where that is long. Wall time
-is taken in the worker around the case itself; CPU time is that of the worker's whole process tree.
-What counts is the ratio of each round, and its median. With a checkout of an earlier commit, that one takes
-part, too, on the last of the Sparks.
+Deequ's newest release runs on its own Spark, Tidegauge on that Spark and on the newest, each in one
+process for the whole benchmark: ``local[2]``, 4 GB of heap, the same Java, 8 shuffle partitions,
+adaptive execution with Spark's default, no user interface. They take turns, and the order is
+reversed each round. The first three rounds warm up, or one round for long cases. The worker
+measures wall time around the case itself, and CPU time over its whole process tree. The result is
+the median of the ratios of all rounds. A checkout of an earlier commit can take part on the last
+Spark.
 
 Deequ gets its best reasonable usage: the schema of a partition is known, so no job reads it; each
-partition has a state provider of its own, and a backfill one repository, which then parses its file
-once. Ours reads the same files as Hive tables, which are made outside of the timing, as new
-repositories are. The last sixty partitions of a history are measured by runs of their own. A daily run opens its repository, which counts on both sides: it is a new job. The
-metrics of both sides are compared, those of the last round.
+partition has a separate state provider, and a backfill one repository, which then parses its file
+once. Tidegauge reads the same files as Hive tables. Tables and new repositories are created outside
+of the timing. The last sixty partitions of a history are measured by separate runs. A daily run
+opens its repository on both sides, because it is a new job. The metrics of the last round of both
+sides are compared.
 """
 
 from __future__ import annotations
@@ -38,21 +39,27 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.deequ import data
-from benchmarks.deequ.cases import CASES, KNOWN, Case
-from benchmarks.deequ.workers import DEEQU, SETTINGS, WorkerError, our_worker, their_worker
+from benchmarks.deequ.cases import CASES, KNOWN_DIFFERENCES, Case
+from benchmarks.deequ.workers import (
+    DEEQU_RELEASE,
+    SPARK_SETTINGS,
+    WorkerError,
+    our_worker,
+    their_worker,
+)
 from tests.paths import ROOT
 from tidegauge.spark.session import find_java, java_version
 
 LONG_SECONDS = 10.0
-"""A case that takes longer warms up once, others three times."""
-LEAST = {"wall": 0.0, "cpu": 0.1}
-"""Seconds from which a ratio says something: CPU time is counted in hundredths."""
-TOLERANCE = 1e-9
-UNEXPLAINED = "unexplained"
+"""Seconds from which a case warms up once; other cases warm up three times."""
+MIN_RATIO_SECONDS = {"wall": 0.0, "cpu": 0.1}
+"""Minimum seconds for a ratio; CPU time has a resolution of hundredths of a second."""
+RELATIVE_TOLERANCE = 1e-9
+UNEXPLAINED_REASON = "unexplained"
 
 
 class Contest:
-    """One case, played by all workers in turns.
+    """One case, run by all workers in turns.
 
     Parameters
     ----------
@@ -60,7 +67,7 @@ class Contest:
     workers : list of Worker
         Deequ first.
     folder : Path
-        Holds the tables; what rounds write goes into a folder below, which is emptied.
+        Contains the tables; rounds write into a subfolder, which is emptied.
     """
 
     def __init__(self, case: Case, workers: list, folder: Path) -> None:
@@ -74,51 +81,58 @@ class Contest:
         self.values: dict[str, object] = {}
 
     def play(self, rounds: int) -> dict:
-        """Prepare, warm up, play, and return what came of it."""
+        """Prepare, warm up, run all rounds, and return the results."""
         case = self.case
-        kept = hashlib.sha256(json.dumps([DEEQU, case.analyzers]).encode()).hexdigest()[:12]
-        about = {"schema": str(self._any_file()), "path": str(self.folder / case.table)}
+        cache_key = hashlib.sha256(
+            json.dumps([DEEQU_RELEASE, case.analyzers]).encode()
+        ).hexdigest()[:12]
+        request = {"schema": str(self._any_file()), "path": str(self.folder / case.table)}
         if case.history:
-            about["history"] = self.listed[: case.history]
+            request["history"] = self.listed[: case.history]
         for worker in self.workers[:]:
             folder = self._new_folder(worker.name)
-            about["kept"] = str(self.folder / f"history-{kept}")
+            request["kept"] = str(self.folder / f"history-{cache_key}")
             self._try(
-                worker, "prepare", case=asdict(case), partitions=self.listed, folder=folder, **about
+                worker,
+                "prepare",
+                case=asdict(case),
+                partitions=self.listed,
+                folder=folder,
+                **request,
             )
         slowest = 0.0
         for turn in range(1 if case.warmup else 3):
             if slowest < LONG_SECONDS:
                 timed = self._round(turn, warming=True)
-                slowest = max([found["wall"] for found in timed.values()], default=0.0)
+                slowest = max([round_times["wall"] for round_times in timed.values()], default=0.0)
         for turn in range(3, 3 + min(rounds, case.rounds or rounds)):
             self.played.append(self._round(turn))
         for worker in self.workers[:]:
-            found = self._try(worker, "values")
-            if found:
-                self.values[worker.name] = found["values"]
+            answer = self._try(worker, "values")
+            if answer:
+                self.values[worker.name] = answer["values"]
         shutil.rmtree(self.runs, ignore_errors=True)
         return self._result()
 
     def _round(self, turn: int, *, warming: bool = False) -> dict[str, dict[str, float]]:
-        """Let each worker run once; return the wall and CPU seconds of those that could."""
+        """Let each worker run once; return wall and CPU seconds of the successful ones."""
         timed = {}
-        some = self.spares[turn : turn + 1] or self.listed
+        partitions = self.spares[turn : turn + 1] or self.listed
         if warming and self.case.warmup:
-            some = some[: self.case.warmup]
+            partitions = partitions[: self.case.warmup]
         for worker in self.workers[:: 1 if turn % 2 else -1]:
             folder = self._new_folder(f"{worker.name}-{turn}")
-            if self._try(worker, "before", partitions=some, folder=folder) is None:
+            if self._try(worker, "before", partitions=partitions, folder=folder) is None:
                 continue
             load, used = os.getloadavg()[0], worker.cpu()
-            found = self._try(worker, "run")
-            if found:
+            answer = self._try(worker, "run")
+            if answer:
                 cpu = worker.cpu() - used
-                timed[worker.name] = {"wall": found["seconds"], "cpu": cpu, "load": load}
+                timed[worker.name] = {"wall": answer["seconds"], "cpu": cpu, "load": load}
         return timed
 
     def _try(self, worker, stage: str, **request) -> dict | None:
-        """Ask a worker; one that fails is out of the contest."""
+        """Send a request to a worker; a worker that fails is excluded."""
         try:
             return worker.ask(stage, **request)
         except WorkerError as error:
@@ -139,113 +153,123 @@ class Contest:
         case = self.case
         result = {"case": case.name, "goal": case.goal}
         result |= {"errors": self.errors, "rounds": self.played}
-        for name in {name: None for found in self.played for name in found}:
-            about = result[name] = {}
-            for kind, least in LEAST.items():
-                timed = [found for found in self.played if name in found]
-                about[kind] = statistics.median(found[name][kind] for found in timed)
+        for name in {name: None for played in self.played for name in played}:
+            summary = result[name] = {}
+            for kind, least in MIN_RATIO_SECONDS.items():
+                timed = [played for played in self.played if name in played]
+                summary[kind] = statistics.median(played[name][kind] for played in timed)
                 both = [(f["deequ"][kind], f[name][kind]) for f in timed if "deequ" in f]
-                ratios = [one / other for one, other in both if min(one, other) > least]
+                ratios = [
+                    numerator / denominator
+                    for numerator, denominator in both
+                    if min(numerator, denominator) > least
+                ]
                 if name != "deequ" and ratios:
-                    about[f"{kind} ratio"] = [statistics.median(ratios), min(ratios), max(ratios)]
+                    summary[f"{kind} ratio"] = [statistics.median(ratios), min(ratios), max(ratios)]
             if name != "deequ" and {"deequ", name} <= self.values.keys():
-                about["values"] = self._differences(self.values["deequ"], self.values[name])
+                summary["values"] = self._differences(self.values["deequ"], self.values[name])
         return result
 
-    def _differences(self, theirs, ours) -> dict:
-        """Return how many numbers were compared, and those that differ, by the analyzer's name."""
+    def _differences(self, their_values, our_values) -> dict:
+        """Return the number of compared values, and the differences by the analyzer's name."""
         flat = {}
-        for side, values in (("theirs", theirs), ("ours", ours)):
+        for side, values in (("theirs", their_values), ("ours", our_values)):
             for key, value in self._numbers(values):
                 flat.setdefault(key, {})[side] = value
-        found: dict[str, dict] = {}
+        differences: dict[str, dict] = {}
         for (window, name, part), pair in flat.items():
             off = _difference(pair.get("theirs"), pair.get("ours"))
-            if off <= TOLERANCE:
+            if off <= RELATIVE_TOLERANCE:
                 continue
             kind = name.partition("(")[0]
-            about = found.setdefault(kind, {"why": None, "count": 0, "most": 0.0, "worst": None})
-            about["count"] += 1
-            if off > about["most"]:
-                about |= {"most": off, "worst": [f"{window} {name} {part}".strip(), pair]}
+            difference = differences.setdefault(
+                kind, {"why": None, "count": 0, "most": 0.0, "worst": None}
+            )
+            difference["count"] += 1
+            if off > difference["most"]:
+                difference |= {"most": off, "worst": [f"{window} {name} {part}".strip(), pair]}
         sketches = [name for name, *_ in self.case.ours or ()]
-        for kind, about in found.items():
-            reasons = (KNOWN[name] for name in (kind, *sketches) if name in KNOWN)
-            known = (why for allowed, why in reasons if about["most"] <= allowed)
-            about["why"] = next(known, UNEXPLAINED)
-        return {"compared": len(flat), "differ": found}
+        for kind, difference in differences.items():
+            reasons = (
+                KNOWN_DIFFERENCES[name] for name in (kind, *sketches) if name in KNOWN_DIFFERENCES
+            )
+            explanations = (why for allowed, why in reasons if difference["most"] <= allowed)
+            difference["why"] = next(explanations, UNEXPLAINED_REASON)
+        return {"compared": len(flat), "differ": differences}
 
     def _numbers(self, values):
         """Yield ((window, analyzer, part of the metric), number)."""
         if isinstance(values, list):
             values = {"": values}
-        for window, found in values.items():
-            if not isinstance(found, list):
-                yield (window, "result", ""), found
+        for window, metrics in values.items():
+            if not isinstance(metrics, list):
+                yield (window, "result", ""), metrics
                 continue
-            for (name, *arguments), parts in zip(self.case.analyzers, found, strict=True):
+            for (name, *arguments), parts in zip(self.case.analyzers, metrics, strict=True):
                 for part, number in parts.items():
                     yield (window, f"{name}({', '.join(map(str, arguments))})", part), number
 
 
-def _difference(one, other) -> float:
-    """Return the relative difference of two numbers; infinity if they are none and differ."""
-    if one == other:
+def _difference(first, second) -> float:
+    """Return the relative difference of two numbers; infinity for other values that differ."""
+    if first == second:
         return 0.0
-    if not isinstance(one, int | float) or not isinstance(other, int | float):
+    if not isinstance(first, int | float) or not isinstance(second, int | float):
         return inf
-    return abs(one - other) / max(abs(one), abs(other))
+    return abs(first - second) / max(abs(first), abs(second))
 
 
-def judgement(about: dict) -> str:
-    """Return what is said of the values of one side: equal, or how many differ and why."""
-    differ = about.get("values", {}).get("differ")
+def judgement(summary: dict) -> str:
+    """Return a summary of the values of one side: equal, or the number of differences and the reasons."""
+    differ = summary.get("values", {}).get("differ")
     if not differ:
         return "-" if differ is None else "equal"
-    told = [f"{name} {'?!' * (f['why'] == UNEXPLAINED)}".strip() for name, f in differ.items()]
-    return f"{sum(f['count'] for f in differ.values())} differ: {', '.join(told)}"
+    parts = [
+        f"{name} {'?!' * (f['why'] == UNEXPLAINED_REASON)}".strip() for name, f in differ.items()
+    ]
+    return f"{sum(f['count'] for f in differ.values())} differ: {', '.join(parts)}"
 
 
-def show(results: list[dict], ours: list[str], console: Console) -> None:
-    """Print the table, what differs and why, and errors."""
+def show(results: list[dict], our_names: list[str], console: Console) -> None:
+    """Print the table, the differences and their reasons, and errors."""
     table = Table(title="Deequ / ours: medians in seconds, and ratios (least to most)")
     table.add_column("case")
     table.add_column("Deequ", justify="right")
-    for name in ours:
+    for name in our_names:
         for title in (name, "wall", "CPU"):
             table.add_column(title, justify="right")
     table.add_column("goal", justify="right")
     table.add_column("values")
     for result in results:
         row = [result["case"], _seconds(result.get("deequ"))]
-        for name in ours:
-            about = result.get(name)
-            row.append(_seconds(about))
+        for name in our_names:
+            summary = result.get(name)
+            row.append(_seconds(summary))
             for kind in ("wall", "cpu"):
-                ratio = (about or {}).get(f"{kind} ratio")
+                ratio = (summary or {}).get(f"{kind} ratio")
                 reached = kind == "wall" and ratio and ratio[0] >= (result["goal"] or 0)
                 text = f"{ratio[0]:.2f} ({ratio[1]:.2f}-{ratio[2]:.2f})" if ratio else "-"
                 row.append(f"[green]{text}[/]" if reached else text)
-        told = dict.fromkeys(judgement(result[name]) for name in ours if name in result)
+        judgements = dict.fromkeys(judgement(result[name]) for name in our_names if name in result)
         goal = f"{result['goal']:g}" if result["goal"] else "-"
-        table.add_row(*row, goal, "; ".join(told))
+        table.add_row(*row, goal, "; ".join(judgements))
     console.print(table)
     for result in results:
         for name, error in result["errors"].items():
             console.print(f"[red]{result['case']}, {name}: {error}", highlight=False)
     differing = [
-        f"{name}: {about['why']}"
-        + f" ({result['case']}: {about['worst']})" * (about["why"] == UNEXPLAINED)
+        f"{name}: {summary['why']}"
+        + f" ({result['case']}: {summary['worst']})" * (summary["why"] == UNEXPLAINED_REASON)
         for result in results
-        for worker in ours
-        for name, about in result.get(worker, {}).get("values", {}).get("differ", {}).items()
+        for worker in our_names
+        for name, summary in result.get(worker, {}).get("values", {}).get("differ", {}).items()
     ]
     for line in dict.fromkeys(differing):
         console.print(line, highlight=False)
 
 
-def _seconds(about: dict | None) -> str:
-    return f"{about['wall']:.3g}" if about else "-"
+def _seconds(summary: dict | None) -> str:
+    return f"{summary['wall']:.3g}" if summary else "-"
 
 
 def machine() -> dict:
@@ -269,53 +293,55 @@ def main() -> None:
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--folder", type=Path, default=Path("build/benchmark-deequ"))
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/deequ.json"))
-    asked = parser.parse_args()
-    most = data.TABLES["spare5k"][0] - 3
-    if asked.rounds > most:
-        parser.error(f"there are spare partitions for {most} rounds")
-    folder = asked.folder.absolute()
-    tables = folder / f"scale-{asked.scale:g}"
+    args = parser.parse_args()
+    max_rounds = data.TABLES["spare5k"][0] - 3
+    if args.rounds > max_rounds:
+        parser.error(f"there are spare partitions for {max_rounds} rounds")
+    folder = args.folder.absolute()
+    tables = folder / f"scale-{args.scale:g}"
     tables.mkdir(parents=True, exist_ok=True)
     workers = [their_worker(folder / "workers")]
-    ours = [our_worker(spark, folder / "workers") for spark in asked.sparks]
-    if asked.before:
-        ours.insert(0, our_worker(asked.sparks[-1], folder / "workers", asked.before.absolute()))
-    workers += ours
+    our_workers = [our_worker(spark, folder / "workers") for spark in args.sparks]
+    if args.before:
+        our_workers.insert(
+            0, our_worker(args.sparks[-1], folder / "workers", args.before.absolute())
+        )
+    workers += our_workers
     console = Console(width=210)
     try:
         versions = {worker.name: worker.ask("hello") for worker in workers}
-        for name, checkout in {"tidegauge": ROOT, "before": asked.before}.items():
+        for name, checkout in {"tidegauge": ROOT, "before": args.before}.items():
             if checkout:
                 commit = ["git", "-C", checkout, "describe", "--always", "--dirty"]
                 versions[name] = subprocess.check_output(commit, text=True).strip()
-        ours[-1].ask("data", folder=str(tables), scale=asked.scale)
+        our_workers[-1].ask("data", folder=str(tables), scale=args.scale)
         report = {
             "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             "machine": machine(),
             "versions": {
-                "deequ": DEEQU,
+                "deequ": DEEQU_RELEASE,
                 "processes": versions,
                 "java": java_version(find_java() or "java"),
             },
-            "settings": SETTINGS,
-            "scale": asked.scale,
+            "settings": SPARK_SETTINGS,
+            "scale": args.scale,
             "cases": [],
         }
-        asked.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         for case in CASES:
-            if asked.cases and case.name not in asked.cases:
+            if args.cases and case.name not in args.cases:
                 continue
             began = dt.datetime.now(dt.UTC)
-            found = Contest(case, workers, tables).play(asked.rounds)
+            result = Contest(case, workers, tables).play(args.rounds)
             took = (dt.datetime.now(dt.UTC) - began).total_seconds()
             console.print(f"{case.name}: {took:.0f} s in all", highlight=False)
-            report["cases"].append({**found, "seconds in all": round(took, 1)})
-            asked.json.write_text(json.dumps(report, indent=1))
+            report["cases"].append({**result, "seconds in all": round(took, 1)})
+            args.json.write_text(json.dumps(report, indent=1))
     finally:
         for worker in workers:
             worker.close()
-    show(report["cases"], [worker.name for worker in ours], console)
-    print(f"written to {asked.json}")
+    show(report["cases"], [worker.name for worker in our_workers], console)
+    print(f"written to {args.json}")
 
 
 if __name__ == "__main__":

@@ -6,22 +6,23 @@ from dataclasses import dataclass
 
 Analyzers = list[list]
 
-NUMBERS = ("quantity", "price", "discount")
-COLUMNS = ("id", *NUMBERS, "status", "country", "email", "amount_text")
-KNOWN = {
+NUMBER_COLUMNS = ("quantity", "price", "discount")
+ALL_COLUMNS = ("id", *NUMBER_COLUMNS, "status", "country", "email", "amount_text")
+KNOWN_DIFFERENCES = {
     "ApproxCountDistinct": (0.2, "HyperLogLog of 512 registers in Deequ, of 4,096 in ours"),
     "KLLSketch": (0.6, "KLL sketches of size 2,048 on both sides keep values chosen by chance"),
     "ApproxUniqueness": (0.2, "tuple sketch in ours, exact in Deequ"),
 }
-"""Metrics that may differ, by how much of their value, and why; more than that is unexplained.
+"""Metrics that may differ, by the maximum relative difference and the reason; larger ones are unexplained.
 
-It is some three standard errors of the worse sketch; for KLL, of a bucket that holds a hundredth.
+The maximum is about three standard errors of the worse sketch; for KLL, of a bucket with a
+hundredth of the values.
 """
 
-CHEAP: Analyzers = [
+CHEAP_ANALYZERS: Analyzers = [
     ["Size"],
-    *(["Completeness", column] for column in COLUMNS),
-    *([name, c] for name in ("Mean", "StandardDeviation", "Sum") for c in NUMBERS),
+    *(["Completeness", column] for column in ALL_COLUMNS),
+    *([name, c] for name in ("Mean", "StandardDeviation", "Sum") for c in NUMBER_COLUMNS),
     ["Compliance", "expensive", "price > 500"],
     ["Compliance", "many and cheap", "quantity >= 10 AND discount < 0.5"],
     ["Compliance", "new or open", "status IN ('new', 'open')"],
@@ -29,30 +30,32 @@ CHEAP: Analyzers = [
     ["Correlation", "quantity", "discount"],
     ["Correlation", "price", "discount"],
 ]
-SCAN40: Analyzers = [
-    *CHEAP,
-    *([name, c] for name in ("Minimum", "Maximum") for c in NUMBERS),
+SCAN40_ANALYZERS: Analyzers = [
+    *CHEAP_ANALYZERS,
+    *([name, c] for name in ("Minimum", "Maximum") for c in NUMBER_COLUMNS),
     *(["ApproxCountDistinct", column] for column in ("id", "country", "email")),
     ["DataType", "amount_text"],
     ["PatternMatch", "email", r"^[a-z0-9.]+@[a-z0-9]+\.[a-z]+$"],
     ["PatternMatch", "amount_text", r"^-?[0-9]+\.[0-9][0-9]$"],
     *([name, c] for name in ("MinLength", "MaxLength") for c in ("status", "email")),
 ]
-GROUPING: Analyzers = [
+GROUPING_ANALYZERS: Analyzers = [
     ["Uniqueness", ["email"]],
     ["Distinctness", ["country"]],
     ["Entropy", "status"],
     ["Uniqueness", ["status", "country"]],
 ]
-MIXED: Analyzers = [
-    *SCAN40[::2],
-    *GROUPING,
+MIXED_ANALYZERS: Analyzers = [
+    *SCAN40_ANALYZERS[::2],
+    *GROUPING_ANALYZERS,
     ["Histogram", "status"],
     ["Histogram", "country"],
     ["KLLSketch", "price"],
 ]
-KLL: Analyzers = [["KLLSketch", column] for column in ("price", "discount", "quantity", "id")]
-SERIES: Analyzers = [["Completeness", f"column_{i}"] for i in range(35)]
+KLL_ANALYZERS: Analyzers = [
+    ["KLLSketch", column] for column in ("price", "discount", "quantity", "id")
+]
+SERIES_ANALYZERS: Analyzers = [["Completeness", f"column_{i}"] for i in range(35)]
 
 
 @dataclass(frozen=True)
@@ -63,27 +66,27 @@ class Case:
     ----------
     name : str
     goal : float or None
-        Wall time of Deequ divided by ours that is aimed at, if any is.
+        Goal for the wall time of Deequ divided by ours, if there is one.
     op : str
         ``calculate`` metrics of a folder; ``analyze`` partitions and keep states and metrics;
         ``merge`` stored states; ``append`` a result to a repository; ``read`` a series from it.
     analyzers : list
     ours : list, optional
-        Our analyzers, where they are others.
+        Our analyzers, if they differ.
     table : str
-        Where the rows are: a table of `data.TABLES`.
+        The table of `data.TABLES` with the rows.
     spare : str
-        The table that a round takes one more partition from, beside the history.
+        The table from which each round takes one more partition, in addition to the history.
     history : int
         Number of partitions that are measured before the first round.
     memory : bool
         Whether Deequ keeps everything in memory and measures two partitions at a time.
     rounds : int, optional
-        Most rounds.
+        Maximum number of rounds.
     warmup : int, optional
-        Number of partitions that the only round to warm up takes.
+        Number of partitions of the only round to warm up.
     results : int
-        Results that a repository holds at first.
+        Number of results in the repository at first.
     held : bool
         Whether the repository is opened once. Otherwise each round opens it, as a new job does.
     """
@@ -104,15 +107,19 @@ class Case:
 
 
 CASES = [
-    Case("whole40", 3, "calculate", SCAN40),
-    Case("cheap", 1.5, "calculate", CHEAP),
-    Case("backfill30", 5, "analyze", SCAN40, table="days30"),
-    Case("backfill30-memory", 3, "analyze", SCAN40, table="days30", memory=True),
-    Case("backfill365", 40, "analyze", SCAN40, table="days365", rounds=2, warmup=30),
-    Case("daily5k", 1.5, "analyze", SCAN40, table="days365", spare="spare5k", history=364),
-    Case("daily200k", 2, "analyze", SCAN40, table="days365", spare="spare200k", history=364),
-    Case("mixed", 5, "calculate", MIXED),
-    Case("grouping4", 2, "calculate", GROUPING),
+    Case("whole40", 3, "calculate", SCAN40_ANALYZERS),
+    Case("cheap", 1.5, "calculate", CHEAP_ANALYZERS),
+    Case("backfill30", 5, "analyze", SCAN40_ANALYZERS, table="days30"),
+    Case("backfill30-memory", 3, "analyze", SCAN40_ANALYZERS, table="days30", memory=True),
+    Case("backfill365", 40, "analyze", SCAN40_ANALYZERS, table="days365", rounds=2, warmup=30),
+    Case(
+        "daily5k", 1.5, "analyze", SCAN40_ANALYZERS, table="days365", spare="spare5k", history=364
+    ),
+    Case(
+        "daily200k", 2, "analyze", SCAN40_ANALYZERS, table="days365", spare="spare200k", history=364
+    ),
+    Case("mixed", 5, "calculate", MIXED_ANALYZERS),
+    Case("grouping4", 2, "calculate", GROUPING_ANALYZERS),
     Case("uniqueness", 1.2, "calculate", [["Uniqueness", ["id"]]]),
     Case(
         "uniqueness-approx",
@@ -121,11 +128,11 @@ CASES = [
         [["Uniqueness", ["id"]]],
         ours=[["ApproxUniqueness", ["id"]]],
     ),
-    Case("kll4", 30, "calculate", KLL),
-    Case("merge-files", 20, "merge", SCAN40, table="days365", history=365),
-    Case("merge-memory", 1, "merge", SCAN40, table="days365", history=365, memory=True),
-    Case("repository-append", 30, "append", SERIES, results=1000),
-    Case("repository-read", 30, "read", SERIES, results=1000),
-    Case("repository-append-held", None, "append", SERIES, results=1000, held=True),
-    Case("repository-read-held", None, "read", SERIES, results=1000, held=True),
+    Case("kll4", 30, "calculate", KLL_ANALYZERS),
+    Case("merge-files", 20, "merge", SCAN40_ANALYZERS, table="days365", history=365),
+    Case("merge-memory", 1, "merge", SCAN40_ANALYZERS, table="days365", history=365, memory=True),
+    Case("repository-append", 30, "append", SERIES_ANALYZERS, results=1000),
+    Case("repository-read", 30, "read", SERIES_ANALYZERS, results=1000),
+    Case("repository-append-held", None, "append", SERIES_ANALYZERS, results=1000, held=True),
+    Case("repository-read-held", None, "read", SERIES_ANALYZERS, results=1000, held=True),
 ]

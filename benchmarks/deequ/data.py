@@ -14,14 +14,14 @@ TABLES = {
     "spare5k": (16, 5_000, "2024-01-01"),
     "spare200k": (16, 200_000, "2024-01-01"),
 }
-"""Number of files, rows of each at scale 1, and the day of the first, if each is a partition."""
+"""Number of files, rows per file at scale 1, and the first day if each file is a partition."""
 
 
 def _hash(salt: int, below: int) -> str:
     return f"pmod(xxhash64(id, {salt}), {below})"
 
 
-COLUMNS = {
+COLUMN_SQL = {
     "id": "id",
     "quantity": f"CAST(IF({_hash(1, 100)} < 2, NULL, {_hash(2, 100)}) AS INT)",
     "price": f"{_hash(3, 100_000_000)} / 1e5D",
@@ -29,7 +29,7 @@ COLUMNS = {
     "status": "element_at(split('new new new open open closed returned lost', ' '),"
     f" CAST(1 + {_hash(6, 8)} AS INT))",
     "country": f"concat('C', lpad({_hash(7, 60)}, 2, '0'))",
-    # One user in a hundred has a malformed address, so that there are 200,000 in all.
+    # One user in a hundred has a malformed address, so that there are 200,000 in total.
     "email": f"concat('user', {_hash(8, 200_000)},"
     f" IF({_hash(8, 200_000)} % 100 = 0, '.', '@'), 'example.com')",
     "amount_text": f"CASE WHEN {_hash(9, 100)} = 0 THEN NULL"
@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 def make(spark, folder: Path, scale: float) -> None:
-    """Write the tables that are not there yet."""
+    """Write the tables that do not exist yet."""
     for number, (table, (files, rows, first)) in enumerate(TABLES.items()):
         target = folder / table
         if (target / "_SUCCESS").exists():
@@ -48,7 +48,7 @@ def make(spark, folder: Path, scale: float) -> None:
         each = max(100, round(rows * scale))
         start = number * 10**8  # no two tables share an id
         ids = spark.range(start, start + files * each, numPartitions=files)
-        columns = [f"{expression} AS {name}" for name, expression in COLUMNS.items()]
+        columns = [f"{expression} AS {name}" for name, expression in COLUMN_SQL.items()]
         if first:
             day = f"date_add(DATE'{first}', CAST((id - {start}) DIV {each} AS INT))"
             columns.append(f"CAST({day} AS STRING) AS ds")
@@ -59,6 +59,5 @@ def make(spark, folder: Path, scale: float) -> None:
 def partitions(folder: Path, table: str) -> list[tuple[str, str]]:
     """Return a table's days, each with its folder."""
     return [
-        (found.name.partition("=")[2], str(found))
-        for found in sorted((folder / table).glob("ds=*"))
+        (path.name.partition("=")[2], str(path)) for path in sorted((folder / table).glob("ds=*"))
     ]

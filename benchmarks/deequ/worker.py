@@ -1,7 +1,7 @@
-"""Worker of our side: one JSON request a line in, one marked JSON answer a line out.
+"""Worker of our side: one JSON request per input line, one marked JSON answer per output line.
 
-It does what ``Driver.scala`` does on Deequ's side: a case is prepared once; each round gets ready
-by ``before``, and only ``run`` is timed.
+It does the same as ``Driver.scala`` on Deequ's side: a case is prepared once; ``before`` prepares
+each round, and only ``run`` is timed.
 """
 
 from __future__ import annotations
@@ -28,35 +28,37 @@ from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunS
 from tidegauge.analyzers.runs.recording import recording
 
 DAILY_RUNS = 60
-"""Last partitions of a history that are measured one by one, as Deequ measures all of them: otherwise
-its code is compiled when the rounds begin, and ours is not."""
+"""The last partitions of a history, which are measured one by one, as Deequ measures all of them.
+
+Otherwise its code is compiled when the rounds begin, and ours is not.
+"""
 
 
-def numbers(found):
-    """Return a metric's numbers, given by name, by what follows the metric's own name."""
-    parts = {name.partition(".")[2]: value for name, value in found}
+def numbers(metrics):
+    """Return the numbers of a metric by the part of the name after the metric's own name."""
+    parts = {name.partition(".")[2]: value for name, value in metrics}
     counts = {part: value for part, value in parts.items() if part.startswith("count.")}
-    return counts or parts  # of a KLL sketch the edges follow from the extremes
+    return counts or parts  # the edges of a KLL sketch follow from the extremes
 
 
 def numbers_of(metric):
     """Return a metric's numbers, or its error."""
     if metric.failed:
         return {"error": str(metric.outcome.error)}
-    return numbers((one.name, one.value) for one in flatten(metric))
+    return numbers((part.name, part.value) for part in flatten(metric))
 
 
 class Job:
-    """A case, and where its data lies."""
+    """A case, and the location of its data."""
 
     def __init__(self, spark, request):
         self.spark, self.request = spark, request
         case = request["case"]
-        told = case["ours"] or case["analyzers"]
-        self.analyzers = [getattr(tg, name)(*arguments) for name, *arguments in told]
+        calls = case["ours"] or case["analyzers"]
+        self.analyzers = [getattr(tg, name)(*arguments) for name, *arguments in calls]
 
     def before(self, request):
-        """Get ready for a round."""
+        """Prepare a round."""
 
 
 class Calculate(Job):
@@ -64,8 +66,8 @@ class Calculate(Job):
 
     def run(self):
         """Read and measure it."""
-        found = self.spark.read.parquet(self.request["path"])
-        self.metrics = tg.calculate(found, self.analyzers)
+        frame = self.spark.read.parquet(self.request["path"])
+        self.metrics = tg.calculate(frame, self.analyzers)
 
     def values(self):
         """Return the metrics."""
@@ -73,7 +75,7 @@ class Calculate(Job):
 
 
 class Analyze(Job):
-    """Partitions of a Hive table, measured into a new repository or behind a history."""
+    """Partitions of a Hive table, measured into a new repository or after a history."""
 
     def __init__(self, spark, request):
         super().__init__(spark, request)
@@ -106,11 +108,11 @@ class Analyze(Job):
             (self.root / f"ds={ds}").mkdir(parents=True)
             for file in Path(path).glob("*.parquet"):
                 (self.root / f"ds={ds}" / file.name).hardlink_to(file)
-        told = " ".join(f"PARTITION (ds='{ds}')" for ds, _ in partitions)
-        self.spark.sql(f"ALTER TABLE {self.table} ADD {told}")
+        clauses = " ".join(f"PARTITION (ds='{ds}')" for ds, _ in partitions)
+        self.spark.sql(f"ALTER TABLE {self.table} ADD {clauses}")
 
     def before(self, request):
-        """Add the round's partition behind the history, or begin with an empty repository."""
+        """Add the round's partition after the history, or start with an empty repository."""
         self.days = [ds for ds, _ in request["partitions"]]
         self.chosen = "new"
         if self.history:
@@ -129,7 +131,7 @@ class Analyze(Job):
             )
 
     def run(self):
-        """Measure what is new."""
+        """Measure the new partitions."""
         run = self.analyze(self.chosen)
         assert len(run.changes) == len(self.days), run
 
@@ -137,20 +139,22 @@ class Analyze(Job):
         """Return the metrics of the round's partitions by day."""
         with tg.Repository(self.url) as repo:
             frame = repo.metrics(self.name)
-        found = {}
+        metrics_by_day = {}
         for partition, text, name, value in frame[
             ["partition", "analyzer", "name", "value"]
         ].itertuples(index=False):
             day = partition.partition("=")[2]
-            found.setdefault(day, {}).setdefault(text, []).append((name, value))
-        return {ds: [numbers(found[ds][repr(a)]) for a in self.analyzers] for ds in self.days}
+            metrics_by_day.setdefault(day, {}).setdefault(text, []).append((name, value))
+        return {
+            ds: [numbers(metrics_by_day[ds][repr(a)]) for a in self.analyzers] for ds in self.days
+        }
 
 
 class Merge(Analyze):
     """Stored states of all partitions, merged analyzer by analyzer."""
 
     def before(self, request):
-        """Do nothing: the history is all there is."""
+        """Do nothing: the history is the only input."""
 
     def run(self):
         """Open the repository and merge."""
@@ -173,28 +177,28 @@ class Append(Job):
         self.record(self.held, range(self.count))
 
     def repository(self):
-        """Return the repository in a context: the one that is held, or one that is opened now."""
+        """Return a context with the repository: the open one, or a newly opened one."""
         return nullcontext(self.held) if self.request["case"]["held"] else tg.Repository(self.url)
 
     def record(self, repo, days):
-        """Record results by the calls that runs use."""
+        """Record results with the calls that runs use."""
         size = len(self.analyzers)
         no_state = Failure(MetricRuntimeError("the benchmark keeps no state"))
         batch = []
         for number in days:
             day = dt.datetime(2020, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=number)
-            found = []
+            measurements = []
             for i, analyzer in enumerate(self.analyzers):
                 value = Success(i / size)
                 metric = Metric(Entity.COLUMN, analyzer.column, "Completeness", value)
-                found.append(Measurement(analyzer, no_state, metric))
+                measurements.append(Measurement(analyzer, no_state, metric))
             name = Partition(("ds",), (f"{day:%Y-%m-%d}",))
-            batch.append(MeasuredPartition(name, day, "f", day, "[]", 1000, tuple(found)))
+            batch.append(MeasuredPartition(name, day, "f", day, "[]", 1000, tuple(measurements)))
         with recording(repo.store, RunSpec("results", "table", ("ds",))) as run:
             run.commit(batch)
 
     def run(self):
-        """Record one."""
+        """Record one result."""
         with self.repository() as repo:
             self.record(repo, [self.count])
         self.count += 1
@@ -208,14 +212,14 @@ class Read(Append):
     """Read one series."""
 
     def run(self):
-        """Read it as pairs of time and value."""
-        one = self.analyzers[len(self.analyzers) // 2]
+        """Read the series as pairs of time and value."""
+        analyzer = self.analyzers[len(self.analyzers) // 2]
         with self.repository() as repo:
-            frame = repo.metrics("results", analyzer=one)
+            frame = repo.metrics("results", analyzer=analyzer)
         self.series = list(zip(frame["time"], frame["value"], strict=True))
 
     def values(self):
-        """Return what Deequ's side does of them."""
+        """Return the same summary as Deequ's side."""
         last = max(moment for moment, _ in self.series)
         total = sum(value for _, value in self.series)
         return {"results": len(self.series), "last": int(last.timestamp() * 1000), "sum": total}
@@ -225,9 +229,9 @@ JOBS = {"calculate": Calculate, "analyze": Analyze, "merge": Merge, "append": Ap
 
 
 def main():
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
-    # Answers go to what was the standard output; whatever else is printed goes to the log.
+    # Answers go to the original standard output; all other output goes to the log.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     shutil.rmtree(folder, ignore_errors=True)
@@ -254,7 +258,7 @@ def main():
                     answer = {"seconds": time.perf_counter() - started}
                 case "values":
                     answer = {"values": job.values()}
-        except Exception as error:  # noqa: BLE001 - it is the answer
+        except Exception as error:  # noqa: BLE001 - the error is the answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         print("@@" + json.dumps(answer), file=out, flush=True)

@@ -16,20 +16,20 @@ from tests.services import maven
 from tests.services.environments import environment
 from tidegauge.spark.session import find_java
 
-DEEQU = "2.1.0-spark-3.5"
+DEEQU_RELEASE = "2.1.0-spark-3.5"
 THEIR_SPARK = "3.5"
-MARK = "@@"
-MEMORY = "4g"
-SETTINGS = {
+ANSWER_MARK = "@@"
+DRIVER_MEMORY = "4g"
+SPARK_SETTINGS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
-"""Spark settings of both sides; most are those of `tidegauge.spark_session` anyway."""
+"""Spark settings of both sides; `tidegauge.spark_session` sets most of them by default."""
 
-OPENED = (
+OPENED_PACKAGES = (
     "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util"
     " java.util.concurrent java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs"
     " sun.security.action sun.util.calendar"
@@ -38,7 +38,7 @@ OPENED = (
 
 
 class WorkerError(Exception):
-    """A worker ended, or could not do what it was asked."""
+    """A worker ended, or a request failed."""
 
 
 class Worker:
@@ -49,9 +49,9 @@ class Worker:
     name : str
     command : list of str
     folder : Path
-        Where it runs and keeps its log.
+        Working directory, which also contains its log.
     before : Path, optional
-        A checkout whose packages come first.
+        A checkout whose packages take precedence.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class Worker:
         except BrokenPipeError as error:
             raise WorkerError(f"{self.name} has ended; see {self.log}") from error
         for line in self.process.stdout:
-            if line.startswith(MARK):
-                answer = json.loads(line.removeprefix(MARK))
+            if line.startswith(ANSWER_MARK):
+                answer = json.loads(line.removeprefix(ANSWER_MARK))
                 if "error" in answer:
                     raise WorkerError(answer["error"])
                 return answer
         raise WorkerError(f"{self.name} has ended; see {self.log}")
 
     def cpu(self) -> float:
-        """Return the CPU seconds of the process and its children, ended ones included."""
-        own = psutil.Process(self.process.pid)
+        """Return the CPU seconds of the process and its children, including ended ones."""
+        worker = psutil.Process(self.process.pid)
         total = 0.0
-        for process in (own, *own.children(recursive=True)):
+        for process in (worker, *worker.children(recursive=True)):
             try:
                 total += sum(process.cpu_times()[:4])
             except psutil.NoSuchProcess:
@@ -98,7 +98,7 @@ class Worker:
         return total
 
     def close(self) -> None:
-        """Let it end: its input is closed."""
+        """Close its input, and wait until it ends."""
         self.process.stdin.close()
         try:
             self.process.wait(60)
@@ -107,13 +107,13 @@ class Worker:
 
 
 def our_worker(spark: str, folder: Path, before: Path | None = None) -> Worker:
-    """Start our worker on a Spark of the matrix, or on the ``newest``, that of this Python.
+    """Start our worker on a Spark of the matrix, or on the ``newest``, which this Python has.
 
-    Of a checkout of ``before`` it runs the packages; the worker itself is that of now.
+    With ``before`` it runs the packages of that checkout; the worker itself is the present one.
     """
     name = f"{'before' if before else 'ours'}-{spark}"
     python = sys.executable if spark == "newest" else environment(f"spark-{spark}")
-    settings = json.dumps({**SETTINGS, "spark.driver.memory": MEMORY})
+    settings = json.dumps({**SPARK_SETTINGS, "spark.driver.memory": DRIVER_MEMORY})
     command = [
         str(python),
         "-m",
@@ -128,19 +128,23 @@ def their_worker(folder: Path) -> Worker:
     """Compile the driver if it changed, and start it."""
     spark = environment(f"spark-{THEIR_SPARK}").parents[1]
     (jars,) = spark.glob("lib/python*/site-packages/pyspark/jars")
-    # Alone: all that it needs to run, Breeze and Gson, comes with Spark.
-    (deequ,) = maven.jars_of(f"com.amazon.deequ:deequ:{DEEQU}!")
+    # Only this jar: Spark contains its dependencies, Breeze and Gson.
+    (deequ,) = maven.jars_of(f"com.amazon.deequ:deequ:{DEEQU_RELEASE}!")
     java = find_java() or "java"
     source = Path(__file__).with_name("Driver.scala")
-    mark = hashlib.sha256(f"{DEEQU} {source.read_text()}".encode()).hexdigest()[:12]
+    mark = hashlib.sha256(f"{DEEQU_RELEASE} {source.read_text()}".encode()).hexdigest()[:12]
     classes = folder / f"driver-{mark}"
     path = f"{deequ}:{jars}/*"
     if not (classes / "Driver.class").exists():
         classes.mkdir(parents=True, exist_ok=True)
         compiler = [java, "-cp", path, "scala.tools.nsc.Main", "-usejavacp", "-nowarn"]
         subprocess.run([*compiler, "-d", classes, source], check=True)
-    opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED.split()]
-    told = {**SETTINGS, "spark.sql.warehouse.dir": folder / "warehouse"}
-    told["log4j2.configurationFile"] = ROOT / "tidegauge" / "spark" / "log4j2.properties"
-    options = [f"-Xmx{MEMORY}", *opened, *(f"-D{key}={value}" for key, value in told.items())]
+    opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES.split()]
+    settings = {**SPARK_SETTINGS, "spark.sql.warehouse.dir": folder / "warehouse"}
+    settings["log4j2.configurationFile"] = ROOT / "tidegauge" / "spark" / "log4j2.properties"
+    options = [
+        f"-Xmx{DRIVER_MEMORY}",
+        *opened,
+        *(f"-D{key}={value}" for key, value in settings.items()),
+    ]
     return Worker("deequ", [java, *options, "-cp", f"{classes}:{path}", "Driver"], folder)

@@ -1,8 +1,8 @@
-"""Families of histories that differ in one thing each: step, seasons, calendar, tails, regimes.
+"""Families of histories that differ in one property each: step, seasons, calendar, tails, regimes.
 
 A history is one table of fourteen series that share its seasons. In an incident three of them are
-multiplied for one partition, or, where they are shares of rows, lose 5 to 15 of a hundred rows. Nothing of
-the project is imported here.
+multiplied for one partition, or, for shares of rows, lose 5 to 15 of a hundred rows. The module
+imports nothing of the project.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.signal import lfilter
 
-from benchmarks.synthetic.ratios import RATIOS, draw
+from benchmarks.synthetic.ratios import RATIO_FAMILIES, draw
 
-SERIES = 14
-HIT = 3
-"""Series that an incident moves."""
-NOISE = 0.05
-"""Standard deviation of a series' own noise, of its logarithm."""
-START = np.datetime64("2021-02-01", "s")  # a Monday
+SERIES_COUNT = 14
+MOVED_SERIES = 3
+"""Number of series that an incident moves."""
+NOISE_LOG_SD = 0.05
+"""Standard deviation of a series' own noise, on the logarithmic scale."""
+FIRST_TIME = np.datetime64("2021-02-01", "s")  # a Monday
 HOUR, DAY = np.timedelta64(3600, "s"), np.timedelta64(86_400, "s")
 
 
@@ -40,7 +40,7 @@ class Family:
     judged : int
         First partition that is judged.
     scale : str
-        What the values are: `positive` numbers, a `count` or a `ratio` of rows.
+        The scale of the values: `positive` numbers, a `count` or a `ratio` of rows.
     rows : ndarray of float, shape (tables, 1, partitions)
         Rows of a partition.
     """
@@ -56,7 +56,7 @@ class Family:
 
     @property
     def seasons(self) -> tuple[int, ...]:
-        """Partitions of a day and a week, of a week, or of a year: what detectors that ask are told."""
+        """The seasons given to detectors that need them: partitions of a day and a week, of a week, or of a year."""
         step = int((self.times[1] - self.times[0]) / HOUR * 4)  # in quarters of an hour
         if step < 96:
             return 96 // step, 7 * 96 // step
@@ -77,7 +77,7 @@ def _weekday(times: np.ndarray) -> np.ndarray:
 
 
 def _left_of_month(times: np.ndarray) -> np.ndarray:
-    """Return the days that follow in the month: 0 on its last."""
+    """Return the number of days left in the month: 0 on its last day."""
     days = times.astype("M8[D]")
     return ((days.astype("M8[M]") + 1).astype("M8[D]") - days).astype(int) - 1
 
@@ -88,11 +88,11 @@ def _day_of_month(times: np.ndarray) -> np.ndarray:
 
 
 def _normal(chance: Chance, size: tuple[int, int, int]) -> np.ndarray:
-    return chance.normal(0, NOISE, size)
+    return chance.normal(0, NOISE_LOG_SD, size)
 
 
 def _student(freedom: int) -> Shape:
-    return lambda chance, _, size: NOISE * chance.standard_t(freedom, size)
+    return lambda chance, _, size: NOISE_LOG_SD * chance.standard_t(freedom, size)
 
 
 def _autoregressive(memory: float, deviation: float) -> Shape:
@@ -157,7 +157,7 @@ def _year(times: np.ndarray) -> np.ndarray:
 
 
 def _year_of_days(times: np.ndarray) -> np.ndarray:
-    """Return the effect of the year on weeks, the mean of that on their days."""
+    """Return the effect of the year on weeks: the mean of its effect on their days."""
     days = times.astype("M8[D]")[:, None] + np.arange(7)
     share = (days - days.astype("M8[Y]")).astype(int) / 365
     return (0.6 * np.sin(2 * np.pi * share) + np.where(share > 11 / 12, 0.5, 0)).mean(axis=1)
@@ -180,7 +180,7 @@ def _small(chance: Chance, times: np.ndarray, size: tuple[int, int, int]) -> np.
 
 
 def _times(step: np.timedelta64, days: int) -> np.ndarray:
-    return np.arange(START, START + days * DAY, step)
+    return np.arange(FIRST_TIME, FIRST_TIME + days * DAY, step)
 
 
 def _months(count: int) -> np.ndarray:
@@ -209,20 +209,20 @@ def _plans() -> dict[str, Plan]:
         "weekly partitions": (_times(7 * DAY, 7 * 200), _seasonal(_normal_year), 40),
         "monthly, yearly season": (_months(96), _seasonal(_year), 40),
         "level shifts": (days, _shifts, 28),
-        NOISIER: (days, _noisier, 28),
+        NOISE_FAMILY: (days, _noisier, 28),
         "t2": (days, _student(2), 28),
         "t3": (days, _student(3), 28),
         "t5": (days, _student(5), 28),
-        "AR(.3)": (days, _autoregressive(0.3, NOISE), 28),
+        "AR(.3)": (days, _autoregressive(0.3, NOISE_LOG_SD), 28),
         "AR(.9)": (days, _autoregressive(0.9, 0.2), 28),
         "small counts": (days, _small, 28),
         "five bad days, and back": (days, _seasonal(_weekdays), 28),
         "first 30 days": (_times(DAY, 30), _seasonal(_weekdays), 7),
-        **dict.fromkeys(RATIOS, (days, _seasonal(_weekdays), 28)),
-        # Later families come last, so that the others are drawn as before.
+        **dict.fromkeys(RATIO_FAMILIES, (days, _seasonal(_weekdays), 28)),
+        # Later families come last, so that the random draws of the others stay the same.
         "t4": (days, _student(4), 28),
-        "AR(.5)": (days, _autoregressive(0.5, NOISE), 28),
-        "AR(.7)": (days, _autoregressive(0.7, NOISE), 28),
+        "AR(.5)": (days, _autoregressive(0.5, NOISE_LOG_SD), 28),
+        "AR(.7)": (days, _autoregressive(0.7, NOISE_LOG_SD), 28),
         "weekly, yearly season": (_times(7 * DAY, 7 * 300), _seasonal(_year_of_days), 2 * 52 + 6),
         "hourly, office hours and month ends": (
             _times(HOUR, 200),
@@ -236,49 +236,49 @@ def _normal_year(times: np.ndarray) -> np.ndarray:
     return np.zeros(len(times))
 
 
-NOISIER, MONTH = "noise x3 half way", 30
-"""A family whose noise grows, and the partitions after that on which alarms are right."""
-COUNTED = {"small counts"}
-"""Families of Poisson counts, around the drawn levels."""
-LASTING = {"five bad days, and back": 5}
-"""Partitions that an incident lasts."""
-FACTOR = {"small counts": 5.0, "t2": 0.1, "t3": 0.2}
-"""Factors of incidents where half the value is usual: one of 200 values of t2, and of 1,200 of t3, is as far off."""
-LOOSE = {"level shifts": 8}
-"""Partitions after a shift on which alarms are right."""
+NOISE_FAMILY, NOISE_ALARM_PARTITIONS = "noise x3 half way", 30
+"""The family with growing noise, and the number of partitions after the growth in which alarms are true."""
+COUNT_FAMILIES = {"small counts"}
+"""Families of Poisson counts, with the drawn levels as means."""
+INCIDENT_PARTITIONS = {"five bad days, and back": 5}
+"""Number of partitions that an incident lasts; one for the other families."""
+INCIDENT_FACTORS = {"small counts": 5.0, "t2": 0.1, "t3": 0.2}
+"""Factors of incidents if half the value is usual: one of 200 values of t2, and of 1,200 of t3, deviates as much."""
+SHIFT_ALARM_PARTITIONS = {"level shifts": 8}
+"""Number of partitions after a shift in which alarms are true."""
 
 
 def families(seed: int, tables: int, only: str = "") -> list[Family]:
-    """Draw the histories of all families, or of those whose name contains a text."""
-    found = []
+    """Draw the histories of all families, or of the families whose name contains a string."""
+    drawn = []
     for number, (name, (times, shape, judged)) in enumerate(_plans().items()):
         if only not in name:
             continue
         chance = np.random.default_rng([seed, number])
-        size = (tables, SERIES, len(times))
+        size = (tables, SERIES_COUNT, len(times))
         logs = shape(chance, times, size)
-        if name not in COUNTED:
+        if name not in COUNT_FAMILIES:
             logs += chance.uniform(np.log(1e5), np.log(1e7), (*size[:2], 1))
         bad = np.zeros(size, dtype=bool)
         space = max(20, (len(times) - judged) // 10)
         for table in range(tables):
             at = judged + int(chance.integers(space))
             while at < len(times):
-                last = at + LASTING.get(name, 1)
-                bad[table, chance.choice(SERIES, HIT, replace=False), at:last] = True
+                last = at + INCIDENT_PARTITIONS.get(name, 1)
+                bad[table, chance.choice(SERIES_COUNT, MOVED_SERIES, replace=False), at:last] = True
                 at += int(chance.integers(space, 2 * space))
-        logs += np.where(bad, np.log(FACTOR.get(name, 0.5)), 0)
+        logs += np.where(bad, np.log(INCIDENT_FACTORS.get(name, 0.5)), 0)
         neutral = np.zeros(len(times), dtype=bool)
-        if name == NOISIER:
-            neutral[len(times) // 2 :][:MONTH] = True
-        if name in LOOSE:
-            neutral = np.arange(len(times)) % 45 < LOOSE[name]
+        if name == NOISE_FAMILY:
+            neutral[len(times) // 2 :][:NOISE_ALARM_PARTITIONS] = True
+        if name in SHIFT_ALARM_PARTITIONS:
+            neutral = np.arange(len(times)) % 45 < SHIFT_ALARM_PARTITIONS[name]
             bad &= ~neutral
         values, scale, rows = np.exp(logs), "positive", np.full((tables, 1, len(times)), 1e5)
-        if name in COUNTED:
+        if name in COUNT_FAMILIES:
             values, scale = chance.poisson(values).astype(float), "count"
-        if name in RATIOS:
-            values, bad, neutral, rows = draw(chance, RATIOS[name], bad)
+        if name in RATIO_FAMILIES:
+            values, bad, neutral, rows = draw(chance, RATIO_FAMILIES[name], bad)
             scale = "ratio"
-        found.append(Family(name, times, values, bad, neutral, judged, scale, rows))
-    return found
+        drawn.append(Family(name, times, values, bad, neutral, judged, scale, rows))
+    return drawn

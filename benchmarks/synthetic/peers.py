@@ -1,4 +1,4 @@
-"""Detectors of others, written anew from their published rules."""
+"""Detectors of other tools, implemented from their published rules."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from scipy.optimize import Bounds, minimize
 from benchmarks.synthetic.judging import Verdict
 from benchmarks.synthetic.tables import Table
 
-DEVIATIONS = 3  # from which on the peers' z-scores alarm
-BAND = 1.96
-HALF, DOUBLE = 0.5, 2.0
-LEAST = 7
-WEEK, SEASONS = 7, 4
+ALARM_DEVIATIONS = 3  # from which the peers' z-scores alarm
+BAND_DEVIATIONS = 1.96
+MIN_VOLUME_RATIO, MAX_VOLUME_RATIO = 0.5, 2.0
+MIN_POINTS = 7
+WEEK_DAYS, SEASON_COUNT = 7, 4
 
 Detector = Callable[[np.ndarray], Verdict]
 
 
 def _present(detector: Detector) -> Detector:
-    """Return the detector with missing days left out, as the tools do."""
+    """Return the detector without missing days, as the tools do."""
 
     def detect(values: np.ndarray) -> Verdict:
-        there = ~np.isnan(values)
+        present = ~np.isnan(values)
         scores = np.full(len(values), np.nan)
         alarms = np.zeros(len(values), bool)
-        scores[there], alarms[there] = detector(values[there])
+        scores[present], alarms[present] = detector(values[present])
         return scores, alarms
 
     detect.__doc__ = detector.__doc__
@@ -35,14 +35,14 @@ def _present(detector: Detector) -> Detector:
 
 
 def _distance(values: np.ndarray, mean: np.ndarray | float, sd: np.ndarray | float) -> np.ndarray:
-    """Return how many standard deviations away values are; infinitely, of none."""
+    """Return the distance of values in standard deviations; infinity if the deviation is 0."""
     apart = np.abs(values - mean)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(apart > 0, apart / sd, 0.0)
 
 
 def _running(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return Welford's mean and sum of squares, of the values up to and with each."""
+    """Return Welford's mean and sum of squares, of the values up to and including each."""
     means, squares = np.empty(len(values)), np.empty(len(values))
     mean = square = 0.0
     for index, value in enumerate(values.tolist()):
@@ -57,24 +57,24 @@ def _running(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def online_normal(values: np.ndarray) -> Verdict:
     """Deequ's OnlineNormal of 3 standard deviations, each point tested as the newest.
 
-    The history is run again for each point, and the interval is that point only. So nothing before
-    is ever left out as an anomaly, and the first tenth that is skipped is the first point alone.
+    The history is run again for each point, and the interval is that point. So no earlier point is
+    left out as an anomaly, and the skipped first tenth is the first point.
     """
     mean, square = _running(values)
     scores = _distance(values, mean, np.sqrt(square / np.arange(1, len(values) + 1)))
-    alarms = scores > DEVIATIONS
+    alarms = scores > ALARM_DEVIATIONS
     alarms[:1] = False
     return scores, alarms
 
 
 @_present
 def batch_normal(values: np.ndarray) -> Verdict:
-    """Deequ's BatchNormal of 3 standard deviations, each point tested against all before."""
+    """Deequ's BatchNormal of 3 standard deviations, each point tested against all earlier ones."""
     mean, square = _running(values)
     scores = np.full(len(values), np.nan)
     sd = np.sqrt(square[:-1] / np.maximum(np.arange(len(values) - 1), 1))
     scores[1:] = _distance(values[1:], mean[:-1], sd)
-    return scores, scores > DEVIATIONS
+    return scores, scores > ALARM_DEVIATIONS
 
 
 def _smooth(values: list[float], parameters: np.ndarray, period: int) -> np.ndarray:
@@ -97,9 +97,9 @@ def _smooth(values: list[float], parameters: np.ndarray, period: int) -> np.ndar
 
 @_present
 def holt_winters(values: np.ndarray) -> Verdict:
-    """Deequ's HoltWinters of weeks in days, fitted once a week to the points before.
+    """Deequ's HoltWinters of daily points with a weekly season, fitted once a week to the earlier points.
 
-    Deequ fits for every point that is tested; a week with the same parameters is a shortcut.
+    Deequ fits for every tested point; a week with the same parameters is a shortcut.
     """
     period = 7
     scores = np.full(len(values), np.nan)
@@ -119,63 +119,63 @@ def holt_winters(values: np.ndarray) -> Verdict:
         for index in range(start, stop):
             spread = errors[:index].std(ddof=1)
             scores[index] = _distance(errors[index], 0.0, spread)
-    return scores, scores > BAND
+    return scores, scores > BAND_DEVIATIONS
 
 
 @_present
 def relative_rate_of_change(values: np.ndarray) -> Verdict:
-    """Deequ's RelativeRateOfChange from a half to the double; zero by zero is no change."""
+    """Deequ's RelativeRateOfChange from 0.5 to 2; zero divided by zero is not a change."""
     scores = np.full(len(values), np.nan)
     alarms = np.zeros(len(values), bool)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = values[1:] / values[:-1]
         change = np.where(ratio < 0, np.inf, np.abs(np.log2(np.abs(ratio))))
     scores[1:] = np.where(np.isnan(ratio), 0, change)
-    alarms[1:] = (ratio < HALF) | (ratio > DOUBLE)
+    alarms[1:] = (ratio < MIN_VOLUME_RATIO) | (ratio > MAX_VOLUME_RATIO)
     return scores, alarms
 
 
 def elementary(values: np.ndarray) -> Verdict:
-    """Elementary's z-score over 3 against the fourteen days before, of which 7 are needed."""
+    """Elementary's z-score over 3, compared with the previous fourteen days; at least 7 are required."""
     before = sliding_window_view(np.concatenate([np.full(14, np.nan), values]), 14)[:-1]
     count = (~np.isnan(before)).sum(axis=1)
-    ready = (count >= LEAST) & ~np.isnan(values)
+    ready = (count >= MIN_POINTS) & ~np.isnan(values)
     scores = np.full(len(values), np.nan)
     past = before[ready]
-    # Exact where all are the same, as a mean of sums is not.
+    # Exact if all values are equal, unlike a mean of sums.
     start = np.nanmax(past, axis=1, keepdims=True)
     mean = start[:, 0] + np.nanmean(past - start, axis=1)
     sd = np.nanstd(past - start, axis=1, ddof=1)
     scores[ready] = _distance(values[ready], mean, sd)
-    return scores, scores > DEVIATIONS
+    return scores, scores > ALARM_DEVIATIONS
 
 
-def seasonal_naive(values: np.ndarray, season: int = WEEK) -> Verdict:
-    """Return the z-score of the change from a season ago, among the changes of the last four seasons."""
+def seasonal_naive(values: np.ndarray, season: int = WEEK_DAYS) -> Verdict:
+    """Return the z-score of the change since the last season, among the changes of the last four seasons."""
     change = np.full(len(values), np.nan)
     change[season:] = values[season:] - values[:-season]
     scores = np.full(len(values), np.nan)
-    for place in range(season + LEAST, len(values)):
-        past = change[max(place - SEASONS * season, 0) : place]
-        if np.count_nonzero(~np.isnan(past)) >= LEAST:
-            scores[place] = _distance(change[place : place + 1], 0.0, np.nanstd(past))[0]
+    for index in range(season + MIN_POINTS, len(values)):
+        past = change[max(index - SEASON_COUNT * season, 0) : index]
+        if np.count_nonzero(~np.isnan(past)) >= MIN_POINTS:
+            scores[index] = _distance(change[index : index + 1], 0.0, np.nanstd(past))[0]
     scores[np.isnan(change)] = np.nan
     with np.errstate(invalid="ignore"):
-        return scores, scores > DEVIATIONS
+        return scores, scores > ALARM_DEVIATIONS
 
 
-PEERS: dict[str, Detector] = {
+PEER_DETECTORS: dict[str, Detector] = {
     "OnlineNormal": online_normal,
     "BatchNormal": batch_normal,
     "RelativeRateOfChange": relative_rate_of_change,
     "Elementary": elementary,
     "seasonal naive": seasonal_naive,
 }
-SLOW: dict[str, Detector] = {"HoltWinters": holt_winters}
+SLOW_DETECTORS: dict[str, Detector] = {"HoltWinters": holt_winters}
 
 
 def judge(detector: Detector, tables: list[Table]) -> list[Verdict]:
-    """Return the verdicts of a detector that looks at one series at a time."""
+    """Return the verdicts of a detector of single series."""
     verdicts = []
     for table in tables:
         scores, alarms = zip(*(detector(series) for series in table.values), strict=True)

@@ -1,9 +1,10 @@
 """Families of ratios: completeness whose share of nulls varies from day to day.
 
-A table's series are columns of the same rows. Nulls are binomial, of a share whose log-odds have a level, a
-weekly rhythm and noise. Incidents take 5 to 15 rows of a hundred. In `restless` such days are no rarity, and
-those that nobody injected are false alarms: there a rule by size alone shows its price. Nothing of the project
-is imported here, and no number is fitted to a real table.
+A table's series are columns of the same rows. Nulls are binomial, with a share whose log-odds have
+a level, a weekly rhythm and noise. Incidents take 5 to 15 rows of a hundred. In `restless` such
+days occur often, and those without an injected incident are false alarms, which shows the cost of a
+rule by size alone. The module imports nothing of the project, and no number is fitted to a real
+table.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.signal import lfilter
 
-MATERIAL = 0.05
+MIN_INCIDENT_SHARE = 0.05
 """Additional share of nulls from which a spell counts as an incident."""
-INCIDENT = (0.05, 0.15)
-"""Additional shares of nulls of incidents: from, until."""
-ROWS = (1000, 100_000)
-"""Rows of a partition, from table to table."""
-WEEK = 0.3
+INCIDENT_SHARES = (0.05, 0.15)
+"""Minimum and maximum additional share of nulls in an incident."""
+ROW_RANGE = (1000, 100_000)
+"""Minimum and maximum number of rows in a partition; tables differ."""
+WEEKDAY_LOG_ODDS_SD = 0.3
 """Standard deviation of the effects of weekdays on the log-odds."""
 
 
@@ -30,11 +31,11 @@ class Nulls:
     Attributes
     ----------
     usual : tuple of float
-        Usual shares, from column to column.
+        Minimum and maximum usual share of a column.
     noise : tuple of float
-        Standard deviations of the log-odds, from column to column.
+        Minimum and maximum standard deviation of a column's log-odds.
     memory : float
-        Correlation of the noise with that of the day before.
+        Correlation of the noise of consecutive days.
     spells : bool
         Whether a table has spells of bad days, of all sizes, that many of its columns share.
     """
@@ -45,7 +46,7 @@ class Nulls:
     spells: bool = False
 
 
-RATIOS = {
+RATIO_FAMILIES = {
     "ratios, steady": Nulls((0.002, 0.03), (0.2, 0.6)),
     "ratios, bad spells": Nulls((0.002, 0.03), (0.2, 0.6), spells=True),
     "ratios, around a half": Nulls((0.3, 0.7), (0.02, 0.06)),
@@ -72,32 +73,33 @@ def draw(
     bad : ndarray of bool, same shape
         Values that an incident or a material spell moved.
     neutral : ndarray of bool, shape (tables, 1, days)
-        Days of smaller spells, of which it is a matter of taste whether they are told.
+        Days of smaller spells, on which alarms are neither true nor false.
     rows : ndarray of float, shape (tables, 1, days)
     """
     tables, series, days = hit.shape
     column = (tables, series, 1)
     rows = np.exp(
-        chance.uniform(*np.log(ROWS), (tables, 1, 1)) + chance.normal(0, 0.1, (tables, 1, days))
+        chance.uniform(*np.log(ROW_RANGE), (tables, 1, 1))
+        + chance.normal(0, 0.1, (tables, 1, days))
     )
     rows = np.round(rows)
     usual = np.exp(chance.uniform(*np.log(nulls.usual), column))
-    week = chance.normal(0, WEEK, (tables, series, 7))[..., np.arange(days) % 7]
+    week = chance.normal(0, WEEKDAY_LOG_ODDS_SD, (tables, series, 7))[..., np.arange(days) % 7]
     odds = np.log(usual / (1 - usual)) + week
     odds = odds + chance.uniform(*nulls.noise, column) * _noise(chance, nulls.memory, hit.shape)
     share = 1 / (1 + np.exp(-odds))
-    more = np.where(hit, chance.uniform(*INCIDENT, hit.shape), 0.0)
+    additional = np.where(hit, chance.uniform(*INCIDENT_SHARES, hit.shape), 0.0)
     if nulls.spells:
-        more = np.maximum(more, _spells(chance, hit.shape))
-    share = np.minimum(share + more, 1)
+        additional = np.maximum(additional, _spells(chance, hit.shape))
+    share = np.minimum(share + additional, 1)
     missing = chance.binomial(np.broadcast_to(rows, share.shape).astype(int), share)
-    bad = more >= MATERIAL
-    little = (more > 0).any(axis=1, keepdims=True) & ~bad.any(axis=1, keepdims=True)
+    bad = additional >= MIN_INCIDENT_SHARE
+    little = (additional > 0).any(axis=1, keepdims=True) & ~bad.any(axis=1, keepdims=True)
     return 1 - missing / rows, bad, little, rows
 
 
 def _noise(chance: np.random.Generator, memory: float, shape: tuple[int, ...]) -> np.ndarray:
-    """Return normal noise of standard deviation 1 in which each day remembers the one before."""
+    """Return normal noise of standard deviation 1 that correlates with the noise of the previous day."""
     shocks = chance.normal(0, np.sqrt(1 - memory**2), (*shape[:2], shape[2] + 20))
     return lfilter([1.0], [1.0, -memory], shocks)[..., 20:]
 
@@ -105,11 +107,11 @@ def _noise(chance: np.random.Generator, memory: float, shape: tuple[int, ...]) -
 def _spells(chance: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Return the additional shares of nulls by spells of bad days.
 
-    A spell begins every 10 to 40 days, lasts three days at the most, and each day of it takes a share of
-    log-normal size, in the middle 3 %, from half of the columns.
+    A spell begins every 10 to 40 days and lasts at most three days. Each of its days takes a share
+    of log-normal size, with median 3 %, from half of the columns.
     """
     tables, series, days = shape
-    more = np.zeros(shape)
+    additional = np.zeros(shape)
     for table in range(tables):
         begins = chance.random(days) < 1 / chance.uniform(10, 40)
         columns = chance.choice(series, series // 2, replace=False)
@@ -118,6 +120,8 @@ def _spells(chance: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
             size = 0.03 * np.exp(chance.normal(0, 1))
             for day in range(first, min(first + int(chance.integers(1, 4)), days)):
                 today = size * np.exp(chance.normal(0, 0.3))
-                of = np.minimum(today * feels, 0.6)
-                more[table, columns, day] = np.maximum(more[table, columns, day], of)
-    return more
+                shares = np.minimum(today * feels, 0.6)
+                additional[table, columns, day] = np.maximum(
+                    additional[table, columns, day], shares
+                )
+    return additional

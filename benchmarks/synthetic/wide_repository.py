@@ -1,4 +1,4 @@
-"""A repository of wide tables over a year, as the dashboard is measured on: facts, scores, incidents."""
+"""A repository of wide tables over a year, for the dashboard benchmarks: facts, scores, incidents."""
 
 from __future__ import annotations
 
@@ -17,15 +17,32 @@ from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunS
 from tidegauge.repository.store import schema
 from tidegauge.repository.store.scorebook import BLOCK_SERIES
 
-FIRST = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
-DATASETS = ("orders", "payments", "customers", "shipments", "events")
-KINDS = (tg.Completeness, tg.ApproxCountDistinct, tg.Mean, tg.StandardDeviation, tg.Sum)
+FIRST_DAY = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+DATASET_NAMES = ("orders", "payments", "customers", "shipments", "events")
+ANALYZER_TYPES = (tg.Completeness, tg.ApproxCountDistinct, tg.Mean, tg.StandardDeviation, tg.Sum)
 NO_STATE = Failure(MetricRuntimeError("made without a state"))
-MEASURED = 5
-"""Tables that are measured and looked at by detectors, which takes a while; more are copies of their rows."""
-_COPIED = ("dataset", "statistic", "analyzer", "series", "run", "partition", "anomaly", "incident")
-"""Tables whose ids are a copy's own; it shares commits, schemas and sets of analyzers."""
-_SHARED = ("clock", "commit", "lease", "table_schema", "analyzer_set", "input_set", "named_state")
+MEASURED_TABLES = 5
+"""Number of tables that are measured and scored, which takes a while; all others are copies of their rows."""
+_COPIED_TABLES = (
+    "dataset",
+    "statistic",
+    "analyzer",
+    "series",
+    "run",
+    "partition",
+    "anomaly",
+    "incident",
+)
+"""Tables whose ids differ in each copy; copies share commits, schemas and sets of analyzers."""
+_SHARED_TABLES = (
+    "clock",
+    "commit",
+    "lease",
+    "table_schema",
+    "analyzer_set",
+    "input_set",
+    "named_state",
+)
 
 
 def values_of(series: int, days: int, seed: int) -> np.ndarray:
@@ -37,26 +54,29 @@ def values_of(series: int, days: int, seed: int) -> np.ndarray:
     for bad in draw.choice(series, series // 10, replace=False):
         start = int(draw.integers(days // 3, days))
         values[bad, start : start + int(draw.integers(1, 4))] *= draw.choice([0.3, 0.6, 1.8])
-    ratios = np.arange(series) % len(KINDS) == 0
+    ratios = np.arange(series) % len(ANALYZER_TYPES) == 0
     values[ratios] = 1 - values[ratios] / values[ratios].max(axis=1, keepdims=True) * 0.2
     return values
 
 
 def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[MeasuredPartition]]:
-    """Yield the days of one table, measured, some at a time."""
+    """Yield the measured days of one table in batches."""
     values = values_of(series, days, seed)
-    analyzers = [KINDS[i % len(KINDS)](f"column_{i // len(KINDS):05}") for i in range(series)]
+    analyzers = [
+        ANALYZER_TYPES[i % len(ANALYZER_TYPES)](f"column_{i // len(ANALYZER_TYPES):05}")
+        for i in range(series)
+    ]
     shapes = [a.compute_metric_from(None) for a in analyzers]
     for first in range(0, days, size):
         batch = []
         for day in range(first, min(days, first + size)):
-            time = FIRST + dt.timedelta(days=day)
-            found = tuple(
+            time = FIRST_DAY + dt.timedelta(days=day)
+            measured = tuple(
                 Measurement(a, NO_STATE, Metric(m.entity, m.instance, m.name, Success(value)))
                 for a, m, value in zip(analyzers, shapes, values[:, day].tolist(), strict=True)
             )
             name = Partition(("ds",), (f"{time:%Y-%m-%d}",))
-            batch.append(MeasuredPartition(name, time, "f", time, "[]", 1000, found))
+            batch.append(MeasuredPartition(name, time, "f", time, "[]", 1000, measured))
         yield batch
 
 
@@ -65,12 +85,12 @@ def make(
     series: int,
     days: int,
     artifacts: str | None = None,
-    datasets: Sequence[str] = DATASETS,
+    datasets: Sequence[str] = DATASET_NAMES,
 ) -> None:
-    """Fill a database with tables of together so many series, and detect what is odd."""
+    """Fill a database with tables that have the given number of series in total, and detect anomalies."""
     each = series // len(datasets)
     with tg.Repository(url, artifacts=artifacts) as repo:
-        for seed, dataset in enumerate(datasets[:MEASURED]):
+        for seed, dataset in enumerate(datasets[:MEASURED_TABLES]):
             run = repo.store.open_run(RunSpec(dataset, f"warehouse.{dataset}", ("ds",)))
             for batch in batches(each, days, seed):
                 repo.store.commit_batch(run, batch)
@@ -80,32 +100,36 @@ def make(
 
 
 def copy(repo: tg.Repository, datasets: Sequence[str]) -> None:
-    """Fill the tables after the first `MEASURED`, a multiple of it, with copies of their rows, under other ids."""
-    tables = [one for one in schema.metadata.sorted_tables if one.name not in _SHARED]
+    """Fill the tables after the first `MEASURED_TABLES`, a multiple of it, with copies of their rows and new ids."""
+    tables = [item for item in schema.metadata.sorted_tables if item.name not in _SHARED_TABLES]
     with repo.database.engine.begin() as connection:
-        newest = (sa.select(sa.func.max(schema.metadata.tables[name].c.id)) for name in _COPIED)
-        most = max(connection.execute(one).scalar() or 0 for one in newest)
+        newest = (
+            sa.select(sa.func.max(schema.metadata.tables[name].c.id)) for name in _COPIED_TABLES
+        )
+        max_id = max(connection.execute(item).scalar() or 0 for item in newest)
         step = BLOCK_SERIES * (
-            most // BLOCK_SERIES + 1
-        )  # scores of 256 ids in a row lie in one block
-        for first in range(MEASURED, len(datasets), MEASURED):
-            shift = step * (first // MEASURED)
-            names = dict(zip(datasets, datasets[first : first + MEASURED], strict=False))
+            max_id // BLOCK_SERIES + 1
+        )  # the scores of 256 consecutive ids are in one block
+        for first in range(MEASURED_TABLES, len(datasets), MEASURED_TABLES):
+            shift = step * (first // MEASURED_TABLES)
+            names = dict(zip(datasets, datasets[first : first + MEASURED_TABLES], strict=False))
             for table in tables:
                 key = next(column for column in table.c if _is_own(column))
                 query = sa.select(*(_shifted(column, shift, names) for column in table.c))
-                query = query.where(key <= most)
+                query = query.where(key <= max_id)
                 connection.execute(sa.insert(table).from_select(list(table.c), query))
         connection.execute(sa.update(schema.clock).values(findings=step * len(datasets)))
 
 
 def _is_own(column: sa.Column[Any]) -> bool:
-    """Return whether a column holds ids of which each copy has its own."""
-    return column.name == "id" or column.name.endswith(tuple(f"{name}_id" for name in _COPIED))
+    """Return whether a column contains ids that differ in each copy."""
+    return column.name == "id" or column.name.endswith(
+        tuple(f"{name}_id" for name in _COPIED_TABLES)
+    )
 
 
 def _shifted(column: sa.Column[Any], shift: int, names: Mapping[str, str]) -> Any:
-    """Return the expression of a column in a copy."""
+    """Return the SQL expression of a column in a copy."""
     if _is_own(column):
         return column + shift
     if column.name == "block":
