@@ -170,11 +170,11 @@ def _month_grid(start: str, count: int) -> Grid:
     return Grid(times, times, 30.44 * DAY, days.astype(float) / 30.44)
 
 
-def _clock_change_grid(draw: np.random.Generator, variant: int) -> Grid:
+def _clock_change_grid(_: np.random.Generator, variant: int) -> Grid:
     """Return fifty days of hours around a change of clocks: in March or October, in local time or UTC."""
     in_spring, is_local = variant % 2 == 0, variant % 4 < 2
     change = SUMMER_TIME if in_spring else WINTER_TIME
-    lead = int(draw.integers(25, 40))  # days before the change
+    lead = (25, 32, 39)[variant // 4 % 3]  # days before the change
     begin = change.astype("M8[D]").astype("M8[s]") - np.timedelta64(lead, "D")
     utc = begin + np.arange(50 * 24) * np.timedelta64(HOUR, "s")
     is_summer = (utc >= change) == in_spring
@@ -246,10 +246,11 @@ def _month_ends(draw: np.random.Generator, grid: Grid) -> tuple[Floats, Mask]:
 
 
 def _paydays(draw: np.random.Generator, grid: Grid) -> tuple[Floats, Mask]:
-    """Return the effect of one or two paydays a month, which fade over a day, and a mask of them."""
+    """Return the effect of one or two paydays a month and of the day after, and a mask of the paydays."""
     month = grid.days.astype("M8[M]").astype("M8[D]")
     due = draw.choice([1, 10, 15, 20, 25, 28], draw.integers(1, 3), replace=False)
-    size, fades = log(draw.uniform(1.6, 3.0)), draw.uniform(0.2, 0.5)
+    size = log(draw.uniform(1.6, 3.0))
+    fades = draw.choice([0, 1]) * draw.uniform(0.2, 0.5)
     effect, is_peak = np.zeros(len(month)), np.zeros(len(month), dtype=bool)
     for day in due:
         paid = _nearest_working_day(month + np.timedelta64(int(day) - 1, "D"))
@@ -399,7 +400,7 @@ FAMILIES: tuple[Family, ...] = (
     replace(
         DAILY, name="month_end", warm_up=90, peaks=_month_ends, kinds=(*GENERAL_KINDS, "no_peak")
     ),
-    replace(DAILY, name="two_years", grid=_daily(830, "2023-11-01"), peaks=_christmas),
+    replace(DAILY, name="two_years", grid=_daily(706, "2024-02-05"), peaks=_christmas),
     replace(DAILY, name="zero_inflated", metrics="zeros", kinds=(*GENERAL_KINDS, "zeros30")),
     replace(
         DAILY,
@@ -435,7 +436,7 @@ FAMILIES: tuple[Family, ...] = (
         DAILY,
         name="first_20_days",
         grid=_daily(20, "2025-03-03"),
-        warm_up=8,
+        warm_up=5,
         kinds=("drop_half", "spike2", "partial25", "nulls_1_6", "nulls_5_30", "stale"),
         short=True,
     ),
