@@ -1,26 +1,30 @@
-"""Accuracy of the default monitors on tables as the field has them (`synthetic/field_families.py`).
+"""Accuracy of the default monitors on tables as they occur in the field (`synthetic/field_families.py`).
 
     python benchmarks/field_tables.py [--quick] [--families a,b] [--tables 20] [--faults 200] [--seed 0]
         [--repository 0] [--separate] [--json FILE]
 
-The monitors are those of a dataset without any. They score arrays, many tables at once; `--separate` scores
-each table on its own. `--repository N` also records N clean tables of each family in a repository, as the
-runner does, and counts the incidents that it stores.
+The benchmark scores arrays, many tables at once, and decides table by table. `--separate` also scores table
+by table. `--repository N` records N clean tables of each family in a repository and counts the stored incidents.
 
-R: share of the faults on which a metric that they change alarms in time, or the partition as a whole.
-ceiling: the same for a threshold on the true deviations of the metrics, at 0.5 false alarms in 1000 points.
-at .5: the same for a threshold on the scores of `Seasonal`, chosen in hindsight at the same rate; beside R it
-shows whether scores or decisions lose faults. FA: false alarms in 1000 clean points, of all metrics and
-without Sum; the clean points include those after a fault, once it is over or usual. parts: partitions with a
-false alarm in 1000, of metrics or of the partition as a whole. FI: runs of such partitions in a month of a
-table, and those of warnings and errors. >=2, >=3: scores of at least 2 and 3 in 1000 clean points, which
-should be 10 and 1. A family holds if R is at least 0.8, or 0.9 of a ceiling below 0.9, at an FA of at most
-0.5.
+Columns:
 
-Deadlines: one-off faults are due on their partitions, a level within half the minimum distance of faults, a drift
-within a third of its length after its end, more noise within 28 partitions, an absent partition in the next.
+- R: share of faults found. A fault is found if a metric that it changes, or its partition, alarms in time.
+- ceiling: R of an oracle that knows the true expectation and deviation of each metric, at 0.5 false alarms
+  per 1000 points.
+- at .5: R of the best threshold on the scores of metrics, at the same rate. If it exceeds R, the decisions
+  lose faults; otherwise the scores do.
+- FA: false alarms per 1000 clean points; "no Sum" leaves out the metric Sum. Points after a fault are clean
+  once the fault is over, or its level is usual.
+- parts: partitions with a false alarm, per 1000.
+- FI: false incidents per table and month, which are runs of such partitions; "grave" leaves out information.
+- >=2, >=3: scores of at least 2 and 3 per 1000 clean points. Nominal are 10 and 1.
+- holds: R is at least 0.8, or 90 % of a ceiling below 0.9, and FA is at most 0.5.
 
-Tune detectors on seeds below 1000 only; seeds from 1000 on are for final reports.
+Deadlines: one-off faults must alarm on their own partitions, a level within half the family's distance of faults,
+a drift within a third of its length after its end, more noise within 28 partitions, and a missing partition in
+the next partition.
+
+Tune detectors on seeds below 1000. Seeds from 1000 on are reserved for final reports.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Beside this script is one that is named as a package of ours, which is the one to be found.
+# Import packages from the checkout, not the scripts beside this one that have their names.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
@@ -74,15 +78,15 @@ FALSE_ALARM_GOAL = 0.5
 """False alarms in 1000 clean points."""
 RECALL_GOAL, CEILING_SHARE_GOAL, HIGH_CEILING = 0.8, 0.9, 0.9
 MAX_GAP_PARTITIONS = 1
-"""False alarms with at most so many quiet partitions between them are one incident."""
+"""Maximum of quiet partitions within a false incident."""
 MONTH_DAYS = 30.44
-WARNING = 1
+WARNING_SEVERITY = 1
 """Place of the severity warning among the severities."""
 QUICK_TABLES, QUICK_FAULTS = 4, 60
 PARTITION_FAULTS = frozenset({"stale", "missing"})
-"""Faults that the ceiling always finds, and that no score of a metric shows."""
+"""Faults of whole partitions, which the oracle always finds."""
 JOINT_FAULTS = frozenset({"dup15_nokey"})
-"""Faults that no metric shows alone: they are reported by kind, but R and ceilings leave them out."""
+"""Faults that no single metric shows. They are reported by kind; R and the ceiling exclude them."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +99,18 @@ class Alarms:
         Highest score of a detector of metrics; NaN where there is none.
     severity : array of int, shape (metrics, partitions)
         Place of the severity; -1 without an alarm.
-    whole : dict of str to array of bool, shape (partitions,)
-        Alarms of detectors of whole partitions.
+    by_partition_detector : dict of str to array of bool, shape (partitions,)
+        Alarms of each detector of whole partitions.
     """
 
     score: Floats
     severity: NDArray[np.int8]
-    whole: dict[str, Mask]
+    by_partition_detector: dict[str, Mask]
 
     @property
-    def whole_partition(self) -> Mask:
-        """Mask of the partitions with an alarm of the partition as a whole."""
-        return np.any(list(self.whole.values()), axis=0)
+    def of_partitions(self) -> Mask:
+        """Mask of the partitions on which a detector of whole partitions alarms."""
+        return np.any(list(self.by_partition_detector.values()), axis=0)
 
 
 # scoring
@@ -115,11 +119,11 @@ class Alarms:
 def series_rows(table: FieldTable, number: int) -> list[dict[str, Any]]:
     """Return the series of a table's metrics, as a repository stores them."""
     rows = []
-    for place, analyzer in enumerate(table.analyzers):
+    for index, analyzer in enumerate(table.analyzers):
         metric = analyzer.compute_metric_from(None)
         rows.append(
             {
-                "id": number * len(table.analyzers) + place,
+                "id": number * len(table.analyzers) + index,
                 "dataset": f"table-{number}",
                 "segment": "",
                 "entity": str(metric.entity),
@@ -177,8 +181,8 @@ def alarms_of(tables: Sequence[FieldTable], *, separate: bool = False) -> list[A
                     _judge_partitions(monitor, tables[number], number, alarms[number])
                 continue
             scores = monitor.detector.score(history_of([tables[n] for n in numbers], numbers))
-            for place, number in enumerate(numbers):
-                rows = slice(place * len(ALL_METRICS), (place + 1) * len(ALL_METRICS))
+            for index, number in enumerate(numbers):
+                rows = slice(index * len(ALL_METRICS), (index + 1) * len(ALL_METRICS))
                 _decide(monitor, scores.taken(rows), tables[number], number, alarms[number])
     return alarms
 
@@ -192,7 +196,7 @@ def _judge_partitions(monitor: Monitor, table: FieldTable, number: int, alarms: 
     scores, measured = detector.score_and_measure(history)
     mask = np.zeros(len(table.times), dtype=bool)
     mask[table.present] = monitor.decide(measured[None, :], scores)[0]
-    alarms.whole[type(detector).__name__] = mask
+    alarms.by_partition_detector[type(detector).__name__] = mask
 
 
 def _decide(
@@ -217,7 +221,7 @@ def is_found(mask: Mask, fault: Fault) -> bool:
 
 
 def threshold_at(values: Floats, rate: float) -> float:
-    """Return the threshold that so many of 1000 values exceed."""
+    """Return the threshold that ``rate`` of 1000 values exceed."""
     return float(np.quantile(values, 1 - rate / 1000)) if values.size else np.inf
 
 
@@ -228,17 +232,18 @@ def incidents(table: FieldTable, mask: Mask) -> int:
 
 
 def accuracy(tables: Sequence[FieldTable], alarms: Sequence[Alarms]) -> dict[str, Any]:
-    """Return the measures of a family."""
+    """Return the measures of a family: the columns of the table, and details by kind, metric and detector."""
+    # Count false alarms and collect the clean points.
     scores, deviations = [], []
     points = false = false_sum = sum_points = 0
     partitions = false_partitions = 0
     all_incidents = grave_incidents = 0
     months = 0.0
     by_metric: dict[str, list[int]] = {}
-    whole: dict[str, int] = {}
-    for table, found in zip(tables, alarms, strict=True):
+    partition_alarms: dict[str, int] = {}
+    for table, alarm in zip(tables, alarms, strict=True):
         clean = table.judged & ~np.isnan(table.values)
-        flags = (found.severity >= 0) & clean
+        flags = (alarm.severity >= 0) & clean
         points += int(clean.sum())
         false += int(flags.sum())
         sum_points += int(clean[SUM].sum())
@@ -247,38 +252,43 @@ def accuracy(tables: Sequence[FieldTable], alarms: Sequence[Alarms]) -> dict[str
             counts = by_metric.setdefault(type(analyzer).__name__, [0, 0])
             counts[0] += int(wrong.sum())
             counts[1] += int(good.sum())
-        for name, mask in found.whole.items():
-            whole[name] = whole.get(name, 0) + int((mask & table.judged).sum())
-        any_alarm = flags.any(axis=0) | found.whole_partition
-        grave = (flags & (found.severity >= WARNING)).any(axis=0) | found.whole_partition
+        for name, mask in alarm.by_partition_detector.items():
+            partition_alarms[name] = partition_alarms.get(name, 0) + int(
+                (mask & table.judged).sum()
+            )
+        any_alarm = flags.any(axis=0) | alarm.of_partitions
+        grave = (flags & (alarm.severity >= WARNING_SEVERITY)).any(axis=0) | alarm.of_partitions
         partitions += int(table.judged.sum())
         false_partitions += int((any_alarm & table.judged).sum())
         all_incidents += incidents(table, any_alarm)
         grave_incidents += incidents(table, grave)
         months += float(table.judged.sum()) * table.step / DAY / MONTH_DAYS
-        scores.append(found.score[clean])
+        scores.append(alarm.score[clean])
         deviations.append(np.abs(table.deviations[clean]))
+    # Choose the thresholds of the ceiling and of the scores.
     score, deviation = np.concatenate(scores), np.concatenate(deviations)
     score = score[~np.isnan(score)]
     least_score = threshold_at(score, FALSE_ALARM_GOAL)
     least_deviation = threshold_at(deviation, FALSE_ALARM_GOAL)
+    # Count the faults found.
     kinds: dict[str, list[tuple[bool, bool, bool]]] = {}
-    for table, found in zip(tables, alarms, strict=True):
+    for table, alarm in zip(tables, alarms, strict=True):
         for fault in table.faults:
             window = slice(fault.first, fault.deadline)
-            is_whole = fault.kind in PARTITION_FAULTS
+            is_certain = fault.kind in PARTITION_FAULTS
             with np.errstate(invalid="ignore"):
-                by_rule = is_found(found.severity >= 0, fault)
-                by_score = is_found(found.score > least_score, fault)
+                by_rule = is_found(alarm.severity >= 0, fault)
+                by_score = is_found(alarm.score > least_score, fault)
                 ceiling = is_found(np.abs(table.deviations) > least_deviation, fault)
-            told = bool(found.whole_partition[window].any())
-            result = (by_rule or told, by_score or told, ceiling or is_whole)
+            is_partition_alarm = bool(alarm.of_partitions[window].any())
+            result = (
+                by_rule or is_partition_alarm,
+                by_score or is_partition_alarm,
+                ceiling or is_certain,
+            )
             kinds.setdefault(fault.kind, []).append(result)
     results = [
-        result
-        for kind, found_of_kind in kinds.items()
-        if kind not in JOINT_FAULTS
-        for result in found_of_kind
+        result for kind, of_kind in kinds.items() if kind not in JOINT_FAULTS for result in of_kind
     ]
     recall, recall_at_goal, ceiling = (
         float(np.mean([result[place] for result in results])) for place in range(3)
@@ -303,18 +313,18 @@ def accuracy(tables: Sequence[FieldTable], alarms: Sequence[Alarms]) -> dict[str
         "holds": recall >= goal and rate <= FALSE_ALARM_GOAL,
         "kinds": {
             kind: {
-                "faults": len(found_of_kind),
-                "recall": float(np.mean([one[0] for one in found_of_kind])),
-                "recall_at_goal": float(np.mean([one[1] for one in found_of_kind])),
-                "ceiling": float(np.mean([one[2] for one in found_of_kind])),
+                "faults": len(of_kind),
+                "recall": float(np.mean([result[0] for result in of_kind])),
+                "recall_at_goal": float(np.mean([result[1] for result in of_kind])),
+                "ceiling": float(np.mean([result[2] for result in of_kind])),
             }
-            for kind, found_of_kind in sorted(kinds.items())
+            for kind, of_kind in sorted(kinds.items())
         },
         "false_alarms_by_metric": {
             name: 1000 * wrong / max(good, 1) for name, (wrong, good) in sorted(by_metric.items())
         },
         "false_partitions_by_detector": {
-            name: 1000 * count / partitions for name, count in sorted(whole.items())
+            name: 1000 * count / partitions for name, count in sorted(partition_alarms.items())
         },
     }
 
@@ -383,7 +393,7 @@ def stored_incidents(tables: Sequence[FieldTable]) -> dict[str, float]:
 # tables
 
 
-COLUMNS = (
+TABLE_COLUMNS = (
     ("faults", "faults", 7, "d"),
     ("R", "recall", 6, ".2f"),
     ("ceiling", "ceiling", 8, ".2f"),
@@ -398,7 +408,7 @@ COLUMNS = (
     ("holds", "holds", 6, "d"),
     ("s", "seconds", 6, ".1f"),
 )
-STORED_COLUMNS = (
+STORED_INCIDENT_COLUMNS = (
     ("stored FI", "stored_incidents", 10, ".2f"),
     ("grave", "grave_stored_incidents", 7, ".2f"),
 )
@@ -406,7 +416,7 @@ STORED_COLUMNS = (
 
 def print_line(name: str, result: dict[str, Any]) -> None:
     """Print the line of a family."""
-    columns = COLUMNS + (STORED_COLUMNS if "stored_incidents" in result else ())
+    columns = TABLE_COLUMNS + (STORED_INCIDENT_COLUMNS if "stored_incidents" in result else ())
     cells = (f"{result[key]:>{width}{style}}" for _, key, width, style in columns)
     print(f"{name:<16}" + "".join(cells), flush=True)
 
@@ -425,8 +435,10 @@ def print_kinds(results: dict[str, dict[str, Any]]) -> None:
             for key in ("recall", "ceiling")
         )
         worst = sorted(of_kind.items(), key=lambda item: item[1]["recall"] - item[1]["ceiling"])
-        shown = "  ".join(f"{name} {o['recall']:.2f}/{o['ceiling']:.2f}" for name, o in worst[:5])
-        print(f"{kind:<14}{recall:>5.2f} /{ceiling:>5.2f} ({faults:>3})  {shown}")
+        examples = "  ".join(
+            f"{name} {o['recall']:.2f}/{o['ceiling']:.2f}" for name, o in worst[:5]
+        )
+        print(f"{kind:<14}{recall:>5.2f} /{ceiling:>5.2f} ({faults:>3})  {examples}")
 
 
 def measure(family: Family, options: argparse.Namespace) -> dict[str, Any]:
@@ -450,7 +462,9 @@ def main() -> None:
     parser.add_argument("--tables", type=int, help="clean tables a family (default: 20)")
     parser.add_argument("--faults", type=int, help="least number of faults (default: 200)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="few tables, about five minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="4 tables and 60 faults a family, which takes minutes"
+    )
     parser.add_argument(
         "--repository", type=int, default=0, help="clean tables to record and detect"
     )
@@ -461,15 +475,15 @@ def main() -> None:
         options.tables = QUICK_TABLES if options.quick else 20
     if options.faults is None:
         options.faults = QUICK_FAULTS if options.quick else 200
-    wanted = [name for name in options.families.split(",") if name]
-    unknown = sorted(set(wanted) - set(names))
+    selected = [name for name in options.families.split(",") if name]
+    unknown = sorted(set(selected) - set(names))
     if unknown:
-        parser.error(f"unknown families {', '.join(unknown)}: use {', '.join(names)}")
-    columns = COLUMNS + (STORED_COLUMNS if options.repository else ())
+        parser.error(f"Unknown families {', '.join(unknown)}: use {', '.join(names)}")
+    columns = TABLE_COLUMNS + (STORED_INCIDENT_COLUMNS if options.repository else ())
     print(f"{'':<16}" + "".join(f"{title:>{width}}" for title, _, width, _ in columns))
     results = {}
     for family in FAMILIES:
-        if not wanted or family.name in wanted:
+        if not selected or family.name in selected:
             results[family.name] = measure(family, options)
             print_line(family.name, results[family.name])
     holding = sum(result["holds"] for result in results.values())

@@ -1,12 +1,12 @@
-"""Histories of metrics as tables in the field have them, in families that differ in one thing each.
+"""Metric histories of realistic tables, in families that differ in one property each.
 
-A table is one latent process: expected rows with trend, calendar and hours, noise, shares of nulls and of
-duplicates, and the distribution of an amount. Its ten metrics are computed from the process as analyzers
-compute them from rows, so that a fault changes every metric that it changes in real tables. The generators
-share nothing with `synthetic/tables.py` and `synthetic/families.py`, on which detectors were tuned.
+A table is one latent process: expected rows with trend, calendar and hours, noise, shares of nulls and
+duplicates, and the distribution of an amount. Its ten metrics are computed from the process. A fault therefore
+changes all metrics that it changes in a real table. The generators share nothing with `synthetic/tables.py` and
+`synthetic/families.py`, on which the detectors were tuned.
 
-The process also knows how far each value lies from its true expectation, in true standard deviations
-(`FieldTable.deviations`). A threshold on these deviations is the ceiling of any detector.
+The distance of each value from its true expectation, in true standard deviations, is known
+(`FieldTable.deviations`). A threshold on single deviations is the ceiling for detectors.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
+"""Seconds."""
 SIZE, EMAIL, PHONE, KEY, CATEGORY, CUSTOMER, MEAN, SUM, SPREAD, CHECK = range(10)
-"""Places of the ten metrics in a table."""
+"""Indices of the ten metrics of a table."""
 ALL_METRICS = tuple(range(10))
 COUNTED = (SIZE, CATEGORY, CUSTOMER, SUM)
-"""Metrics that move with the number of rows."""
+"""Metrics that change with the number of rows."""
 MAX_DEVIATION = 38.0
 """The largest deviation whose probability is a number above 0."""
 SUMMER_TIME = np.datetime64("2025-03-30T01:00", "s")
@@ -575,7 +576,7 @@ class _Process:
 
 
 _Planter = Callable[[np.random.Generator, "_Process", str, slice, int], tuple[int, ...]]
-"""Plants a fault of a kind in a span, usual from a partition on; returns the metrics that it changes."""
+"""Plants a fault of a kind in a span, which is usual from ``settled`` on; returns the changed metrics."""
 
 
 def _multiply_rows(
@@ -667,9 +668,9 @@ _ROW_FAULTS = {
     "spike4": (4, 4),
     "level_few": (2.5, 2.5),
 }
-"""Ranges of the factors by which faults multiply the rows; a level also falls by as much."""
+"""Ranges of factors of the rows. A new level can also be as much lower."""
 _DRIFTS = {"drift": 0.6, "drift_few": 3.0}
-"""Factors by which the rows change in the end."""
+"""Factor of the rows at the end of a drift."""
 _SHARE_FAULTS = {
     "nulls_1_6": (EMAIL, 0.06, False),
     "nulls_5_30": (PHONE, 0.30, False),
@@ -679,13 +680,13 @@ _SHARE_FAULTS = {
     "mid10": (EMAIL, 0.10, True),
     "mid20": (PHONE, 0.20, True),
 }
-"""Metrics and failing shares of faults, or changes of the shares."""
+"""Metric, its share of failing rows or the change of the share, and whether it is a change."""
 _ADDED = {
     "distinct1": (CATEGORY, 1, 1, (-1, 1)),
     "max_constant": (SPREAD, 5, 95, (1,)),
     "zeros30": (SPREAD, 25, 40, (1,)),
 }
-"""Metrics, ranges of what faults add to them, and its signs."""
+"""Metric, minimum and maximum of the added value, and its signs."""
 _PLANTERS: Mapping[str, _Planter] = {
     **dict.fromkeys(_ROW_FAULTS, _multiply_rows),
     **dict.fromkeys(_DRIFTS, _drift_rows),
