@@ -28,6 +28,7 @@ Mask = NDArray[np.bool_]
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 """Seconds."""
+SATURDAY = 5
 SIZE, EMAIL, PHONE, KEY, CATEGORY, CUSTOMER, MEAN, SUM, SPREAD, CHECK = range(10)
 """Indices of the ten metrics of a table."""
 ALL_METRICS = tuple(range(10))
@@ -175,8 +176,8 @@ def _clock_change_grid(_: np.random.Generator, variant: int) -> Grid:
     """Return fifty days of hours around a change of clocks: in March or October, in local time or UTC."""
     in_spring, is_local = variant % 2 == 0, variant % 4 < 2
     change = SUMMER_TIME if in_spring else WINTER_TIME
-    lead = (25, 32, 39)[variant // 4 % 3]  # days before the change
-    begin = change.astype("M8[D]").astype("M8[s]") - np.timedelta64(lead, "D")
+    days_before = np.timedelta64(32, "D")
+    begin = change.astype("M8[D]").astype("M8[s]") - days_before
     utc = begin + np.arange(50 * 24) * np.timedelta64(HOUR, "s")
     is_summer = (utc >= change) == in_spring
     local = utc + np.where(is_summer, 2, 1) * np.timedelta64(HOUR, "s")
@@ -328,7 +329,7 @@ class Family:
     metrics : str
         Which metrics are unusual: ``edges``, ``middle``, ``constant`` or ``zeros``.
     absent : float
-        Share of partitions that do not exist.
+        Share of partitions that are lost by chance. Half of these tables have none on weekends either.
     spacing : int
         Minimum of partitions between faults.
     drift : int
@@ -394,7 +395,7 @@ FAMILIES: tuple[Family, ...] = (
         rows=(10_000, 1.3),
         drift=48,
     ),
-    replace(DAILY, name="gaps", absent=0.05, kinds=(*GENERAL_KINDS, "missing")),
+    replace(DAILY, name="gaps", absent=0.015, kinds=(*GENERAL_KINDS, "missing")),
     replace(DAILY, name="ratio_edges", metrics="edges", kinds=(*RATIO_KINDS, "near0", "near1")),
     replace(DAILY, name="ratio_mid", metrics="middle", kinds=(*RATIO_KINDS, "mid10", "mid20")),
     replace(DAILY, name="payday", warm_up=90, peaks=_paydays, kinds=(*GENERAL_KINDS, "no_peak")),
@@ -456,7 +457,7 @@ FAMILIES: tuple[Family, ...] = (
         "dst",
         _clock_change_grid,
         16 * 24,
-        ("drop_half", "partial25", "nulls_5_30"),
+        ("drop_half", "partial25", "nulls_5_30") * 2,
         rows=(5_000, 1.2),
         rhythm="day",
         spacing=48,
@@ -538,6 +539,8 @@ class _Process:
         Standard deviation of the logarithm of the rows.
     row_factor, distinct_factor, duplicates, noise_factor : array
         What faults do to rows, distinct values, duplicate rows and noise.
+    usual_noise_factor : array
+        The noise factor that the true deviation knows: more noise counts once it has become usual.
     has_key_duplicates : array
         Mask of the partitions whose duplicates repeat the key.
     accepted : array
@@ -563,6 +566,7 @@ class _Process:
     distinct_factor: Floats = field(init=False)
     duplicates: Floats = field(init=False)
     noise_factor: Floats = field(init=False)
+    usual_noise_factor: Floats = field(init=False)
     has_key_duplicates: Mask = field(init=False)
     accepted: Floats = field(init=False)
     shares: dict[int, Floats] = field(default_factory=dict)
@@ -571,7 +575,8 @@ class _Process:
 
     def __post_init__(self) -> None:
         count = len(self.log_rows)
-        self.row_factor, self.distinct_factor, self.noise_factor = np.ones((3, count))
+        self.row_factor, self.distinct_factor = np.ones((2, count))
+        self.noise_factor, self.usual_noise_factor = np.ones((2, count))
         self.duplicates, self.accepted = np.zeros((2, count))
         self.has_key_duplicates = np.zeros(count, dtype=bool)
 
@@ -629,6 +634,7 @@ def _double_noise(
     draw: np.random.Generator, process: _Process, kind: str, span: slice, settled: int
 ) -> tuple[int, ...]:
     process.noise_factor[span.start :] *= 2
+    process.usual_noise_factor[settled:] *= 2
     return ALL_METRICS
 
 
@@ -702,11 +708,16 @@ _PLANTERS: Mapping[str, _Planter] = {
 
 
 def _schedule(
-    draw: np.random.Generator, family: Family, process: _Process, kinds: Sequence[str], free: Mask
+    draw: np.random.Generator,
+    family: Family,
+    process: _Process,
+    kinds: Sequence[str],
+    free: Mask,
+    may_begin: Mask,
 ) -> list[tuple[str, slice, _Span]]:
     """Return random places of faults that keep their distance, in busy partitions."""
     count = len(process.log_rows)
-    is_busy = free & (process.log_rows >= np.median(process.log_rows) - 1)
+    is_busy = free & may_begin & (process.log_rows >= np.median(process.log_rows) - 1)
     spans = {kind: _span(draw, kind, family) for kind in set(kinds)}
     order = sorted(kinds, key=lambda kind: (kind != "no_peak", -spans[kind].settles))
     for spacing in (family.spacing, family.spacing // 2, family.spacing // 4):
@@ -833,7 +844,7 @@ def _measure(
     """Return the values of the metrics, their deviations from the truth, and the rows."""
     count = len(process.log_rows)
     values, deviations = np.full((2, 10, count), np.nan)
-    noise, factor = process.noise, process.noise_factor
+    noise, factor, usual = process.noise, process.noise_factor, process.usual_noise_factor
     log_rows = process.log_rows + process.accepted
     expected = np.exp(log_rows)
 
@@ -846,11 +857,11 @@ def _measure(
     repeated = np.round(process.duplicates * own)
     rows = own + repeated
     values[SIZE] = rows
-    deviations[SIZE] = _row_deviation(rows, log_rows, noise * factor)
-    size_spread = np.hypot(noise * factor, 1 / np.sqrt(expected))
+    deviations[SIZE] = _row_deviation(rows, log_rows, noise * usual)
+    size_spread = np.hypot(noise * usual, 1 / np.sqrt(expected))
     # Shares of failing rows.
     for metric, share in process.shares.items():
-        wander = np.full(count, traits.wander) * factor
+        wander = np.full(count, traits.wander) * usual
         with np.errstate(all="ignore"):
             wandering = special.expit(special.logit(share) + traits.wander * some_noise())
         planted = process.planted.get(metric, np.full(count, np.nan))
@@ -874,12 +885,12 @@ def _measure(
         values[metric] = np.where(rows > 0, np.maximum(np.round(measured), 1), 0)
         values[metric] += process.added.get(metric, 0)
         deviations[metric] = np.log(np.maximum(values[metric], 0.5) / np.round(truth)) / np.hypot(
-            np.hypot(slope * size_spread, spread * factor), 0.3 / truth
+            np.hypot(slope * size_spread, spread * usual), 0.3 / truth
         )
     # The amount: its mean, its sum, and its spread.
     own_noise = traits.mean_noise * some_noise()
     with np.errstate(all="ignore"):
-        mean_spread = np.hypot(traits.mean_noise * factor, traits.variation / np.sqrt(rows))
+        mean_spread = np.hypot(traits.mean_noise * usual, traits.variation / np.sqrt(rows))
         sampled = np.maximum(rows, 1) / traits.variation**2  # the mean of so many gamma variates
         chance = draw.gamma(sampled) / sampled
         values[MEAN] = np.exp(traits.log_mean + own_noise) * chance
@@ -926,7 +937,7 @@ def _spread(
             scale, usual, place = 2.5 * traits.variation, log(traits.variation), log_mean
             middle = traits.log_mean
         value = np.exp(place + usual + scale / np.sqrt(rows) * draw.normal(size=count))
-        spread = np.hypot(traits.mean_noise * process.noise_factor, scale / np.sqrt(expected))
+        spread = np.hypot(traits.mean_noise * process.usual_noise_factor, scale / np.sqrt(expected))
         return value, (np.log(value) - middle - usual) / spread
 
 
@@ -1002,10 +1013,18 @@ def make_table(family: Family, seed: int, number: int, kinds: Sequence[str]) -> 
     if family.peaks is _christmas:  # nobody can know the first Christmas
         judged &= ~process.peaks
     traits = _draw_traits(draw, family, process)
+    absent = np.zeros(count, dtype=bool)
+    if family.absent:
+        absent = draw.random(count) < family.absent
+    judged[1:] &= ~absent[:-1]  # an alarm about a gap is not false
+    may_begin = ~absent & ~np.roll(absent, -1)
+    if family.absent and number % 2:
+        absent |= grid.weekday >= SATURDAY
+        may_begin &= grid.weekday < SATURDAY - 1
     places = []
     if kinds:
         free = judged & (process.peak_effect == 0 if family.peaks is _christmas else True)
-        places = _schedule(draw, family, process, kinds, free)
+        places = _schedule(draw, family, process, kinds, free, may_begin)
     changed = {
         (kind, span.start): _PLANTERS[kind](draw, process, kind, span, span.start + lengths.settles)
         for kind, span, lengths in sorted(places, key=lambda place: place[1].start)
@@ -1013,8 +1032,7 @@ def make_table(family: Family, seed: int, number: int, kinds: Sequence[str]) -> 
     values, deviations, rows = _measure(draw, process, traits)
     # Absent partitions: those that fail, those that never were, and hours without rows.
     present = (rows > 0) | (family.rows[0] == 0)
-    if family.absent:
-        present &= draw.random(count) >= family.absent
+    present &= ~absent
     faults = []
     for kind, span, lengths in places:
         if kind == "stale":
