@@ -169,7 +169,7 @@ def our_alarms(detector: Detector, family: Family) -> np.ndarray:
     scores = detector.score(history)
     alarms = np.zeros(family.values.shape, dtype=bool)
     for table, values in enumerate(family.values):
-        of_table = scores.taken(slice(table * series, (table + 1) * series))
+        of_table = scores.take(slice(table * series, (table + 1) * series))
         weighed = weights(("",) * series, values, of_table, [scale] * series)
         alarms[table] = monitor.decide(values, of_table, weights=weighed)
     return alarms

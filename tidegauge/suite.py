@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.display.html import Rows, card, heading, pairs, table
 from tidegauge.notifications.sinks import redact
-from tidegauge.repository.detectors.inputs import DATES, Calendar, check_calendar
+from tidegauge.repository.detectors.inputs import HOLIDAY_DATES_KEY, Calendar, check_calendar
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.windows import WindowScheme
@@ -209,7 +209,7 @@ class Suite:
     def from_json(cls, text: str) -> Suite:
         """Deserialize a suite written by `canonical`."""
         stored = json.loads(text)
-        stored.pop(DATES, None)
+        stored.pop(HOLIDAY_DATES_KEY, None)
         if "dqm" in stored:
             stored["dqm"] = DQM.from_identity(stored["dqm"])
         stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]

@@ -429,7 +429,9 @@ def season_rows(past: BacktestHistory, detector: Seasonal) -> list[dict[str, Any
     """Return the seasons of each series that is long enough to be scored, as in `SEASON_COLUMNS`."""
     rows = []
     for within, indices in group_by_segment(past.facts.partitions).items():
-        series_matrix = matrix(past.facts, indices, detector.reads, detector.least, past.teaching)
+        series_matrix = matrix(
+            past.facts, indices, detector.reads, detector.min_points, past.teaching
+        )
         for row, seasons in zip(
             series_matrix.series, learned_seasons(series_matrix.history, detector), strict=True
         ):

@@ -37,7 +37,7 @@ from tidegauge.repository.detection.findings import (
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
 from tidegauge.repository.detectors.changes import Drift, VolatilityShift
 from tidegauge.repository.detectors.inputs import (
-    DATES,
+    HOLIDAY_DATES_KEY,
     Calendar,
     Matrix,
     TrainingLabels,
@@ -162,13 +162,15 @@ def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
     query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
     suite: Mapping[str, Any] = json.loads(connection.execute(query).scalar() or "{}")
     country = suite.get("holidays")
-    if not isinstance(country, str) or DATES in suite:
+    if not isinstance(country, str) or HOLIDAY_DATES_KEY in suite:
         return suite
-    stored = connection.execute(query.where(r.suite.contains(f'"{DATES}"'))).scalar()
+    stored = connection.execute(query.where(r.suite.contains(f'"{HOLIDAY_DATES_KEY}"'))).scalar()
     earlier_suite = json.loads(stored or "{}")
     return {
         **suite,
-        DATES: earlier_suite.get(DATES, {}) if earlier_suite.get("holidays") == country else {},
+        HOLIDAY_DATES_KEY: earlier_suite.get(HOLIDAY_DATES_KEY, {})
+        if earlier_suite.get("holidays") == country
+        else {},
     }
 
 
@@ -188,7 +190,9 @@ def store_holidays(database: Database, dataset: str) -> None:
             last_run = (
                 sa.select(sa.func.max(r.id)).where(r.dataset_id == dataset_key).scalar_subquery()
             )
-            json_text = canonical_json({**suite, DATES: {**suite[DATES], **dates}})
+            json_text = canonical_json(
+                {**suite, HOLIDAY_DATES_KEY: {**suite[HOLIDAY_DATES_KEY], **dates}}
+            )
             connection.execute(s.run.update().where(r.id == last_run).values(suite=json_text))
 
     database.write(work)
@@ -378,7 +382,7 @@ class DetectionJob(DetectionScope):
             reader.read(ids[first:]),
             indices[first:],
             _watched_by(monitors),
-            detector.least if first == 0 else 1,
+            detector.min_points if first == 0 else 1,
             self.teaching,
             grid.part(first),
         )
@@ -673,7 +677,9 @@ def score_history(
     points: list[Points] = []
     for detector, group in group_by_detector(monitors).items():
         for indices in group_by_segment(facts.partitions).values():
-            series_matrix = matrix(facts, indices, _watched_by(group), detector.least, teaching)
+            series_matrix = matrix(
+                facts, indices, _watched_by(group), detector.min_points, teaching
+            )
             result = score_and_decide(detector, group, series_matrix, window, teaching)
             points.append(result.points())
             findings |= {anomaly.key: anomaly for anomaly in result.findings()}

@@ -141,7 +141,7 @@ def apply_rules(
             weights = None
         past = None if earlier_scores is None else earlier_scores[rows]
         flags = monitor.decide(
-            values[rows], scores.taken(rows), may_alert[rows], sides, weights, past
+            values[rows], scores.take(rows), may_alert[rows], sides, weights, past
         )
         gravest[rows] = np.maximum(gravest[rows], np.where(flags, steps, -1))
     return gravest >= 0, gravest

@@ -25,7 +25,7 @@ from tidegauge.repository.detectors.base import (
 from tidegauge.repository.detectors.inputs import TrainingLabels, extremes_of, times_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import RULES
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 
 if TYPE_CHECKING:
@@ -197,9 +197,9 @@ class _Scored:
             return None
         key = usual, row
         if key not in self.flags:
-            flags = monitor.decide(self.values[rows], scores.taken(rows), self.may_alert[rows])
+            flags = monitor.decide(self.values[rows], scores.take(rows), self.may_alert[rows])
             self.flags[key] = flags[0]
-        p_value = 0.0 if score >= CAP else 10.0**-score
+        p_value = 0.0 if score >= MAX_SCORE else 10.0**-score
         return Judgement(bool(self.flags[key][column]), expected, lower, upper, p_value)
 
 

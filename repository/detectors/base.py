@@ -17,7 +17,7 @@ import numpy as np
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import Description, Registry
 from tidegauge.repository.detectors.registry import DETECTOR_MODULES
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.forecasts import NO_HOLIDAYS
 from tidegauge.repository.numerics.grid import Grid
 
@@ -133,40 +133,44 @@ class History:
     """Mask of the points that were measured and are empty or not a number; None if none is."""
     ledger: PartitionLedger | None = None
 
-    def rows(self, some: slice | NDArray[np.intp]) -> History:
+    def rows(self, selection: slice | NDArray[np.intp]) -> History:
         """Return the history of some of the series."""
-        places = range(len(self.values))[some] if isinstance(some, slice) else some.tolist()
-        muted = None if self.muted is None else self.muted[some]
-        restarts = None if self.restarts is None else self.restarts[some]
+        indices = (
+            range(len(self.values))[selection]
+            if isinstance(selection, slice)
+            else selection.tolist()
+        )
+        muted = None if self.muted is None else self.muted[selection]
+        restarts = None if self.restarts is None else self.restarts[selection]
         return replace(
             self,
-            extremes=None if self.extremes is None else self.extremes[some],
-            series=[self.series[i] for i in places] if self.series else self.series,
-            empty=None if self.empty is None else self.empty[some],
-            values=self.values[some],
-            weights=self.weights[some],
-            scales=[self.scales[i] for i in places],
+            extremes=None if self.extremes is None else self.extremes[selection],
+            series=[self.series[i] for i in indices] if self.series else self.series,
+            empty=None if self.empty is None else self.empty[selection],
+            values=self.values[selection],
+            weights=self.weights[selection],
+            scales=[self.scales[i] for i in indices],
             muted=muted,
             restarts=restarts,
         )
 
-    def part(self, some: slice) -> History:
+    def part(self, partitions: slice) -> History:
         """Return the history of a slice of consecutive partitions, keeping their time grid."""
 
         def cut(points: NDArray[Any] | None) -> Any:
-            return None if points is None else points[:, some]
+            return None if points is None else points[:, partitions]
 
-        first, last, _ = some.indices(len(self.times))
+        begin, end, _ = partitions.indices(len(self.times))
         return replace(
             self,
-            times=self.times[some],
+            times=self.times[partitions],
             values=cut(self.values),
             weights=cut(self.weights),
             muted=cut(self.muted),
             restarts=cut(self.restarts),
             empty=cut(self.empty),
-            holidays=self.holidays and self.holidays[some],
-            grid=(self.grid or Grid.from_times(self.times)).part(first, last),
+            holidays=self.holidays and self.holidays[partitions],
+            grid=(self.grid or Grid.from_times(self.times)).part(begin, end),
         )
 
 
@@ -193,7 +197,7 @@ class Scores:
     @property
     def p_value(self) -> Floats:
         """P-value of each point: 0 at the highest score, NaN where it was not scored."""
-        p: Floats = np.where(self.score >= CAP, 0.0, 10.0**-self.score)
+        p: Floats = np.where(self.score >= MAX_SCORE, 0.0, 10.0**-self.score)
         return p
 
     @classmethod
@@ -209,9 +213,9 @@ class Scores:
             return cls.unscored(empty)
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
-    def taken(self, some: slice | NDArray[np.intp]) -> Self:
+    def take(self, selection: slice | NDArray[np.intp]) -> Self:
         """Return the scores of a selection of the series."""
-        return type(self)(*(getattr(self, f.name)[some] for f in fields(self)))
+        return type(self)(*(getattr(self, f.name)[selection] for f in fields(self)))
 
     def since(self, start: int) -> Self:
         """Return the scores of the partitions from index `start` on."""
@@ -224,13 +228,13 @@ class Detector(Description):
 
     Class attributes
     ----------------
-    least : int
+    min_points : int
         Minimum length of a series for any of its points to be scored.
     rule : str
         Default rule for a monitor without one.
     """
 
-    least: ClassVar[int] = 1
+    min_points: ClassVar[int] = 1
     rule: ClassVar[str] = "OutsideBand()"
 
     def __post_init__(self) -> None:
@@ -252,7 +256,9 @@ class Detector(Description):
         return True
 
     @abstractmethod
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each point from partition `start` on, using only earlier points.
 
         Parameters
@@ -260,7 +266,7 @@ class Detector(Description):
         history : History
         start : int
             The first partition to score.
-        known : Scores, optional
+        earlier_scores : Scores, optional
             This detector's scores of the partitions before `start`, of shape (series, start);
             recomputed if needed and not given.
 
@@ -301,10 +307,10 @@ class PartitionDetector(Detector):
         """Return the detector's measurement of each partition; NaN where there is none."""
 
     def score_and_measure(
-        self, history: History, start: int = 0, known: Scores | None = None
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> tuple[Scores, Floats]:
         """Return what `score` and `measure` do, for detectors that work out both at once."""
-        return self.score(history, start, known), self.measure(history)
+        return self.score(history, start, earlier_scores), self.measure(history)
 
     @abstractmethod
     def explanation(self, history: History, t: int) -> str:

@@ -74,15 +74,17 @@ class SlowDrift(Detector):
     True
     """
 
-    least: ClassVar[int] = Seasonal.least
+    min_points: ClassVar[int] = Seasonal.min_points
     rule: ClassVar[str] = "FalseDiscoveryRate()"
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score with `Seasonal` and keep only the scores of drifts."""
         scores = Seasonal().score(history)
-        other = (scores.reason != Reason.DRIFT) & ~np.isnan(scores.score)
-        scores.score[other] = 0.0
-        scores.reason[other] = Reason.NONE
+        is_no_drift = (scores.reason != Reason.DRIFT) & ~np.isnan(scores.score)
+        scores.score[is_no_drift] = 0.0
+        scores.reason[is_no_drift] = Reason.NONE
         return scores.since(start)
 
 
@@ -104,22 +106,24 @@ class ChangePoint(Detector):
     [63]
     """
 
-    least: ClassVar[int] = Seasonal.least
+    min_points: ClassVar[int] = Seasonal.min_points
     rule: ClassVar[str] = "FalseDiscoveryRate()"
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score with `Seasonal` and keep only the points at which a new level was accepted."""
         scores = Seasonal().score(history)
-        settled = shifts(history)
+        level_shifts = shifts(history)
         highest = scores.score.copy()
-        for i, t, first in settled:
+        for i, t, first in level_shifts:
             highest[i, t] = np.nanmax(scores.score[i, first : t + 1])
-        kept = np.zeros(highest.shape, dtype=bool)
-        for i, t, _ in settled:
-            kept[i, t] = True
-        known_now = ~np.isnan(scores.score)
-        scores.score[:] = np.where(kept, highest, np.where(known_now, 0.0, np.nan))
-        scores.reason[:] = np.where(kept, Reason.SHIFT, Reason.NONE)
+        is_shift = np.zeros(highest.shape, dtype=bool)
+        for i, t, _ in level_shifts:
+            is_shift[i, t] = True
+        is_scored = ~np.isnan(scores.score)
+        scores.score[:] = np.where(is_shift, highest, np.where(is_scored, 0.0, np.nan))
+        scores.reason[:] = np.where(is_shift, Reason.SHIFT, Reason.NONE)
         return scores.since(start)
 
 
@@ -151,12 +155,14 @@ class VolatilityShift(PartitionDetector):
         """Return the ratio of each partition's noise to earlier noise; NaN where unknown."""
         return self.score_and_measure(history)[1]
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score the noise of each partition relative to the partitions before."""
         return self.score_and_measure(history, start)[0]
 
     def score_and_measure(
-        self, history: History, start: int = 0, known: Scores | None = None
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> tuple[Scores, Floats]:
         """Return what `score` and `measure` do."""
         change, usual_change, spread, freedom = _noise_changes(history)
@@ -164,15 +170,15 @@ class VolatilityShift(PartitionDetector):
         score = np.where(
             excess >= np.log(MIN_NOISE_FACTOR), student_score(excess / spread, freedom), 0.0
         )
-        known_now = ~np.isnan(excess)
-        noisy = np.concatenate([[0], np.cumsum(known_now & (score >= NOISY_SCORE))])
+        is_known = ~np.isnan(excess)
+        noisy = np.concatenate([[0], np.cumsum(is_known & (score >= NOISY_SCORE))])
         indices = np.arange(len(score))
         recent_noisy = noisy[indices] - noisy[np.maximum(indices - REPORT_WINDOW, 0)]
         score[recent_noisy >= MAX_REPORTED_NOISY] = 0.0
         scores = Scores.unscored((1, len(score)))
-        scores.score[0] = np.where(known_now, score, np.nan)
-        scores.expected[0] = np.where(known_now, 1.0, np.nan)
-        scores.reason[0] = np.where(known_now & (score > 0), Reason.VOLATILITY, Reason.NONE)
+        scores.score[0] = np.where(is_known, score, np.nan)
+        scores.expected[0] = np.where(is_known, 1.0, np.nan)
+        scores.reason[0] = np.where(is_known & (score > 0), Reason.VOLATILITY, Reason.NONE)
         factor: Floats = np.exp(excess)
         return scores.since(start), factor
 
@@ -247,7 +253,7 @@ class Drift(Detector):
     True
     """
 
-    least: ClassVar[int] = Seasonal.least
+    min_points: ClassVar[int] = Seasonal.min_points
     rule: ClassVar[str] = "FalseDiscoveryRate()"
 
     column: str

@@ -20,7 +20,7 @@ from scipy import special
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.forecasts import holt_winters_forecasts
 from tidegauge.repository.numerics.grid import Grid
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     Factors = tuple[float | None, float | None]
 
-SAME = 1e-12
+RELATIVE_ROUNDING = 1e-12
 """Relative tolerance of equal numbers; rounding in sums of another order is smaller."""
-ROOM = 64
+SCALE_EXPONENT = 64
 """Binary exponent by which values are scaled down, so that sums and differences stay finite."""
 
 
@@ -66,7 +66,9 @@ class Strategy(Detector):
     restart are discarded.
     """
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each point from partition `start` on, from earlier points; see `Detector.score`."""
         with np.errstate(all="ignore"):
             scores = self._judge(history, start)
@@ -102,9 +104,9 @@ class Strategy(Detector):
             raise IllegalAnalyzerParameterError(msg)
         with np.errstate(all="ignore"):
             scores = self._search(x, min(first, x.size), min(last, x.size))
-        found = np.flatnonzero(scores.reason[0, :last] != Reason.NONE)
+        flagged = np.flatnonzero(scores.reason[0, :last] != Reason.NONE)
         columns = (x, scores.lower, scores.upper)
-        return [Flagged(int(i), *(float(c[0, i]) for c in columns)) for i in found if i >= first]
+        return [Flagged(int(i), *(float(c[0, i]) for c in columns)) for i in flagged if i >= first]
 
     @property
     def _earliest(self) -> int:
@@ -130,8 +132,8 @@ class Strategy(Detector):
         return _choose(restarts, Scores.unscored(restarts.shape), scores)
 
 
-def _choose(mask: NDArray[np.bool_], some: Scores, others: Scores) -> Scores:
-    pairs = ((getattr(some, f.name), getattr(others, f.name)) for f in fields(Scores))
+def _choose(mask: NDArray[np.bool_], selected: Scores, remaining: Scores) -> Scores:
+    pairs = ((getattr(selected, f.name), getattr(remaining, f.name)) for f in fields(Scores))
     return Scores(*(np.where(mask, a, b) for a, b in pairs))
 
 
@@ -144,7 +146,7 @@ def training_values(history: History) -> Floats:
 
 def scale_down(values: Floats) -> Floats:
     """Scale values down by 2**ROOM, for levels and deviations that do not overflow."""
-    return np.ldexp(values, -ROOM)
+    return np.ldexp(values, -SCALE_EXPONENT)
 
 
 def nan_if_infinite(values: Floats) -> Floats:
@@ -174,14 +176,16 @@ def running_moments(values: Floats) -> tuple[Floats, Floats, Floats]:
     ([[nan, 1.0, 1.0, 2.0]], [[nan, 0.0, 0.0, 1.414]], [[0.0, 1.0, 1.0, 2.0]])
     """
     mean, root, number = np.zeros((3, len(values)))
-    kept = [(mean, root, number)]
+    columns = [(mean, root, number)]
     for column in values.T:
         step = np.nan_to_num(column - mean)
         root = np.hypot(root, np.abs(step) * np.sqrt(number / (number + 1)))
         mean = mean + step / (number + 1)
         number = number + ~np.isnan(column)
-        kept.append((mean, root, number))
-    means, roots, numbers = (np.stack(some, axis=1) for some in zip(*kept, strict=True))
+        columns.append((mean, root, number))
+    means, roots, numbers = (
+        np.stack(column_values, axis=1) for column_values in zip(*columns, strict=True)
+    )
     means[numbers == 0] = np.nan
     roots[numbers == 0] = np.nan
     return means, roots / np.sqrt(np.maximum(numbers - 1, 1)), numbers
@@ -220,17 +224,17 @@ def normal_scores(
         Half widths of the band below and above, in deviations.
     """
     lower, upper = band(mean, deviation, rounding, factors)
-    small = scale_down(values)
-    below, above = small < lower, small > upper
-    off = np.abs(small - mean)
-    score = -(special.log_ndtr(-off / deviation) + np.log(2)) / np.log(10)
-    changed = np.where(off > rounding, np.log10(points + 1), 0)
+    scaled = scale_down(values)
+    below, above = scaled < lower, scaled > upper
+    distance = np.abs(scaled - mean)
+    score = -(special.log_ndtr(-distance / deviation) + np.log(2)) / np.log(10)
+    changed = np.where(distance > rounding, np.log10(points + 1), 0)
     score = np.where(deviation <= rounding, changed, score)
-    score = np.where(np.isfinite(off), score, np.where(np.isnan(off), np.nan, CAP))
-    unwatched = np.isnan(np.where(small < mean, lower, upper)) & ~np.isnan(score)
-    score = np.where(unwatched, 0, np.clip(score, 0, CAP))
-    usual = (np.ldexp(some, ROOM) for some in (mean, lower, upper))
-    return scores_from_flags(below, above, score, Reason.LEVEL, values, *usual)
+    score = np.where(np.isfinite(distance), score, np.where(np.isnan(distance), np.nan, MAX_SCORE))
+    unwatched = np.isnan(np.where(scaled < mean, lower, upper)) & ~np.isnan(score)
+    score = np.where(unwatched, 0, np.clip(score, 0, MAX_SCORE))
+    restored = (np.ldexp(bound, SCALE_EXPONENT) for bound in (mean, lower, upper))
+    return scores_from_flags(below, above, score, Reason.LEVEL, values, *restored)
 
 
 def bounded(
@@ -242,7 +246,7 @@ def bounded(
 ) -> Scores:
     """Return the highest score outside fixed bounds, 0 inside, and NaN where `change` is NaN."""
     below, above = flags
-    score = np.where(np.isnan(change), np.nan, np.where(below | above, CAP, 0.0))
+    score = np.where(np.isnan(change), np.nan, np.where(below | above, MAX_SCORE, 0.0))
     return scores_from_flags(
         below, above, score, reason, values, np.full_like(values, np.nan), *bounds
     )
@@ -273,7 +277,7 @@ def scores_from_flags(
     return Scores(score, np.where(scored, expected, np.nan), lower, upper, reasons)
 
 
-LARGEST = float(np.finfo(np.float64).max)
+MAX_FLOAT = float(np.finfo(np.float64).max)
 
 
 @detector
@@ -315,9 +319,9 @@ def _outside(
     values: Floats, low: float | None, high: float | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of values below and above; infinities are outside even without a bound."""
-    least = -LARGEST if low is None else max(low, -LARGEST)
-    most = LARGEST if high is None else min(high, LARGEST)
-    return values < least, values > most
+    lower = -MAX_FLOAT if low is None else max(low, -MAX_FLOAT)
+    upper = MAX_FLOAT if high is None else min(high, MAX_FLOAT)
+    return values < lower, values > upper
 
 
 @dataclass(frozen=True, repr=False)
@@ -346,11 +350,11 @@ class _Change(Strategy):
             raise IllegalAnalyzerParameterError(msg)
 
 
-def _later(values: Floats, by: int) -> Floats:
+def _later(values: Floats, offset: int) -> Floats:
     """Shift values to later positions; NaN where there are none."""
-    moved = np.full_like(values, np.nan)
-    moved[:, by:] = values[:, : max(values.shape[1] - by, 0)]
-    return moved
+    shifted = np.full_like(values, np.nan)
+    shifted[:, offset:] = values[:, : max(values.shape[1] - offset, 0)]
+    return shifted
 
 
 @detector
@@ -381,8 +385,8 @@ class AbsoluteChange(_Change):
             return _threshold(x, low, high)
         now, past = x, training_values(history)
         for _ in range(min(self.order, x.shape[1])):
-            before = _later(past, 1)
-            now, past = now - before, past - before
+            previous = _later(past, 1)
+            now, past = now - previous, past - previous
         lower, upper = (x - now + (np.nan if bound is None else bound) for bound in (low, high))
         return bounded(x, now, _outside(now, low, high), (lower, upper), Reason.CHANGE)
 
@@ -412,14 +416,14 @@ class RelativeRateOfChange(_Change):
 
     def _judge(self, history: History, start: int) -> Scores:
         x, low, high = history.values, self.max_rate_decrease, self.max_rate_increase
-        before = _later(training_values(history), self.order) + 0.0  # no negative zeros
-        still = (x == 0) & (before == 0)
-        rate = np.where(still, 1.0, x / before)
-        less, more = (flags & ~still for flags in _outside(rate, low, high))
-        floor, ceiling = (before * (np.nan if bound is None else bound) for bound in (low, high))
-        turned = before < 0
-        flags = np.where(turned, more, less), np.where(turned, less, more)
-        bounds = np.where(turned, ceiling, floor), np.where(turned, floor, ceiling)
+        previous = _later(training_values(history), self.order) + 0.0  # no negative zeros
+        is_unchanged = (x == 0) & (previous == 0)
+        rate = np.where(is_unchanged, 1.0, x / previous)
+        below, above = (flags & ~is_unchanged for flags in _outside(rate, low, high))
+        floor, ceiling = (previous * (np.nan if bound is None else bound) for bound in (low, high))
+        is_negative = previous < 0
+        flags = np.where(is_negative, above, below), np.where(is_negative, below, above)
+        bounds = np.where(is_negative, ceiling, floor), np.where(is_negative, floor, ceiling)
         return bounded(x, rate, flags, bounds, Reason.CHANGE)
 
 
@@ -432,8 +436,8 @@ class _Normal(Strategy):
 
     def check_parameters(self) -> None:
         """Validate that there is a factor, and all are finite and not negative."""
-        given = [factor for factor in self._factors if factor is not None]
-        if not given or not all(0 <= factor < np.inf for factor in given):
+        factors = [factor for factor in self._factors if factor is not None]
+        if not factors or not all(0 <= factor < np.inf for factor in factors):
             msg = (
                 f"{self!r}: lower_deviation_factor and upper_deviation_factor are numbers from 0 on;"
                 " one of them may be None, for no bound on its side"
@@ -491,7 +495,7 @@ class OnlineNormal(_Normal):
 
     def _run(self, values: Floats, past: Floats, interval: tuple[int, int] | None = None) -> Scores:
         """Score point by point, all series at once."""
-        x, teaches = scale_down(values), np.isfinite(past)
+        x, is_training = scale_down(values), np.isfinite(past)
         total = np.isfinite(values).sum(axis=1)
         first, last = interval or (0, x.shape[1])
         mean, root, index = np.zeros((3, len(x)))
@@ -504,14 +508,16 @@ class OnlineNormal(_Normal):
             deviation = new_root / np.sqrt(np.maximum(number, 1))
             start = (number if interval is None else total) * self.ignore_start_percentage
             scored = ~np.isnan(value) & (number > 0) & (index >= start) & (first <= t < last)
-            lower, upper = band(new_mean, deviation, SAME * np.abs(new_mean), self._factors)
-            out = scored & ((value < lower) | (value > upper))
-            for kept, now in ((means, new_mean), (deviations, deviation), (points, number)):
-                kept[:, t] = np.where(scored, now, np.nan)
-            learns = teaches[:, t] & ~(out & self.ignore_anomalies)
-            mean, root = np.where(learns, new_mean, mean), np.where(learns, new_root, root)
-            index = index + teaches[:, t]
-        rounding = SAME * np.abs(means)
+            lower, upper = band(
+                new_mean, deviation, RELATIVE_ROUNDING * np.abs(new_mean), self._factors
+            )
+            is_outside = scored & ((value < lower) | (value > upper))
+            for result, new in ((means, new_mean), (deviations, deviation), (points, number)):
+                result[:, t] = np.where(scored, new, np.nan)
+            is_learned = is_training[:, t] & ~(is_outside & self.ignore_anomalies)
+            mean, root = np.where(is_learned, new_mean, mean), np.where(is_learned, new_root, root)
+            index = index + is_training[:, t]
+        rounding = RELATIVE_ROUNDING * np.abs(means)
         return normal_scores(values, means, deviations, rounding, points, self._factors)
 
 
@@ -539,26 +545,28 @@ class BatchNormal(_Normal):
     include_interval: bool = False
 
     def _judge(self, history: History, start: int) -> Scores:
-        some = slice(1, None) if self.include_interval else slice(None, -1)
+        columns = slice(1, None) if self.include_interval else slice(None, -1)
         mean, deviation, points = running_moments(
             scale_down(nan_if_infinite(training_values(history)))
         )
-        return self._scores(history.values, mean[:, some], deviation[:, some], points[:, some])
+        return self._scores(
+            history.values, mean[:, columns], deviation[:, columns], points[:, columns]
+        )
 
     def _search(self, values: Floats, first: int, last: int) -> Scores:
         outside = nan_if_infinite(values)
         if not self.include_interval:
             outside[:, first:last] = np.nan
         return self._scores(
-            values, *(some[:, -1:] for some in running_moments(scale_down(outside)))
+            values, *(moment[:, -1:] for moment in running_moments(scale_down(outside)))
         )
 
     def _scores(self, values: Floats, mean: Floats, deviation: Floats, points: Floats) -> Scores:
-        rounding = SAME * np.abs(mean)
+        rounding = RELATIVE_ROUNDING * np.abs(mean)
         return normal_scores(values, mean, deviation, rounding, points, self._factors)
 
 
-GROWTH = 5
+REFIT_DIVISOR = 5
 """Parameters are refitted when the past has grown by 1 / GROWTH."""
 
 
@@ -590,7 +598,7 @@ class HoltWinters(Strategy):
     [14]
     """
 
-    least: ClassVar[int] = 5
+    min_points: ClassVar[int] = 5
 
     period: int = 7
     deviation_factor: float = 1.96
@@ -613,14 +621,14 @@ class HoltWinters(Strategy):
         if start >= x.shape[1] or not x.size:
             return Scores.unscored(x.shape)
         column = self._columns(history.times)
-        lead = column[(~np.isnan(x)).argmax(axis=1)]
-        place = column - lead[:, None]
-        series, some = np.nonzero(place >= 0)
+        first_column = column[(~np.isnan(x)).argmax(axis=1)]
+        position = column - first_column[:, None]
+        series, points = np.nonzero(position >= 0)
         past = np.full((len(x), int(column[-1]) + 1), np.nan)
-        past[series, place[series, some]] = x[series, some]
+        past[series, position[series, points]] = x[series, points]
         model = np.full((4, *x.shape), np.nan)
-        made = self._model(past, self._fits(past.shape[1]), place[:, start])
-        model[:, series, some] = made[:, series, place[series, some]]
+        fitted = self._model(past, self._fits(past.shape[1]), position[:, start])
+        model[:, series, points] = fitted[:, series, position[series, points]]
         return self._scores(history.values, model)
 
     def _search(self, values: Floats, first: int, last: int) -> Scores:
@@ -642,14 +650,14 @@ class HoltWinters(Strategy):
     def _columns(self, times: NDArray[np.datetime64]) -> NDArray[np.intp]:
         """Return grid columns if the period is a multiple of the grid's, else consecutive ones."""
         grid = Grid.from_times(times)
-        known = grid.period > 1 and self.period % grid.period == 0
-        return grid.column if known else np.arange(len(times))
+        is_multiple = grid.period > 1 and self.period % grid.period == 0
+        return grid.column if is_multiple else np.arange(len(times))
 
     def _fits(self, size: int) -> Iterator[tuple[int, int]]:
         """Yield index ranges that are forecast with parameters fitted to all points before them."""
         begin = self._earliest
         while begin < size:
-            end = begin + self.period * max(1, begin // (GROWTH * self.period))
+            end = begin + self.period * max(1, begin // (REFIT_DIVISOR * self.period))
             yield begin, min(end, size)
             begin = end
 
@@ -666,22 +674,22 @@ class HoltWinters(Strategy):
         start : array of int, shape (series,)
             Ranges that end at or before it are skipped.
         """
-        made = np.full((4, *past.shape), np.nan)
-        known = np.cumsum(~np.isnan(past), axis=1)
+        model = np.full((4, *past.shape), np.nan)
+        known_count = np.cumsum(~np.isnan(past), axis=1)
         largest = np.fmax.accumulate(np.abs(past), axis=1)
         for begin, end in fits:
-            enough = known[:, begin - 1] >= self._earliest
-            some = np.flatnonzero(enough & (start < end))
-            if not some.size:
+            has_enough = known_count[:, begin - 1] >= self._earliest
+            rows = np.flatnonzero(has_enough & (start < end))
+            if not rows.size:
                 continue
-            forecast = holt_winters_forecasts(past[some, :end], begin, self.period)
-            _, deviation, points = running_moments(past[some, :end] - forecast)
-            rounding = SAME * largest[some, begin - 1 : end - 1]
-            asked = slice(begin, end)
-            made[:, some, asked] = (
-                forecast[:, asked],
-                deviation[:, asked],
+            forecast = holt_winters_forecasts(past[rows, :end], begin, self.period)
+            _, deviation, points = running_moments(past[rows, :end] - forecast)
+            rounding = RELATIVE_ROUNDING * largest[rows, begin - 1 : end - 1]
+            forecast_range = slice(begin, end)
+            model[:, rows, forecast_range] = (
+                forecast[:, forecast_range],
+                deviation[:, forecast_range],
                 rounding,
-                points[:, asked],
+                points[:, forecast_range],
             )
-        return made
+        return model

@@ -58,7 +58,7 @@ class TrainingLabels:
         self,
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
-        known: NDArray[np.bool_],
+        is_known: NDArray[np.bool_],
     ) -> dict[str, Any]:
         """Return keyword arguments for `History`.
 
@@ -66,11 +66,13 @@ class TrainingLabels:
         ----------
         series, partitions : sequence of mapping
             Rows and columns of the history.
-        known : array of bool, shape (series, partitions)
+        is_known : array of bool, shape (series, partitions)
             The points that have a value.
         """
         muted = self.muted(series, partitions)
-        restarts = self._restarts(series, partitions, known if muted is None else known & ~muted)
+        restarts = self._restarts(
+            series, partitions, is_known if muted is None else is_known & ~muted
+        )
         holidays = [self.holiday(partition) for partition in partitions]
         return {
             "muted": muted,
@@ -176,13 +178,13 @@ Calendar = str | Mapping[str, str] | None
 """A country as in ``US`` or ``US-NY``, names by day as in ``2013-07-04``, or None."""
 
 
-def check_calendar(given: Calendar) -> None:
+def check_calendar(calendar: Calendar) -> None:
     """Raise `SuiteError` if the value is not a valid calendar."""
-    if isinstance(given, str) and not COUNTRY_PATTERN.fullmatch(given):
-        msg = f"holidays {given!r}: write a country as US or US-NY, or names by day"
+    if isinstance(calendar, str) and not COUNTRY_PATTERN.fullmatch(calendar):
+        msg = f"holidays {calendar!r}: write a country as US or US-NY, or names by day"
         raise SuiteError(msg)
-    if isinstance(given, Mapping):
-        for day in given:
+    if isinstance(calendar, Mapping):
+        for day in calendar:
             try:
                 plain = date.fromisoformat(day).isoformat() == day
             except (TypeError, ValueError):
@@ -192,13 +194,13 @@ def check_calendar(given: Calendar) -> None:
                 raise SuiteError(msg)
 
 
-DATES = "holiday_dates"
+HOLIDAY_DATES_KEY = "holiday_dates"
 """Member of a stored suite that holds a country's holidays as dates: by year, and names by day."""
 
 
 def suite_holidays(suite: Mapping[str, Any], times: Iterable[datetime | None]) -> Mapping[str, str]:
     """Return the holidays of a stored suite: its dates where they were stored, as `holidays_of`."""
-    return holidays_of(suite.get("holidays"), times, suite.get(DATES))
+    return holidays_of(suite.get("holidays"), times, suite.get(HOLIDAY_DATES_KEY))
 
 
 def new_dates(
@@ -209,17 +211,17 @@ def new_dates(
     Empty if the package ``holidays`` is not installed, or does not know the country.
     """
     country = suite.get("holidays")
-    lacking = _years_of(times) - set(map(int, suite.get(DATES, {})))
-    if not isinstance(country, str) or not lacking:
+    missing_years = _years_of(times) - set(map(int, suite.get(HOLIDAY_DATES_KEY, {})))
+    if not isinstance(country, str) or not missing_years:
         return {}
     try:
-        return {str(year): days for year, days in _of_country(country, lacking).items()}
+        return {str(year): days for year, days in _country_holidays(country, missing_years).items()}
     except SuiteError:
         return {}
 
 
 def holidays_of(
-    given: Calendar,
+    calendar: Calendar,
     times: Iterable[datetime | None],
     stored: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Mapping[str, str]:
@@ -227,7 +229,7 @@ def holidays_of(
 
     Parameters
     ----------
-    given : str or mapping, optional
+    calendar : str or mapping, optional
         Calendar of a suite. A country's holidays come from the package ``holidays``, except for the
         years that are stored.
     times : iterable of datetime
@@ -247,13 +249,13 @@ def holidays_of(
     >>> holidays_of("US", [datetime(2013, 2, 8)], dates)["2013-07-04"]
     'Independence Day'
     """
-    if not isinstance(given, str):
-        return dict(given or {})
-    known = {int(year): dict(days) for year, days in (stored or {}).items()}
-    lacking = _years_of(times) - known.keys()
-    if lacking:
-        known |= _of_country(given, lacking)
-    return {day: name for year in sorted(known) for day, name in known[year].items()}
+    if not isinstance(calendar, str):
+        return dict(calendar or {})
+    days_by_year = {int(year): dict(days) for year, days in (stored or {}).items()}
+    missing_years = _years_of(times) - days_by_year.keys()
+    if missing_years:
+        days_by_year |= _country_holidays(calendar, missing_years)
+    return {day: name for year in sorted(days_by_year) for day, name in days_by_year[year].items()}
 
 
 def _years_of(times: Iterable[datetime | None]) -> set[int]:
@@ -261,26 +263,26 @@ def _years_of(times: Iterable[datetime | None]) -> set[int]:
     return {year + n for year in years for n in (-1, 0, 1)}
 
 
-def _of_country(given: str, years: set[int]) -> dict[int, dict[str, str]]:
+def _country_holidays(calendar: str, years: set[int]) -> dict[int, dict[str, str]]:
     """Return a country's holidays, names by day, by year."""
     try:
         from holidays import country_holidays
     except ImportError as error:
-        msg = f"holidays {given!r} need a calendar: pip install 'tidegauge[holidays]'"
+        msg = f"holidays {calendar!r} need a calendar: pip install 'tidegauge[holidays]'"
         raise SuiteError(msg) from error
-    country, _, part = given.partition("-")
+    country, _, part = calendar.partition("-")
     try:
-        found = country_holidays(country, subdiv=part or None, years=years)
+        holidays_by_date = country_holidays(country, subdiv=part or None, years=years)
     except NotImplementedError as error:  # raised by the package for an unknown country
-        msg = f"holidays {given!r}: {error}"
+        msg = f"holidays {calendar!r}: {error}"
         raise SuiteError(msg) from error
     by_year: dict[int, dict[str, str]] = {year: {} for year in years}
-    for day, name in sorted(found.items()):
+    for day, name in sorted(holidays_by_date.items()):
         by_year.setdefault(day.year, {})[day.isoformat()] = name
     return by_year
 
 
-EMPTY = ("empty", "NaN")
+EMPTY_STATUSES = ("empty", "NaN")
 """Statuses of metrics that were measured and have no number."""
 
 
@@ -310,17 +312,17 @@ def group_by_segment(
 
     Keeps the order in which the partitions are given.
     """
-    of: dict[str, list[int]] = {}
-    for place, partition in enumerate(partitions):
-        of.setdefault(partition["within"], []).append(place)
-    return of
+    indices_by_segment: dict[str, list[int]] = {}
+    for index, partition in enumerate(partitions):
+        indices_by_segment.setdefault(partition["within"], []).append(index)
+    return indices_by_segment
 
 
 def grid_of(
-    partitions: Sequence[PartitionRow] | Sequence[LedgerRow], places: Sequence[int]
+    partitions: Sequence[PartitionRow] | Sequence[LedgerRow], indices: Sequence[int]
 ) -> Grid:
     """Return the time grid of some partitions."""
-    return Grid.from_times(times_of([partitions[place] for place in places]))
+    return Grid.from_times(times_of([partitions[index] for index in indices]))
 
 
 def times_of(partitions: Sequence[PartitionRow] | Sequence[LedgerRow]) -> NDArray[np.datetime64]:
@@ -342,9 +344,9 @@ def to_datetime64(time: datetime | None) -> np.datetime64:
 
 def matrix(
     facts: Facts,
-    places: Sequence[int],
-    wanted: Callable[[SeriesRow], bool],
-    least: int,
+    indices: Sequence[int],
+    is_wanted: Callable[[SeriesRow], bool],
+    min_points: int,
     teaching: TrainingLabels | None = None,
     grid: Grid | None = None,
 ) -> Matrix:
@@ -353,11 +355,11 @@ def matrix(
     Parameters
     ----------
     facts : Facts
-    places : sequence of int
+    indices : sequence of int
         Indices in ``facts.partitions``, in order.
-    wanted : callable
+    is_wanted : callable
         Predicate on a row of ``facts.series``.
-    least : int
+    min_points : int
         Series with fewer points are left out, and those without any.
     teaching : TrainingLabels, optional
         Labels and holidays.
@@ -365,24 +367,28 @@ def matrix(
         Time grid of the partitions; computed from their times if not given.
     """
     column = np.full(len(facts.partitions), -1, dtype=np.intp)
-    column[list(places)] = np.arange(len(places))
-    there = column[facts.of_partition] >= 0
-    points = np.bincount(facts.of_series[there], minlength=len(facts.series))
-    kept = [i for i, row in enumerate(facts.series) if points[i] >= max(least, 1) and wanted(row)]
-    line = np.full(len(facts.series), -1, dtype=np.intp)
-    line[kept] = np.arange(len(kept))
-    there &= line[facts.of_series] >= 0
-    at = line[facts.of_series[there]], column[facts.of_partition[there]]
-    shape = (len(kept), len(places))
+    column[list(indices)] = np.arange(len(indices))
+    is_selected = column[facts.of_partition] >= 0
+    points = np.bincount(facts.of_series[is_selected], minlength=len(facts.series))
+    selected_series = [
+        i
+        for i, row in enumerate(facts.series)
+        if points[i] >= max(min_points, 1) and is_wanted(row)
+    ]
+    row_by_series = np.full(len(facts.series), -1, dtype=np.intp)
+    row_by_series[selected_series] = np.arange(len(selected_series))
+    is_selected &= row_by_series[facts.of_series] >= 0
+    cells = row_by_series[facts.of_series[is_selected]], column[facts.of_partition[is_selected]]
+    shape = (len(selected_series), len(indices))
     values, weights = (
-        _filled(shape, at, facts.value[there]),
-        _filled(shape, at, facts.weight[there]),
+        _filled(shape, cells, facts.value[is_selected]),
+        _filled(shape, cells, facts.weight[is_selected]),
     )
     version = np.zeros(shape, dtype=np.int64)
-    version[at] = facts.version[there]
-    empty = _empty(shape, at, facts.value[there], facts.status[there])
-    series = [facts.series[i] for i in kept]
-    partitions = [facts.partitions[place] for place in places]
+    version[cells] = facts.version[is_selected]
+    empty = _empty(shape, cells, facts.value[is_selected], facts.status[is_selected])
+    series = [facts.series[i] for i in selected_series]
+    partitions = [facts.partitions[index] for index in indices]
     history = History(
         times_of(partitions),
         values,
@@ -402,19 +408,19 @@ def matrix(
 
 
 def _empty(
-    shape: tuple[int, int], at: tuple[Any, Any], values: Floats, status: NDArray[np.object_]
+    shape: tuple[int, int], cells: tuple[Any, Any], values: Floats, status: NDArray[np.object_]
 ) -> NDArray[np.bool_] | None:
     """Return a mask of the points without a number that did not fail; None if there is none."""
-    without = np.flatnonzero(np.isnan(values))
-    without = without[np.isin(status[without].astype(str), EMPTY)]
-    if not without.size:
+    candidates = np.flatnonzero(np.isnan(values))
+    candidates = candidates[np.isin(status[candidates].astype(str), EMPTY_STATUSES)]
+    if not candidates.size:
         return None
-    out = np.zeros(shape, dtype=bool)
-    out[at[0][without], at[1][without]] = True
-    return out
+    mask = np.zeros(shape, dtype=bool)
+    mask[cells[0][candidates], cells[1][candidates]] = True
+    return mask
 
 
-def _filled(shape: tuple[int, int], at: tuple[Any, Any], numbers: Floats) -> Floats:
-    out = np.full(shape, np.nan)
-    out[at] = numbers
-    return out
+def _filled(shape: tuple[int, int], cells: tuple[Any, Any], numbers: Floats) -> Floats:
+    filled = np.full(shape, np.nan)
+    filled[cells] = numbers
+    return filled

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-SELECTORS = ("name", "instance", "segment", "where", "analyzer")
+SERIES_SELECTORS = ("name", "instance", "segment", "where", "analyzer")
 
 
-_EFFECT = "least_effect is a share of the expected value, such as 0.1"
+_INVALID_LEAST_EFFECT = "least_effect is a share of the expected value, such as 0.1"
 
 
 class Sensitivity(StrEnum):
@@ -45,10 +45,10 @@ class Sensitivity(StrEnum):
     @property
     def rule(self) -> DecisionRule:
         """The rule of this sensitivity."""
-        return RULES.parse(_SENSITIVITIES[self])
+        return RULES.parse(_SENSITIVITY_RULES[self])
 
 
-_SENSITIVITIES = {
+_SENSITIVITY_RULES = {
     Sensitivity.LOW: "FalseDiscoveryRate(0.01)",
     Sensitivity.NORMAL: "FalseDiscoveryRate()",
     Sensitivity.HIGH: "FalseDiscoveryRate(0.3, 150)",
@@ -105,14 +105,14 @@ class Monitor:
     sensitivity: str | None = None
 
     def __post_init__(self) -> None:
-        for selector, wanted in self.series.items():
-            if selector not in SELECTORS:
-                raise UnknownNameError("selector of series", selector, SELECTORS)
-            if not isinstance(wanted, str):
-                msg = f"series: {selector} is one text, not {wanted!r}"
+        for selector, pattern in self.series.items():
+            if selector not in SERIES_SELECTORS:
+                raise UnknownNameError("selector of series", selector, SERIES_SELECTORS)
+            if not isinstance(pattern, str):
+                msg = f"series: {selector} is one text, not {pattern!r}"
                 raise SuiteError(msg)
             if selector == "analyzer":
-                canonical_of(wanted)
+                canonical_of(pattern)
         self._complete()
 
     def _complete(self) -> None:
@@ -132,9 +132,9 @@ class Monitor:
         try:
             set_(self, "least_effect", float(self.least_effect))
         except (TypeError, ValueError) as error:
-            raise SuiteError(_EFFECT) from error
+            raise SuiteError(_INVALID_LEAST_EFFECT) from error
         if not self.least_effect >= 0:
-            raise SuiteError(_EFFECT)
+            raise SuiteError(_INVALID_LEAST_EFFECT)
 
     def _apply_sensitivity(self) -> None:
         """Set the rule of the sensitivity, if one is given."""
@@ -164,8 +164,8 @@ class Monitor:
 
     def with_default(self, sensitivity: str | None) -> Monitor:
         """Return the monitor with a sensitivity, if it has none and no rule of its own."""
-        own = self.sensitivity or repr(self.rule) != repr(RULES.parse(self.detector.rule))
-        if sensitivity is None or own or not self.has_sensitivity:
+        has_own_rule = self.sensitivity or repr(self.rule) != repr(RULES.parse(self.detector.rule))
+        if sensitivity is None or has_own_rule or not self.has_sensitivity:
             return self
         return replace(self, rule=None, sensitivity=sensitivity)
 
@@ -182,15 +182,15 @@ class Monitor:
         """
         if not self.detector.reads(row):
             return False
-        for selector, wanted in self.series.items():
+        for selector, pattern in self.series.items():
             if selector == "name":
-                matches = selects(wanted, row["name"]) or selects(wanted, row["kind"])
+                matches = selects(pattern, row["name"]) or selects(pattern, row["kind"])
             elif selector == "analyzer":
-                matches = key_of(canonical_of(wanted)) == row["key"]
+                matches = key_of(canonical_of(pattern)) == row["key"]
             elif selector == "where":
-                matches = (wanted.strip() or None) == row["filter"]
+                matches = (pattern.strip() or None) == row["filter"]
             else:
-                matches = selects(wanted, row[selector])
+                matches = selects(pattern, row[selector])
             if not matches:
                 return False
         return True
@@ -199,7 +199,7 @@ class Monitor:
         self,
         values: Floats,
         scores: Scores,
-        may: NDArray[np.bool_] | None = None,
+        may_alert: NDArray[np.bool_] | None = None,
         before: Floats | None = None,
         weights: Floats | None = None,
         earlier: Floats | None = None,
@@ -210,7 +210,7 @@ class Monitor:
         ----------
         values : array of float
         scores : Scores
-        may : array of bool, optional
+        may_alert : array of bool, optional
             Mask of the points that may be anomalies; all if not given.
         before : array of float, shape (series,), optional
             As for `DecisionRule.decide`.
@@ -222,23 +222,23 @@ class Monitor:
             and from these which series depart together.
         """
         assert self.rule is not None
-        may = np.ones(values.shape, dtype=bool) if may is None else may.copy()
+        may_alert = np.ones(values.shape, dtype=bool) if may_alert is None else may_alert.copy()
         with np.errstate(invalid="ignore", over="ignore"):
             if self.direction != Direction.BOTH:
                 high = values > np.where(np.isnan(scores.expected), scores.upper, scores.expected)
-                may &= high if self.direction == Direction.HIGH else ~high
+                may_alert &= high if self.direction == Direction.HIGH else ~high
             if self.least_effect:
-                off = np.abs(values - scores.expected)
-                may &= ~(off < self.least_effect * np.abs(scores.expected))
+                departure = np.abs(values - scores.expected)
+                may_alert &= ~(departure < self.least_effect * np.abs(scores.expected))
             score = scores.score
             if weights is not None and self.rule.weighted:
                 score = np.where(score > 0, np.maximum(score + np.log10(weights), 0.0), score)
-        score = np.where(may, score, np.minimum(score, 0.0))
+        score = np.where(may_alert, score, np.minimum(score, 0.0))
         weighed = replace(scores, score=score)
         if not isinstance(self.rule, FalseDiscoveryRate):
-            return self.rule.decide(values, weighed, before) & may
+            return self.rule.decide(values, weighed, before) & may_alert
         past = scores.score if earlier is None else np.hstack([earlier, scores.score])
-        return self.rule.decide(values, weighed, before, past) & may
+        return self.rule.decide(values, weighed, before, past) & may_alert
 
     def to_dict(self) -> dict[str, Any]:
         """Return the monitor as a suite stores it; defaults are omitted.
@@ -273,10 +273,10 @@ class Monitor:
         >>> Monitor.from_dict({"series": {"name": "Size"}, "detector": "Novelty()"}).rule
         Threshold(score=2.0)
         """
-        known = tuple(option.name for option in fields(cls))
+        options = tuple(option.name for option in fields(cls))
         for name in stored:
-            if name not in known:
-                raise UnknownNameError("option of a monitor", name, known)
+            if name not in options:
+                raise UnknownNameError("option of a monitor", name, options)
         series = stored.get("series", {})
         if not isinstance(series, Mapping):
             msg = f"series is a mapping such as {{name: Completeness}}, not {series!r}"
@@ -294,18 +294,18 @@ class Monitor:
         )
 
 
-def _build(registry: Registry[Any], given: Any) -> Any:
+def _build(registry: Registry[Any], value: Any) -> Any:
     """Build a detector or rule from its text, or from a mapping of one name to options."""
-    if not isinstance(given, Mapping):
-        return registry.parse(given) if isinstance(given, str) else given
-    if len(given) != 1:
-        msg = f"a {registry.kind} is one name with options, not {given!r}"
+    if not isinstance(value, Mapping):
+        return registry.parse(value) if isinstance(value, str) else value
+    if len(value) != 1:
+        msg = f"a {registry.kind} is one name with options, not {value!r}"
         raise SuiteError(msg)
-    ((name, options),) = given.items()
+    ((name, options),) = value.items()
     return registry.build(name, options or {})
 
 
-def selects(wanted: str, found: str) -> bool:
+def selects(pattern: str, name: str) -> bool:
     """Return whether a selector selects a text; ``*`` within it stands for any text.
 
     Examples
@@ -313,12 +313,12 @@ def selects(wanted: str, found: str) -> bool:
     >>> selects("prices.*", "prices.index"), selects("prices.*", "prices"), selects("*", "prices")
     (True, False, False)
     """
-    return wanted == found or (wanted != "*" and "*" in wanted and bool(_pattern(wanted)(found)))
+    return pattern == name or (pattern != "*" and "*" in pattern and bool(_pattern(pattern)(name)))
 
 
 @lru_cache(maxsize=1024)
-def _pattern(wanted: str) -> Callable[[str], re.Match[str] | None]:
-    return re.compile(".*".join(map(re.escape, wanted.split("*"))), re.DOTALL).fullmatch
+def _pattern(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
 
 
 MonitorLike = Detector | Monitor | str
@@ -326,13 +326,13 @@ MonitorLike = Detector | Monitor | str
 
 
 def monitors_of(
-    given: MonitorLike | Iterable[MonitorLike], rule: DecisionRule | str | None = None
+    monitors: MonitorLike | Iterable[MonitorLike], rule: DecisionRule | str | None = None
 ) -> list[Monitor]:
     """Return detectors, their texts and monitors as monitors.
 
     Parameters
     ----------
-    given : Monitor, Detector, str, or iterable of these
+    monitors : Monitor, Detector, str, or iterable of these
     rule : DecisionRule or str, optional
         Replaces the rule of each monitor.
 
@@ -348,15 +348,17 @@ def monitors_of(
     >>> [str(monitor.rule) for monitor in monitors_of(["OnlineNormal(2, 2)", "Seasonal"])]
     ['OutsideBand()', 'FalseDiscoveryRate()']
     """
-    if isinstance(given, Detector | Monitor | str) or not isinstance(given, Iterable):
-        given = [given]
+    if isinstance(monitors, Detector | Monitor | str) or not isinstance(monitors, Iterable):
+        monitors = [monitors]
     chosen = RULES.parse(rule) if isinstance(rule, str) else rule
-    found = []
-    for one in given:
-        if not isinstance(one, Detector | Monitor | str):
-            msg = f"monitors are given as Monitor, detectors or their texts, not as {one!r}"
+    result = []
+    for item in monitors:
+        if not isinstance(item, Detector | Monitor | str):
+            msg = f"monitors are given as Monitor, detectors or their texts, not as {item!r}"
             raise SuiteError(msg)
         # Monitor parses a detector's text.
-        monitor = one if isinstance(one, Monitor) else Monitor(detector=one)  # type: ignore[arg-type]
-        found.append(monitor if chosen is None else replace(monitor, rule=chosen, sensitivity=None))
-    return found
+        monitor = item if isinstance(item, Monitor) else Monitor(detector=item)  # type: ignore[arg-type]
+        result.append(
+            monitor if chosen is None else replace(monitor, rule=chosen, sensitivity=None)
+        )
+    return result

@@ -34,10 +34,10 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
 from tidegauge.repository.numerics.arrays import (
-    CAP,
-    DAYS,
-    WARM,
-    WEEKS,
+    DAILY_CYCLE,
+    MAX_SCORE,
+    MIN_Z_POINTS,
+    WEEKLY_CYCLE,
     RunningMoments,
     SeasonalRanges,
     nearest_run,
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-OFTEN = 0.3
+WEAKENING_EXPONENT = 0.3
 """Exponent that weakens distances which are often novel."""
-SLOW = 60
+SLOW_WINDOW_POINTS = 60
 """Window of the slow mean, in points."""
 QUIET_DAYS = 14
 """Maximum of `Novelty.quiet` for daily partitions."""
-HUGE = 1e100
+MAX_MAGNITUDE = 1e100
 """Magnitude to which values are clipped, so that their squares are finite."""
 
 
@@ -101,7 +101,7 @@ class Novelty(Detector):
     array([ 98.,  98., 102.])
     """
 
-    least: ClassVar[int] = WARM + 2
+    min_points: ClassVar[int] = MIN_Z_POINTS + 2
     rule: ClassVar[str] = "Threshold(2.0)"
 
     components: str = "all"
@@ -117,66 +117,78 @@ class Novelty(Detector):
             msg = f"{self!r}: quiet and prefix must be at least 1"
             raise IllegalAnalyzerParameterError(msg)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score series by series; `known` is ignored, as it does not contain the distances."""
         scores = Scores.unscored(history.values.shape)
         weekly = (history.grid or Grid.from_times(history.times)).daily
         usable = np.isfinite(history.values)
         with np.errstate(all="ignore"):
             for i in range(len(usable)):
-                new = np.zeros(len(history.times), bool)
+                is_restart = np.zeros(len(history.times), bool)
                 if history.restarts is not None:
-                    new = history.restarts[i]
-                for part in np.split(np.arange(len(new)), np.flatnonzero(new)):
-                    at = part[usable[i, part]]
-                    if len(at) >= self.least:
-                        self._score(history, scores, i, at, weekly=weekly)
+                    is_restart = history.restarts[i]
+                for part in np.split(np.arange(len(is_restart)), np.flatnonzero(is_restart)):
+                    indices = part[usable[i, part]]
+                    if len(indices) >= self.min_points:
+                        self._score(history, scores, i, indices, weekly=weekly)
         return scores.since(start)
 
     def _score(
-        self, history: History, scores: Scores, i: int, at: NDArray[np.intp], *, weekly: bool
+        self, history: History, scores: Scores, i: int, indices: NDArray[np.intp], *, weekly: bool
     ) -> None:
-        values = history.values[i, at]
-        example = np.full(len(at), fill_value=True)
+        values = history.values[i, indices]
+        is_training = np.full(len(indices), fill_value=True)
         if history.muted is not None:
-            example = ~history.muted[i, at]
-        line = _Line(values, np.where(example, values, np.nan))
-        z = line.value(self.prefix)
-        season, seasonal = None, np.zeros(len(at), dtype=bool)
+            is_training = ~history.muted[i, indices]
+        statistics = _SeriesStatistics(values, np.where(is_training, values, np.nan))
+        z = statistics.value(self.prefix)
+        season, seasonal = None, np.zeros(len(indices), dtype=bool)
         if self.components == "all":
-            season = SeasonalRanges.from_times(history.times[at], WEEKS if weekly else DAYS)
-            of_season = line.season(season)
-            others = (weakened(line.run()), line.slow(self.prefix), line.plain())
-            z = np.maximum.reduce([z, *others])
+            season = SeasonalRanges.from_times(
+                history.times[indices], WEEKLY_CYCLE if weekly else DAILY_CYCLE
+            )
+            of_season = statistics.season(season)
+            other_distances = (
+                weakened(statistics.run()),
+                statistics.slow(self.prefix),
+                statistics.plain(),
+            )
+            z = np.maximum.reduce([z, *other_distances])
             of_season = of_season if weekly else weakened(of_season)
-            inside = (line.least <= line.values) & (line.values <= line.most)
-            seasonal = inside & (of_season > z)
+            is_within_range = (statistics.lowest <= statistics.values) & (
+                statistics.values <= statistics.highest
+            )
+            seasonal = is_within_range & (of_season > z)
             z = np.maximum(z, of_season)
         if history.scales[i] is Scale.DISTANCE:
-            z = np.where(values > line.expected, z, 0.0)
-        reach = min(self.quiet, QUIET_DAYS) if weekly else self.quiet
-        z = np.where(exceeds_recent(z, example, reach), z, 0.0)
-        bounds = np.stack([line.expected, line.least, line.most])
+            z = np.where(values > statistics.expected, z, 0.0)
+        quiet_points = min(self.quiet, QUIET_DAYS) if weekly else self.quiet
+        z = np.where(exceeds_recent(z, is_training, quiet_points), z, 0.0)
+        bounds = np.stack([statistics.expected, statistics.lowest, statistics.highest])
         for j in np.flatnonzero(z):
-            seen = (
-                season.comparable_values(int(j), line.seen)
+            reference_values = (
+                season.comparable_values(int(j), statistics.training_values)
                 if season and seasonal[j]
-                else line.seen[:j]
+                else statistics.training_values[:j]
             )
-            bounds[:, j] = side(line.values[j], seen)
-        fit = line.past.count > WARM
-        at = at[fit]
-        scores.score[i, at] = cantelli(z[fit])
-        scores.reason[i, at] = np.where(scores.score[i, at] >= 1, Reason.NOVELTY, Reason.NONE)
-        kept = (scores.expected, scores.lower, scores.upper)
-        for array, bound in zip(kept, bounds[:, fit], strict=True):
-            array[i, at] = bound
+            bounds[:, j] = side(statistics.values[j], reference_values)
+        is_scored = statistics.past.count > MIN_Z_POINTS
+        indices = indices[is_scored]
+        scores.score[i, indices] = cantelli(z[is_scored])
+        scores.reason[i, indices] = np.where(
+            scores.score[i, indices] >= 1, Reason.NOVELTY, Reason.NONE
+        )
+        result_arrays = (scores.expected, scores.lower, scores.upper)
+        for array, bound in zip(result_arrays, bounds[:, is_scored], strict=True):
+            array[i, indices] = bound
 
 
 def weakened(z: Floats) -> Floats:
     """Compress the z of a distance that is often large: (1 + z) ** 0.3 - 1."""
-    weak: Floats = np.expm1(OFTEN * np.log1p(z))
-    return weak
+    compressed: Floats = np.expm1(WEAKENING_EXPONENT * np.log1p(z))
+    return compressed
 
 
 def cantelli(z: Floats) -> Floats:
@@ -187,11 +199,15 @@ def cantelli(z: Floats) -> Floats:
     >>> cantelli(np.array([0.0, 3.0]))
     array([0., 1.])
     """
-    score: Floats = np.minimum(np.log1p(np.square(np.clip(z, 0, HUGE))) / np.log(10), CAP)
+    score: Floats = np.minimum(
+        np.log1p(np.square(np.clip(z, 0, MAX_MAGNITUDE))) / np.log(10), MAX_SCORE
+    )
     return score
 
 
-def exceeds_recent(scores: Floats, example: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
+def exceeds_recent(
+    scores: Floats, is_training: NDArray[np.bool_], window: int
+) -> NDArray[np.bool_]:
     """Return a mask of scores above those of all examples among the `reach` points before.
 
     Examples
@@ -199,13 +215,13 @@ def exceeds_recent(scores: Floats, example: NDArray[np.bool_], reach: int) -> ND
     >>> exceeds_recent(np.array([1.0, 3, 2, 2, 4]), np.full(5, True), 2)
     array([ True,  True, False, False,  True])
     """
-    heard = np.where(example, scores, -np.inf)[:-1]
-    padded = np.concatenate([np.full(reach, -np.inf), heard])
-    found: NDArray[np.bool_] = scores > sliding_window_view(padded, reach).max(axis=1)
-    return found
+    training_scores = np.where(is_training, scores, -np.inf)[:-1]
+    padded = np.concatenate([np.full(window, -np.inf), training_scores])
+    exceeds: NDArray[np.bool_] = scores > sliding_window_view(padded, window).max(axis=1)
+    return exceeds
 
 
-def side(value: float, seen: Floats) -> tuple[float, float, float]:
+def side(value: float, earlier_values: Floats) -> tuple[float, float, float]:
     """Return the nearest seen value and the range of all, or of those on its side of a gap.
 
     Examples
@@ -214,8 +230,8 @@ def side(value: float, seen: Floats) -> tuple[float, float, float]:
     >>> side(5, seen), side(20, seen)
     ((3.0, 1.0, 3.0), (10.0, 1.0, 10.0))
     """
-    lower, upper = float(np.nanmin(seen)), float(np.nanmax(seen))
-    nearest = float(seen[np.nanargmin(np.abs(seen - value))])
+    lower, upper = float(np.nanmin(earlier_values)), float(np.nanmax(earlier_values))
+    nearest = float(earlier_values[np.nanargmin(np.abs(earlier_values - value))])
     if nearest < value < upper:
         upper = nearest
     elif lower < value < nearest:
@@ -223,57 +239,64 @@ def side(value: float, seen: Floats) -> tuple[float, float, float]:
     return nearest, lower, upper
 
 
-class _Line:
+class _SeriesStatistics:
     """A series without missing values, and statistics of the earlier values of each point.
 
     Attributes
     ----------
-    seen : array
+    training_values : array
         The values, NaN where a point is excluded from training.
-    expected, least, most : array
+    expected, lowest, highest : array
         The nearest, the least and the largest earlier value.
     past : RunningMoments
         Running statistics of the values.
     """
 
-    def __init__(self, values: Floats, seen: Floats) -> None:
-        self.values, self.seen = np.clip(values, -HUGE, HUGE), np.clip(seen, -HUGE, HUGE)
-        self.count_below, self.above = neighbours(self.values, self.seen)
-        nearer = self.values - self.count_below < self.above - self.values
-        self.expected = np.where(nearer | np.isnan(self.above), self.count_below, self.above)
-        before = np.concatenate([[np.nan], self.seen[:-1]])
-        self.least, self.most = np.fmin.accumulate(before), np.fmax.accumulate(before)
-        self.past = RunningMoments.from_values(self.seen)
-        self.size = RunningMoments.from_values(np.abs(self.seen)).mean
+    def __init__(self, values: Floats, training_values: Floats) -> None:
+        self.values, self.training_values = (
+            np.clip(values, -MAX_MAGNITUDE, MAX_MAGNITUDE),
+            np.clip(training_values, -MAX_MAGNITUDE, MAX_MAGNITUDE),
+        )
+        self.below, self.above = neighbours(self.values, self.training_values)
+        is_below_nearer = self.values - self.below < self.above - self.values
+        self.expected = np.where(is_below_nearer | np.isnan(self.above), self.below, self.above)
+        earlier_values = np.concatenate([[np.nan], self.training_values[:-1]])
+        self.lowest, self.highest = (
+            np.fmin.accumulate(earlier_values),
+            np.fmax.accumulate(earlier_values),
+        )
+        self.past = RunningMoments.from_values(self.training_values)
+        self.size = RunningMoments.from_values(np.abs(self.training_values)).mean
 
     def value(self, prefix: int) -> Floats:
         """Return the z of the value's distance, after arcsinh(3 x / m)."""
-        m = running_absolute_medians(self.seen, prefix)
+        m = running_absolute_medians(self.training_values, prefix)
         m = np.where(m > 0, m, np.where(self.size > 0, self.size, 1.0))
-        below, y, above = (
-            np.arcsinh(3 * x / m) for x in (self.count_below, self.values, self.above)
-        )
+        below, y, above = (np.arcsinh(3 * x / m) for x in (self.below, self.values, self.above))
         return self._z(np.fmin(y - below, above - y), np.ones_like(y))
 
     def season(self, season: SeasonalRanges) -> Floats:
         """Return the z of the value's distance to those at this time of day or on this weekday."""
-        return self._z(season.nearest(self.values, self.seen), self.size)
+        return self._z(season.nearest(self.values, self.training_values), self.size)
 
     def run(self) -> Floats:
         """Return the z of the last three values' distance to earlier runs."""
-        return self._z(nearest_run(self.values, self.seen), self.size)
+        return self._z(nearest_run(self.values, self.training_values), self.size)
 
     def slow(self, prefix: int) -> Floats:
         """Return the slow mean's distance, in standard deviations of the first `prefix` values."""
-        n = len(self.values)
-        if n < SLOW:
-            return np.zeros(n)
-        means, seen = (sliding_window_view(x, SLOW).mean(axis=1) for x in (self.values, self.seen))
-        below, above = neighbours(means, seen, SLOW)
-        distance = np.full(n, np.nan)
-        distance[SLOW - 1 :] = np.fmin(means - below, above - means)
-        learned = np.minimum(np.arange(n), np.searchsorted(self.past.count, prefix))
-        return RunningMoments(self.past.count, np.zeros(n), self.past.sd[learned]).z(
+        count = len(self.values)
+        if count < SLOW_WINDOW_POINTS:
+            return np.zeros(count)
+        means, training_means = (
+            sliding_window_view(x, SLOW_WINDOW_POINTS).mean(axis=1)
+            for x in (self.values, self.training_values)
+        )
+        below, above = neighbours(means, training_means, SLOW_WINDOW_POINTS)
+        distance = np.full(count, np.nan)
+        distance[SLOW_WINDOW_POINTS - 1 :] = np.fmin(means - below, above - means)
+        last_learned = np.minimum(np.arange(count), np.searchsorted(self.past.count, prefix))
+        return RunningMoments(self.past.count, np.zeros(count), self.past.sd[last_learned]).z(
             distance, self.size
         )
 
@@ -283,6 +306,6 @@ class _Line:
         return past.z(np.abs(self.values - self.expected), self.size)
 
     def _z(self, distance: Floats, unit: Floats) -> Floats:
-        return RunningMoments.from_values(np.where(np.isnan(self.seen), np.nan, distance)).z(
-            distance, unit
-        )
+        return RunningMoments.from_values(
+            np.where(np.isnan(self.training_values), np.nan, distance)
+        ).z(distance, unit)

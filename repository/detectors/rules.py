@@ -218,18 +218,18 @@ class FalseDiscoveryRate(DecisionRule):
             Scores of earlier partitions, followed by the scores of these partitions. They show which
             series depart together. Without them the joint test is skipped.
         """
-        known = ~np.isnan(scores.score)
-        p = np.where(known, 10.0 ** -np.nan_to_num(scores.score), 1.0)
+        is_known = ~np.isnan(scores.score)
+        p = np.where(is_known, 10.0 ** -np.nan_to_num(scores.score), 1.0)
         with np.errstate(invalid="ignore"):
             side: Floats = np.sign(np.nan_to_num(values - scores.expected, posinf=1, neginf=-1))
         flags = np.zeros(p.shape, dtype=bool)
-        last = np.zeros(len(p)) if before is None else before
-        unlikely: NDArray[np.bool_] = np.any(p <= self.rate, axis=0)
+        previous_sides = np.zeros(len(p)) if before is None else before
+        is_candidate: NDArray[np.bool_] = np.any(p <= self.rate, axis=0)
         for t in range(p.shape[1]):
-            if unlikely[t]:
-                told = p[known[:, t], t]
-                tests = len(told)
-                rejected = self._limit(told, max(tests, self.least)) > 0
+            if is_candidate[t]:
+                p_values = p[is_known[:, t], t]
+                tests = len(p_values)
+                rejected = self._limit(p_values, max(tests, self.least)) > 0
                 if not rejected and earlier is not None:
                     now = earlier.shape[1] - p.shape[1] + t
                     level = self.rate * min(tests, MAX_JOINT_SERIES) / max(tests, self.least)
@@ -237,19 +237,19 @@ class FalseDiscoveryRate(DecisionRule):
                     score = np.fmin(scores.score[:, t], earlier[:, now])
                     rejected = jointly_significant(score, earlier[:, :now], level)
                 if rejected:
-                    flags[:, t] = np.less_equal(p[:, t], self._limit(told, tests))
-                goes_on = np.flatnonzero(known[:, t] & (last * side[:, t] > 0))
-                limit = self._limit(p[goes_on, t], ONGOING_TESTS * len(goes_on))
-                flags[goes_on, t] |= p[goes_on, t] <= limit
-                flags[:, t] &= known[:, t]
-            last = np.where(flags[:, t], side[:, t], 0)
+                    flags[:, t] = np.less_equal(p[:, t], self._limit(p_values, tests))
+                continuing = np.flatnonzero(is_known[:, t] & (previous_sides * side[:, t] > 0))
+                limit = self._limit(p[continuing, t], ONGOING_TESTS * len(continuing))
+                flags[continuing, t] |= p[continuing, t] <= limit
+                flags[:, t] &= is_known[:, t]
+            previous_sides = np.where(flags[:, t], side[:, t], 0)
         return flags
 
     def _limit(self, p: Floats, tests: int) -> float:
         """Return the Benjamini-Hochberg threshold: the largest p-value discovered; 0 if none is."""
         ordered = np.sort(p)
-        found = np.flatnonzero(ordered <= self.rate * np.arange(1, len(p) + 1) / max(tests, 1))
-        return float(ordered[found[-1]]) if found.size else 0.0
+        accepted = np.flatnonzero(ordered <= self.rate * np.arange(1, len(p) + 1) / max(tests, 1))
+        return float(ordered[accepted[-1]]) if accepted.size else 0.0
 
 
 EXTREME_ANALYZERS = frozenset(
@@ -309,31 +309,39 @@ def severity_steps(
     limits = np.array([_limits(row) for row in series], dtype=float).reshape(-1, 3, 1)
     warning, error, gravest = limits[:, 0], limits[:, 1], limits[:, 2]
     scales = [Scale(row["scale"]) for row in series]
-    shares, counts = (
-        np.array([scale is one for scale in scales], dtype=bool)[:, None]
-        for one in (Scale.RATIO, Scale.COUNT)
+    is_share, is_count = (
+        np.array([scale is tested_scale for scale in scales], dtype=bool)[:, None]
+        for tested_scale in (Scale.RATIO, Scale.COUNT)
     )
-    part = [bool(row["filter"] or row["segment"] or row["kind"] == "Histogram") for row in series]
+    is_part = [
+        bool(row["filter"] or row["segment"] or row["kind"] == "Histogram") for row in series
+    ]
     with np.errstate(all="ignore"):
-        off = np.abs(values - expected)
+        departure = np.abs(values - expected)
         # A half and a double depart equally far, but for counts, of which none can be missing twice.
         smaller = np.minimum(np.abs(values), np.abs(expected))
-        usual = np.where(counts, np.abs(expected), smaller)
-        relative = np.where(usual == 0, np.inf, off / usual)
-        size = np.where(shares, off, relative)
+        reference = np.where(is_count, np.abs(expected), smaller)
+        relative = np.where(reference == 0, np.inf, departure / reference)
+        size = np.where(is_share, departure, relative)
         steps = (~(size < warning)).astype(np.int8) + ~(size < error)
-        few = counts & (np.maximum(values, expected) < SMALL_COUNT_MEAN)
+        is_small_count = is_count & (np.maximum(values, expected) < SMALL_COUNT_MEAN)
         larger = np.maximum(np.abs(values), np.abs(expected))
-        tenfold = np.isfinite(values) & (expected != 0) & (larger >= ERROR_FACTOR * smaller)
-    numbers = np.array(list(map(_is_number, series)), dtype=bool)[:, None]
-    steps = np.where(numbers & tenfold, 2, np.minimum(steps, np.where(few, 1, gravest)))
+        is_tenfold = np.isfinite(values) & (expected != 0) & (larger >= ERROR_FACTOR * smaller)
+    is_number = np.array(list(map(_is_number, series)), dtype=bool)[:, None]
+    steps = np.where(
+        is_number & is_tenfold, 2, np.minimum(steps, np.where(is_small_count, 1, gravest))
+    )
     steps = np.where(np.isfinite(expected), steps, 1)
-    reached = np.maximum(steps - np.array(part, dtype=np.int8).reshape(-1, 1), 0)
-    of_rows = np.array(part, dtype=bool) & np.array(list(map(_counts_rows, series)), dtype=bool)
-    least = np.where(shares, MIN_ABSENT_SHARE, MIN_ABSENT_ROWS)
-    reached = np.where(of_rows[:, None] & (values == 0) & (expected >= least), 2, reached)
-    found: NDArray[np.int8] = reached.astype(np.int8)
-    return found
+    reached = np.maximum(steps - np.array(is_part, dtype=np.int8).reshape(-1, 1), 0)
+    counts_rows = np.array(is_part, dtype=bool) & np.array(
+        list(map(_counts_rows, series)), dtype=bool
+    )
+    min_expected = np.where(is_share, MIN_ABSENT_SHARE, MIN_ABSENT_ROWS)
+    reached = np.where(
+        counts_rows[:, None] & (values == 0) & (expected >= min_expected), 2, reached
+    )
+    severities: NDArray[np.int8] = reached.astype(np.int8)
+    return severities
 
 
 def weights_of(
@@ -353,12 +361,18 @@ def weights_of(
     score : array of float, shape (series, partitions)
         NaN is unknown.
     """
-    numbers = np.array([Scale(row["scale"]) is Scale.POSITIVE for row in series], dtype=bool)
-    known, stirs = ~np.isnan(score), np.nan_to_num(score) >= MIN_OTHER_SCORE
-    quiet = stirs.sum(axis=0) - stirs == 0
-    alone = numbers[:, None] & quiet & (known.sum(axis=0) > MIN_OTHER_METRICS)
+    is_positive_number = np.array(
+        [Scale(row["scale"]) is Scale.POSITIVE for row in series], dtype=bool
+    )
+    is_known, departs = ~np.isnan(score), np.nan_to_num(score) >= MIN_OTHER_SCORE
+    others_quiet = departs.sum(axis=0) - departs == 0
+    departs_alone = (
+        is_positive_number[:, None] & others_quiet & (is_known.sum(axis=0) > MIN_OTHER_METRICS)
+    )
     weights: Floats = np.where(
-        alone, np.minimum(LONE_NUMBER_WEIGHT, SEVERITY_WEIGHTS[steps]), SEVERITY_WEIGHTS[steps]
+        departs_alone,
+        np.minimum(LONE_NUMBER_WEIGHT, SEVERITY_WEIGHTS[steps]),
+        SEVERITY_WEIGHTS[steps],
     )
     return weights
 

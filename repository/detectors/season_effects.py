@@ -16,7 +16,7 @@ import numpy as np
 
 from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.numerics.arrays import median
-from tidegauge.repository.numerics.forecasts import AGREE, OCCURRENCES, Season
+from tidegauge.repository.numerics.forecasts import AGREEMENT_TOLERANCE, MAX_OCCURRENCES, Season
 from tidegauge.repository.numerics.grid import Grid
 
 if TYPE_CHECKING:
@@ -93,8 +93,10 @@ class SeasonEffects:
         for season in self.seasons:
             # With the cycle around it, an occurrence is learned from columns within reach.
             season.forget(c - self.walk.season_window + season.slots // 2)
-            known = np.tile(effects, season.slots // effects.shape[1])
-            effects = known + season.effects(points, known, self._newest(season, c, points))
+            shorter_effects = np.tile(effects, season.slots // effects.shape[1])
+            effects = shorter_effects + season.effects(
+                points, shorter_effects, self._newest(season, c, points)
+            )
         return effects
 
     def learn(self, t: int) -> None:
@@ -119,8 +121,8 @@ class SeasonEffects:
 
         Returns None if all series have enough cycles.
         """
-        new = (points >= season.slots) & (points < FEW_CYCLES * season.slots)
-        if not new.any():
+        is_new = (points >= season.slots) & (points < FEW_CYCLES * season.slots)
+        if not is_new.any():
             return None
         swing = np.full((len(points), season.slots), np.nan)
         alarmed = np.zeros(swing.shape, dtype=bool)
@@ -128,25 +130,25 @@ class SeasonEffects:
         for p in range(c - season.slots // 2, c):
             if self.slot[p] >= 0:
                 slot = self.slot[p] % season.slots
-                swing[new, slot] = (self.walk.moved[:, p] - mean)[new]
-                alarmed[new, slot] = np.isnan(self.walk.usable[new, p])
+                swing[is_new, slot] = (self.walk.moved[:, p] - mean)[is_new]
+                alarmed[is_new, slot] = np.isnan(self.walk.usable[is_new, p])
         return swing, alarmed
 
     def _places(self, first: int, end: int) -> range:
         """Return the columns of some partitions, and those between them and the one before."""
         column = self.walk.column
-        before = column[first - 1] if first else column[first] - 1
-        return range(int(before) + 1, int(column[end - 1]) + 1)
+        previous = column[first - 1] if first else column[first] - 1
+        return range(int(previous) + 1, int(column[end - 1]) + 1)
 
-    def _remembered(self, season: Season, places: range) -> list[int]:
+    def _remembered(self, season: Season, columns: range) -> list[int]:
         """Return the columns at which a season is given what it will still remember after the last."""
-        count, found = np.zeros(season.slots, dtype=np.intp), []
-        for place in reversed(places):
-            slot = self.slot[place - season.slots // 2]
-            if slot >= 0 and count[slot % season.slots] < OCCURRENCES:
+        count, remembered = np.zeros(season.slots, dtype=np.intp), []
+        for column in reversed(columns):
+            slot = self.slot[column - season.slots // 2]
+            if slot >= 0 and count[slot % season.slots] < MAX_OCCURRENCES:
                 count[slot % season.slots] += 1
-                found.append(place)
-        return found[::-1]
+                remembered.append(column)
+        return remembered[::-1]
 
     def _compare(self, season: Season, c: int) -> None:
         """Add the point half a cycle ago to a season: the cycle around it is now complete."""
@@ -179,33 +181,33 @@ class SeasonEffects:
     def _mean(self, columns: slice, share: Floats) -> Floats:
         """Return the weighted means of columns; NaN where less than half of a cycle is known."""
         around = self.walk.filled[:, columns]
-        known = ~np.isnan(around)
-        count = known @ share
-        mean = np.where(known, around, 0) @ share / np.maximum(count, 1)
-        found: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
-        return found
+        is_known = ~np.isnan(around)
+        count = is_known @ share
+        mean = np.where(is_known, around, 0) @ share / np.maximum(count, 1)
+        result: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
+        return result
 
 
-CALENDAR, CALENDAR_OF_PARTS = 220, 66
+DATE_WINDOW_DAYS, PARTS_DATE_WINDOW_DAYS = 220, 66
 """Days within which a day of the month must have been repeated; in parts of days, of which there are many."""
-MONTHS, MOST = 3, 2 / 3
+COMPARED_MONTHS, MIN_AGREEING_SHARE = 3, 2 / 3
 """Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
-ALWAYS = 5
+DUE_OCCURRENCES = 5
 """Last occurrences that must all have stood out alike for a day of the month to be expected to."""
-AROUND = 7
+NEIGHBOUR_DAYS = 7
 """Days before and after a day of the month by which its effect is measured."""
-YEAR = 365
-BASE = (45, 15)
+DAYS_PER_YEAR = 365
+BASELINE_DAYS = (45, 15)
 """Days before a day of the year from whose level its effect is measured: from, until."""
-SURPRISE = 3.0
+SURPRISE_SPREADS = 3.0
 """Spreads off from which a day is compared with the same days of earlier months."""
-NOTICEABLE = 2.0
+MIN_NOTICEABLE_SPREADS = 2.0
 """Spreads by which every one of these days must have stood out."""
 
 
 def days_within(grid: Grid) -> int:
     """Return the days within which days of the month are compared with each other; 0 for none."""
-    return CALENDAR if grid.daily else CALENDAR_OF_PARTS if grid.within_days else 0
+    return DATE_WINDOW_DAYS if grid.daily else PARTS_DATE_WINDOW_DAYS if grid.within_days else 0
 
 
 def columns_of_day(grid: Grid) -> int:
@@ -282,7 +284,7 @@ class DateEffects:
         daily = self.walk.grid.daily
         if not days_within(self.walk.grid):
             return centre
-        surprise = np.abs(y - centre) > SURPRISE * width
+        surprise = np.abs(y - centre) > SURPRISE_SPREADS * width
         surprising = np.flatnonzero(surprise)
         plain = ~surprise & ~np.isnan(y)
         expected_values = self._due(t, centre, width, plain) if daily else centre.copy()
@@ -308,31 +310,31 @@ class DateEffects:
         because it is unknown which way counts. A day off is expected to stand out only if one of these
         days was a day off, because paydays move to working days. The same holds for working days.
         """
-        days = [self._same_days(t, slots, ALWAYS) for slots in self.month]
+        days = [self._same_days(t, slots, DUE_OCCURRENCES) for slots in self.month]
         effects = [self._always(days_of_effect, width, plain) for days_of_effect in days]
         expected_values = centre.copy()
         for days_of_effect, effect in zip(days, effects, strict=True):
-            due = ~np.isnan(effect)
-            if not due.any() or not (self.works[days_of_effect] == self.works[t]).any():
+            is_due = ~np.isnan(effect)
+            if not is_due.any() or not (self.works[days_of_effect] == self.works[t]).any():
                 continue
             for slots, other_effect in zip(self.month, effects, strict=True):
                 other_slots = slots[days_of_effect]
                 if other_slots[0] >= 0 and (other_slots == other_slots[0]).all():
-                    due &= (slots[t] == other_slots[0]) & ~np.isnan(other_effect)
-            expected_values[due] = (centre + effect)[due]
+                    is_due &= (slots[t] == other_slots[0]) & ~np.isnan(other_effect)
+            expected_values[is_due] = (centre + effect)[is_due]
         return expected_values
 
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
         """Return the effect that all of the given days had on each series; NaN if it is small."""
         effects = np.full(len(width), np.nan)
-        if len(same) < ALWAYS:
+        if len(same) < DUE_OCCURRENCES:
             return effects
         columns = self.walk.column[same]
         stood_out = (self.walk.signs[:, columns] != 0) | self.walk.excluded_from_tail[:, columns]
         rows = np.flatnonzero(stood_out.all(axis=1) & plain)
         if rows.size:
             effect, agreeing = self.effect_of_days(same, rows, width[rows])
-            always = (agreeing == len(same)) & (np.abs(effect) > SURPRISE * width[rows])
+            always = (agreeing == len(same)) & (np.abs(effect) > SURPRISE_SPREADS * width[rows])
             effects[rows] = np.where(always, effect, np.nan)
         return effects
 
@@ -343,11 +345,13 @@ class DateEffects:
         nearer = np.abs(y[rows] - expected) < np.abs(y[rows] - expected_values[rows])
         expected_values[rows[nearer]] = expected[nearer]
 
-    def _same_days(self, t: int, slots: NDArray[np.intp], last: int = MONTHS) -> NDArray[np.intp]:
+    def _same_days(
+        self, t: int, slots: NDArray[np.intp], limit: int = COMPARED_MONTHS
+    ) -> NDArray[np.intp]:
         """Return the last partitions of the same day of the month; empty if it has no slot."""
         if slots[t] < 0:
             return np.empty(0, dtype=np.intp)
-        return self._last(t, slots[self._since(t) : t] == slots[t], last)
+        return self._last(t, slots[self._since(t) : t] == slots[t], limit)
 
     def _due_alike(self, t: int) -> list[NDArray[np.intp]]:
         """Return the last partitions on which each day of the month was due that may be due at ``t``.
@@ -356,9 +360,9 @@ class DateEffects:
         """
         since, days = self._since(t), []
         for first_day, last_day in self.rolled:
-            for due in range(first_day[t], last_day[t] + 1):
-                was_due = (first_day[since:t] <= due) & (due <= last_day[since:t])
-                days.append(self._last(t, was_due, MONTHS))
+            for day in range(first_day[t], last_day[t] + 1):
+                was_due = (first_day[since:t] <= day) & (day <= last_day[since:t])
+                days.append(self._last(t, was_due, COMPARED_MONTHS))
         return days
 
     def _last(self, t: int, is_alike: NDArray[np.bool_], limit: int) -> NDArray[np.intp]:
@@ -385,33 +389,38 @@ class DateEffects:
             return np.full(len(rows), np.nan), np.zeros(len(rows), dtype=np.intp)
         departures = np.stack([self._stands_out(rows, self.walk.column[p]) for p in days], axis=1)
         effect = median(departures)
-        agrees = np.abs(departures - effect[:, None]) <= AGREE / 2 * np.abs(effect)[:, None]
-        agrees &= np.abs(departures) > NOTICEABLE * width[:, None]
+        agrees = (
+            np.abs(departures - effect[:, None])
+            <= AGREEMENT_TOLERANCE / 2 * np.abs(effect)[:, None]
+        )
+        agrees &= np.abs(departures) > MIN_NOTICEABLE_SPREADS * width[:, None]
         count = agrees.sum(axis=1)
-        has_agreement = count >= max(self.enough, math.ceil(MOST * len(days)))
+        has_agreement = count >= max(self.enough, math.ceil(MIN_AGREEING_SHARE * len(days)))
         return np.where(has_agreement, effect, np.nan), count
 
     def _of_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Floats:
         """Return the expected values from the departure of the days around this one a year ago."""
         now = self.walk.column[t]
-        ago = now - YEAR
-        if not self.yearly or ago - BASE[0] < self.walk.column[0]:
+        ago = now - DAYS_PER_YEAR
+        if not self.yearly or ago - BASELINE_DAYS[0] < self.walk.column[0]:
             return np.full(len(rows), np.nan)
-        week = median(self._plain(rows, ago - AROUND // 2, ago + AROUND // 2 + 1))
-        effect = week - median(self._plain(rows, ago - BASE[0], ago - BASE[1]))
-        level = median(self._plain(rows, now - BASE[0], now - BASE[1]))
+        week = median(self._plain(rows, ago - NEIGHBOUR_DAYS // 2, ago + NEIGHBOUR_DAYS // 2 + 1))
+        effect = week - median(self._plain(rows, ago - BASELINE_DAYS[0], ago - BASELINE_DAYS[1]))
+        level = median(self._plain(rows, now - BASELINE_DAYS[0], now - BASELINE_DAYS[1]))
         expected = level + effect + self.walk.effects[rows, self.walk.slot[now]]
-        return np.where(np.abs(effect) > SURPRISE * width, expected, np.nan)
+        return np.where(np.abs(effect) > SURPRISE_SPREADS * width, expected, np.nan)
 
     def _of_days_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
         """Yield the departures of single days around this one a year ago; NaN if they are small."""
-        ago = int(self.walk.column[t]) - YEAR
-        if not self.yearly or ago - AROUND - 1 < self.walk.column[0]:
+        ago = int(self.walk.column[t]) - DAYS_PER_YEAR
+        if not self.yearly or ago - NEIGHBOUR_DAYS - 1 < self.walk.column[0]:
             return
         for day in (ago - 1, ago, ago + 1):
-            around = self._plain(rows, day - AROUND, day + AROUND + 1)
-            departure = around[:, AROUND] - median(np.delete(around, AROUND, axis=1))
-            yield np.where(np.abs(departure) > SURPRISE * width, departure, np.nan)
+            around = self._plain(rows, day - NEIGHBOUR_DAYS, day + NEIGHBOUR_DAYS + 1)
+            departure = around[:, NEIGHBOUR_DAYS] - median(
+                np.delete(around, NEIGHBOUR_DAYS, axis=1)
+            )
+            yield np.where(np.abs(departure) > SURPRISE_SPREADS * width, departure, np.nan)
 
     def _plain(self, rows: NDArray[np.intp], first: int, last: int) -> Floats:
         """Return the original values of columns without the effects of weekdays."""
@@ -421,7 +430,7 @@ class DateEffects:
 
     def _stands_out(self, rows: NDArray[np.intp], c: int) -> Floats:
         """Return the difference of a column from its neighbours, without the effects of weekdays."""
-        around = c + self.per_day * np.arange(-AROUND, AROUND + 1)
+        around = c + self.per_day * np.arange(-NEIGHBOUR_DAYS, NEIGHBOUR_DAYS + 1)
         around = around[(around < self.walk.slot.size) & (around != c)]
         seasons = self.walk.effects[np.ix_(rows, self.walk.slot[around])]
         level = median(self.walk.usable[np.ix_(rows, around)] - seasons)
@@ -446,13 +455,16 @@ MIN_CYCLE_POINTS, MAX_CYCLE_POINTS = 7, 24
 def lookback_of(grid: Grid, cycles: int) -> tuple[int, int]:
     """Return the number of columns from which levels and spreads, and seasons, are estimated."""
     return cycles * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS), (
-        OCCURRENCES + 2
+        MAX_OCCURRENCES + 2
     ) * grid.cycle
 
 
 def margin_of(grid: Grid, cycles: int) -> int:
     """Return the number of columns before a point whose values its score can read."""
-    return max(_training_columns(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
+    return max(
+        _training_columns(grid, cycles),
+        (DAYS_PER_YEAR + NEIGHBOUR_DAYS + BASELINE_DAYS[0]) * grid.daily,
+    )
 
 
 def padding_of(grid: Grid, cycles: int, start: int) -> int:
@@ -461,14 +473,14 @@ def padding_of(grid: Grid, cycles: int, start: int) -> int:
     With this padding no slice of earlier columns begins before the first column. A history that is long
     enough needs little padding.
     """
-    window = max(*lookback_of(grid, cycles), AROUND * columns_of_day(grid))
+    window = max(*lookback_of(grid, cycles), NEIGHBOUR_DAYS * columns_of_day(grid))
     available = int(grid.column[min(start, len(grid.column) - 1)]) if len(grid.column) else 0
     return max(window, margin_of(grid, cycles) - available)
 
 
 def _training_columns(grid: Grid, cycles: int) -> int:
     """Return the number of columns before a point that can have trained its score."""
-    dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0
+    dates = (days_within(grid) + NEIGHBOUR_DAYS) * columns_of_day(grid) if days_within(grid) else 0
     return max(*lookback_of(grid, cycles), dates)
 
 
@@ -477,7 +489,9 @@ def first_training_partition(grid: Grid, cycles: int, start: int) -> int:
     return max(start - _training_columns(grid, cycles) - _shift_reach(grid), 0)
 
 
-def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
+def unsettled(
+    history: History, cycles: int, start: int, earlier_scores: Scores
+) -> NDArray[np.bool_]:
     """Return a mask of the series that must be learned partition by partition.
 
     Their level may have shifted or recovered before `start`, or they began there. For all other series,
@@ -485,7 +499,7 @@ def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArr
     """
     grid = history.grid or Grid.from_times(history.times)
     first = first_training_partition(grid, cycles, start)
-    score, reason = known.score[:, first:start], known.reason[:, first:start]
+    score, reason = earlier_scores.score[:, first:start], earlier_scores.reason[:, first:start]
     alarm = (score >= MAX_TRAINING_SCORE) & (reason != Reason.DRIFT)
     alarms, within = shift_rule(grid)
     mask: NDArray[np.bool_] = (reason == Reason.RECOVERY).any(axis=1)

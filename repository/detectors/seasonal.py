@@ -31,8 +31,8 @@ from tidegauge.repository.detectors.season_effects import (
 )
 from tidegauge.repository.detectors.walk import AUTO_SEASON, MIN_POINTS_TO_SCORE, SEASON_NAMES, Walk
 from tidegauge.repository.numerics.arrays import median
-from tidegauge.repository.numerics.forecasts import OCCURRENCES, restore
-from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
+from tidegauge.repository.numerics.forecasts import MAX_OCCURRENCES, restore
+from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
-ROWS = 512
+BLOCK_SERIES = 512
 """Series scored per block, so that their working set fits the processor cache."""
 
 
@@ -71,7 +71,7 @@ class Seasonal(Detector):
     True
     """
 
-    least: ClassVar[int] = MIN_POINTS_TO_SCORE + 1
+    min_points: ClassVar[int] = MIN_POINTS_TO_SCORE + 1
     rule: ClassVar[str] = "FalseDiscoveryRate()"
 
     cycles: int = 14
@@ -79,8 +79,8 @@ class Seasonal(Detector):
 
     def check_parameters(self) -> None:
         """Validate that `cycles` exceeds those from which effects are estimated, and the seasons' names."""
-        if self.cycles <= OCCURRENCES:
-            msg = f"{self!r}: cycles must be at least {OCCURRENCES + 1}"
+        if self.cycles <= MAX_OCCURRENCES:
+            msg = f"{self!r}: cycles must be at least {MAX_OCCURRENCES + 1}"
             raise IllegalAnalyzerParameterError(msg)
         for season in self.seasons:
             if season not in SEASON_NAMES:
@@ -90,72 +90,82 @@ class Seasonal(Detector):
         """Return the number of earlier partitions that a score may depend on."""
         return reach_of(grid, self.cycles)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score points one partition after the other, in blocks of `ROWS` series."""
-        return self.score_rises(history, start, known, -np.inf)
+        return self.score_rises(history, start, earlier_scores, -np.inf)
 
     def score_rises(
-        self, history: History, start: int, known: Scores | None, least: float
+        self, history: History, start: int, earlier_scores: Scores | None, min_rise: float
     ) -> Scores:
-        """Score points as `score` does, but 0 where they exceed the expected value by no more than ``least``.
+        """Score points as `score` does, but 0 where they exceed the expected value by no more than ``min_rise``.
 
-        Such points are no alarms to learn from either, so that ``known`` suffices to go on. ``least``
+        Such points are no alarms to learn from either, so that ``earlier_scores`` suffices to go on. ``min_rise``
         is on the transformed scale: of positive numbers the logarithm of a factor.
         """
-        begin = start if known is not None else 0
+        begin = start if earlier_scores is not None else 0
         first = begin - self.reach(history.grid or Grid.from_times(history.times))
-        if known is not None and first > 0 and history.restarts is None:
+        if earlier_scores is not None and first > 0 and history.restarts is None:
             newest = history.part(slice(first, None))
-            return self.score_rises(newest, start - first, known.since(first), least)
+            return self.score_rises(newest, start - first, earlier_scores.since(first), min_rise)
         blocks, series = [], np.arange(len(history.values))
         with np.errstate(all="ignore"):
-            settled = np.zeros(len(series), dtype=bool)
-            if known is not None and history.restarts is None:
-                settled = ~unsettled(history, self.cycles, begin, known)
-            order = np.argsort(settled, kind="stable")
-            for some in _blocks(series[~settled], series[settled]):
-                walk = Walk(history.rows(some), self.cycles, self.seasons, least, begin)
-                taken = known and known.taken(some)
-                blocks.append(walk.run(taken, is_settled=bool(settled[some][0])))
-        whole = Scores.concatenate(blocks, (0, len(history.times) - begin))
-        return whole.taken(np.argsort(order)).since(start - begin)
+            is_settled = np.zeros(len(series), dtype=bool)
+            if earlier_scores is not None and history.restarts is None:
+                is_settled = ~unsettled(history, self.cycles, begin, earlier_scores)
+            order = np.argsort(is_settled, kind="stable")
+            for block in _blocks(series[~is_settled], series[is_settled]):
+                walk = Walk(history.rows(block), self.cycles, self.seasons, min_rise, begin)
+                block_scores = earlier_scores and earlier_scores.take(block)
+                blocks.append(walk.run(block_scores, is_settled=bool(is_settled[block][0])))
+        scores = Scores.concatenate(blocks, (0, len(history.times) - begin))
+        return scores.take(np.argsort(order)).since(start - begin)
 
 
 def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | slice]:
     """Yield the series of each group, `ROWS` at a time; as a slice, which copies nothing, if it is one."""
     for group in groups:
-        for first in range(0, len(group), ROWS):
-            some = group[first : first + ROWS]
-            whole = some[-1] - some[0] == len(some) - 1
-            yield slice(int(some[0]), int(some[-1]) + 1) if whole else some
+        for first in range(0, len(group), BLOCK_SERIES):
+            block = group[first : first + BLOCK_SERIES]
+            is_contiguous = block[-1] - block[0] == len(block) - 1
+            yield slice(int(block[0]), int(block[-1]) + 1) if is_contiguous else block
 
 
 def shifts(history: History) -> list[tuple[int, int, int]]:
     """Return accepted level shifts: series, partition, and the first partition of the new level."""
-    found = []
+    level_shifts = []
     with np.errstate(all="ignore"):
-        for first in range(0, len(history.values), ROWS):
-            walk = Walk(history.rows(slice(first, first + ROWS)), Seasonal().cycles)
+        for first in range(0, len(history.values), BLOCK_SERIES):
+            walk = Walk(history.rows(slice(first, first + BLOCK_SERIES)), Seasonal().cycles)
             walk.run()
-            found += [(first + i, t, begun) for i, t, begun in walk.shifts]
-    return sorted(found)
+            level_shifts += [(first + i, t, begun) for i, t, begun in walk.shifts]
+    return sorted(level_shifts)
 
 
-TOLD = 2.0
+MIN_REPORTED_SPREADS = 2.0
 """Spreads of a series' noise that an effect must exceed to be told."""
-ALIKE = 0.2
+SIMILAR_EFFECT_TOLERANCE = 0.2
 """Relative difference within which neighbouring effects are told as one."""
-MOST = 5
+MAX_REPORTED_EFFECTS = 5
 """Effects told of a series, the largest first; of others only how many there are."""
-TIMES = 2.0
+MIN_MULTIPLE = 2.0
 """Ratio from which an increase is told as a multiple."""
-_WEEKDAYS = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
-_MONTHS = (
+_WEEKDAY_NAMES = (
+    "Mondays",
+    "Tuesdays",
+    "Wednesdays",
+    "Thursdays",
+    "Fridays",
+    "Saturdays",
+    "Sundays",
+)
+_MONTH_NAMES = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-_ORDINALS = ("first", "second", "third", "fourth", "fifth")
-_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+_ORDINAL_WORDS = ("first", "second", "third", "fourth", "fifth")
+_ORDINAL_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 
 
 _Label = Callable[[int, int], str]
@@ -193,58 +203,69 @@ def learned_seasons(history: History, detector: Seasonal) -> list[str]:
     >>> learned_seasons(History(days, values, values, [Scale.COUNT]), Seasonal())
     ['Saturdays and Sundays 45 % lower']
     """
-    found: list[str] = []
-    for first in range(0, len(history.values), ROWS):
-        some = history.rows(slice(first, first + ROWS))
+    descriptions: list[str] = []
+    for first in range(0, len(history.values), BLOCK_SERIES):
+        block = history.rows(slice(first, first + BLOCK_SERIES))
         with np.errstate(all="ignore"):
-            walk = Walk(some, detector.cycles, detector.seasons)
+            walk = Walk(block, detector.cycles, detector.seasons)
             walk.run()
             now = walk.after()
-            effects = [[*_of_slots(walk, i, now.spread[i])] for i in range(len(some.values))]
-            for i, label, size in _of_months(walk, now.spread):
+            effects = [[*_slot_effects(walk, i, now.spread[i])] for i in range(len(block.values))]
+            for i, label, size in _month_effects(walk, now.spread):
                 effects[i].append(_Effect(label, size))
-        for i, of in enumerate(effects):
-            largest = sorted(of, key=lambda one: -abs(one.size))[:MOST]
-            usual = now.centre[i] + np.median(walk.effects[i])
-            told = [
-                f"{one.label} {_change(one.size, float(usual), some.scales[i])}" for one in largest
+        for i, series_effects in enumerate(effects):
+            largest = sorted(series_effects, key=lambda effect: -abs(effect.size))[
+                :MAX_REPORTED_EFFECTS
             ]
-            if len(of) > len(told):
-                told.append(f"and {len(of) - len(told)} more")
-            found.append("; ".join(told))
-    return found
+            usual = now.centre[i] + np.median(walk.effects[i])
+            sentences = [
+                f"{effect.label} {_describe_change(effect.size, float(usual), block.scales[i])}"
+                for effect in largest
+            ]
+            if len(series_effects) > len(sentences):
+                sentences.append(f"and {len(series_effects) - len(sentences)} more")
+            descriptions.append("; ".join(sentences))
+    return descriptions
 
 
-def _of_slots(walk: Walk, i: int, noise: float) -> Iterator[_Effect]:
+def _slot_effects(walk: Walk, i: int, noise: float) -> Iterator[_Effect]:
     """Return the effects of parts of the day, weekdays or months on a series."""
     grid, effects = walk.grid, walk.effects[i]
     if grid.yearly:
-        label = _weeks if grid.step else lambda first, last: _listed(_MONTHS[first : last + 1])
-        yield from _runs(effects, noise, label)
-    elif grid.daily and len(effects) == WEEKDAYS:
-        yield from _runs(effects, noise, _weekdays)
+        label = (
+            _week_names
+            if grid.step
+            else lambda first, last: _join_names(_MONTH_NAMES[first : last + 1])
+        )
+        yield from _group_effects(effects, noise, label)
+    elif grid.daily and len(effects) == DAYS_PER_WEEK:
+        yield from _group_effects(effects, noise, _weekday_names)
     elif grid.within_days:
         by_day = effects.reshape(-1, grid.period)
         parts = np.median(by_day, axis=0)
-        yield from _runs(parts, noise, lambda first, last: _clock(first, last, grid.step))
-        if len(by_day) == WEEKDAYS:
-            yield from _runs(np.median(by_day - parts, axis=1), noise, _weekdays)
+        yield from _group_effects(
+            parts, noise, lambda first, last: _time_span(first, last, grid.step)
+        )
+        if len(by_day) == DAYS_PER_WEEK:
+            yield from _group_effects(np.median(by_day - parts, axis=1), noise, _weekday_names)
 
 
-def _runs(effects: Floats, noise: float, label: _Label) -> Iterator[_Effect]:
+def _group_effects(effects: Floats, noise: float, label: _Label) -> Iterator[_Effect]:
     """Return the effects of slots that differ from the usual one, neighbours with similar ones as one."""
-    off = effects - np.median(effects)
+    departures = effects - np.median(effects)
     first = 0
-    for last in range(len(off)):
-        ends = last + 1 == len(off) or abs(off[last + 1] - off[first]) > ALIKE * abs(off[first])
-        if ends:
-            size = float(np.median(off[first : last + 1]))
-            if abs(size) > TOLD * max(noise, 1e-9):
+    for last in range(len(departures)):
+        is_last = last + 1 == len(departures) or abs(
+            departures[last + 1] - departures[first]
+        ) > SIMILAR_EFFECT_TOLERANCE * abs(departures[first])
+        if is_last:
+            size = float(np.median(departures[first : last + 1]))
+            if abs(size) > MIN_REPORTED_SPREADS * max(noise, 1e-9):
                 yield _Effect(label(first, last), size)
             first = last + 1
 
 
-def _of_months(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
+def _month_effects(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
     """Return the effects of days of the month: series, label and size.
 
     An effect is told if most of its days in the last months agree; of ways to count that name nearly
@@ -254,38 +275,40 @@ def _of_months(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
     if not days_within(walk.grid) or not len(dated):
         return
     recent = walk.days >= dated.max() - np.timedelta64(days_within(walk.grid), "D")
-    found = []
-    for way, slots in enumerate(walk.dates.month):
+    candidates = []
+    for counting, slots in enumerate(walk.dates.month):
         for slot in np.unique(slots[recent & (slots >= 0)]).tolist():
             days = np.flatnonzero(recent & (slots == slot))
-            sizes, agree = _of_whole_days(walk.dates, days, noise)
-            found += [
-                (-int(agree[i]), way, i, slot, frozenset(days.tolist()), sizes[i])
+            sizes, agreeing = _effect_of_whole_days(walk.dates, days, noise)
+            candidates += [
+                (-int(agreeing[i]), counting, i, slot, frozenset(days.tolist()), sizes[i])
                 for i in np.flatnonzero(~np.isnan(sizes)).tolist()
             ]
-    named: dict[int, set[int]] = {}
-    for _, way, i, slot, same, size in sorted(found, key=lambda one: one[:4]):
-        before = named.setdefault(i, set())
-        if 2 * len(same & before) < len(same):
-            before |= same
-            yield i, _day_of_month(way, slot), float(size)
+    named_days: dict[int, set[int]] = {}
+    for _, counting, i, slot, dates, size in sorted(
+        candidates, key=lambda candidate: candidate[:4]
+    ):
+        covered = named_days.setdefault(i, set())
+        if 2 * len(dates & covered) < len(dates):
+            covered |= dates
+            yield i, _day_of_month_name(counting, slot), float(size)
 
 
-def _of_whole_days(
-    dates: DateEffects, same: NDArray[np.intp], noise: Floats
+def _effect_of_whole_days(
+    dates: DateEffects, partitions: NDArray[np.intp], noise: Floats
 ) -> tuple[Floats, NDArray[np.intp]]:
     """Return the median effect that the parts of some days share, NaN unless most do, and how many agree."""
-    everyone = np.arange(len(noise))
+    all_series = np.arange(len(noise))
     parts = [
-        dates.effect_of_days(same[dates.part[same] == part], everyone, noise)
-        for part in np.unique(dates.part[same])
+        dates.effect_of_days(partitions[dates.part[partitions] == part], all_series, noise)
+        for part in np.unique(dates.part[partitions])
     ]
-    sizes, agree = (np.stack(found) for found in zip(*parts, strict=True))
-    most = 2 * np.isnan(sizes).sum(axis=0) < len(sizes)
-    return np.where(most, median(sizes.T), np.nan), agree.sum(axis=0)
+    sizes, agreeing = (np.stack(values) for values in zip(*parts, strict=True))
+    is_shared = 2 * np.isnan(sizes).sum(axis=0) < len(sizes)
+    return np.where(is_shared, median(sizes.T), np.nan), agreeing.sum(axis=0)
 
 
-def _day_of_month(way: int, slot: int) -> str:
+def _day_of_month_name(counting: int, slot: int) -> str:
     """Return the name of a slot of `month_slots`.
 
     Examples
@@ -293,17 +316,17 @@ def _day_of_month(way: int, slot: int) -> str:
     >>> _day_of_month(0, 0), _day_of_month(1, 15), _day_of_month(2, 1), _day_of_month(3, 1)
     ('month ends', 'the 15th of months', 'second last working days of months', 'first working days of months')
     """
-    if way == 1:
-        return f"the {slot}{_SUFFIXES.get(slot, 'th')} of months"
-    if way == 3:
-        return f"{_ORDINALS[slot - 1]} working days of months"
-    if (way, slot) == (0, 0):
+    if counting == 1:
+        return f"the {slot}{_ORDINAL_SUFFIXES.get(slot, 'th')} of months"
+    if counting == 3:
+        return f"{_ORDINAL_WORDS[slot - 1]} working days of months"
+    if (counting, slot) == (0, 0):
         return "month ends"
-    place = f"{_ORDINALS[slot]} last" if slot else "last"
-    return f"{place} {'working days' if way == 2 else 'days'} of months"
+    ordinal = f"{_ORDINAL_WORDS[slot]} last" if slot else "last"
+    return f"{ordinal} {'working days' if counting == 2 else 'days'} of months"
 
 
-def _weeks(first: int, last: int) -> str:
+def _week_names(first: int, last: int) -> str:
     """Return the name of weeks of the year, counted from 0.
 
     Examples
@@ -316,11 +339,11 @@ def _weeks(first: int, last: int) -> str:
     return f"weeks {first + 1} to {last + 1} of years"
 
 
-def _weekdays(first: int, last: int) -> str:
-    return _listed(_WEEKDAYS[first : last + 1])
+def _weekday_names(first: int, last: int) -> str:
+    return _join_names(_WEEKDAY_NAMES[first : last + 1])
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Return names as a list in words.
 
     Examples
@@ -333,7 +356,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(names)
 
 
-def _clock(first: int, last: int, step: int) -> str:
+def _time_span(first: int, last: int, step: int) -> str:
     """Return a span of parts of a day.
 
     Examples
@@ -342,10 +365,10 @@ def _clock(first: int, last: int, step: int) -> str:
     ('09:00 to 17:00', '12:00 to 24:00')
     """
     minutes = (first * step // 60, (last + 1) * step // 60)
-    return " to ".join(f"{at // 60:02}:{at % 60:02}" for at in minutes)
+    return " to ".join(f"{minute // 60:02}:{minute % 60:02}" for minute in minutes)
 
 
-def _change(size: float, level: float, scale: Scale) -> str:
+def _describe_change(size: float, level: float, scale: Scale) -> str:
     """Return an effect in words.
 
     Examples
@@ -353,13 +376,13 @@ def _change(size: float, level: float, scale: Scale) -> str:
     >>> _change(np.log(2.5), np.log(100), Scale.POSITIVE), _change(-0.5, 3.0, Scale.SIGNED)
     ('2.5 times as high', '0.5 lower')
     """
-    usual, moved = restore(np.array([[level, level + size]]), [scale])[0].tolist()
+    usual, changed = restore(np.array([[level, level + size]]), [scale])[0].tolist()
     side = "higher" if size > 0 else "lower"
     if scale is Scale.RATIO:
-        points = f"{100 * abs(moved - usual):.2g}"
+        points = f"{100 * abs(changed - usual):.2g}"
         return f"{points} point{'' if points == '1' else 's'} {side}"
     if scale not in {Scale.COUNT, Scale.POSITIVE} or not usual:
-        return f"{number(abs(moved - usual))} {side}"
-    if moved >= TIMES * usual:
-        return f"{moved / usual:.1f} times as high"
-    return f"{percent(abs(moved / usual - 1))} {side}"
+        return f"{number(abs(changed - usual))} {side}"
+    if changed >= MIN_MULTIPLE * usual:
+        return f"{changed / usual:.1f} times as high"
+    return f"{percent(abs(changed / usual - 1))} {side}"

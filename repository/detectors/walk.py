@@ -23,7 +23,7 @@ from tidegauge.repository.detectors.season_effects import (
     MAX_CYCLE_POINTS,
     MAX_TRAINING_SCORE,
     MIN_CYCLE_POINTS,
-    SURPRISE,
+    SURPRISE_SPREADS,
     DateEffects,
     SeasonEffects,
     first_training_partition,
@@ -35,19 +35,19 @@ from tidegauge.repository.detectors.season_effects import (
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import (
-    LEAST_COUNT,
-    REPEATED,
+    MIN_COUNT_SPREAD,
+    MIN_REPETITIONS,
     Forecast,
     ScaleRows,
     forecast,
-    least_spread,
+    min_spread_of,
     month_slots,
     restore,
     rolled_days,
     rows_of,
     transform,
 )
-from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
+from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, WEEK_SECONDS, WEEKS_PER_YEAR, Grid
 from tidegauge.repository.numerics.tails import NO_COUNTS, SMALL_COUNT_MEAN, CountForecast
 
 if TYPE_CHECKING:
@@ -100,17 +100,17 @@ class Units:
 def _last_unmoved_time(values: Floats, began: Floats) -> Floats:
     """Return the last time before each partition; NaN where most times move with the partitions."""
     last_times = np.full(len(values), np.nan)
-    known = np.flatnonzero(np.isfinite(values))
-    change = np.diff(values[known])
-    stayed = np.abs(change) < np.abs(change - np.diff(began[known]))
+    known_indices = np.flatnonzero(np.isfinite(values))
+    change = np.diff(values[known_indices])
+    stayed = np.abs(change) < np.abs(change - np.diff(began[known_indices]))
     count = np.concatenate([[0], np.cumsum(stayed)])
     known_before = np.searchsorted(
-        known, np.arange(len(values))
+        known_indices, np.arange(len(values))
     )  # number of known points before each
     last_change = np.maximum(known_before - 1, 0)  # number of changes before each
     first_change = np.maximum(last_change - TIME_STEPS, 0)
     mostly_stayed = 2 * (count[last_change] - count[first_change]) > last_change - first_change
-    last_times[mostly_stayed] = values[known[known_before[mostly_stayed] - 1]]
+    last_times[mostly_stayed] = values[known_indices[known_before[mostly_stayed] - 1]]
     return last_times
 
 
@@ -201,7 +201,7 @@ class _Expected:
     ----------
     now : Forecast
         Expected values and their errors.
-    width, least : array of float
+    width, min_spread : array of float
         The standard deviation of the next point, and its lower bound.
     few : array of int
         The series that are small counts, which are scored by their own distribution.
@@ -213,7 +213,7 @@ class _Expected:
 
     now: Forecast
     width: Floats
-    least: Floats
+    min_spread: Floats
     few: NDArray[np.intp]
     counted: CountForecast
     calendar: NDArray[np.bool_]
@@ -232,7 +232,7 @@ class Walk:
         Number of cycles from which seasons are learned.
     season_names : sequence of str
         Seasons to look for.
-    least_rise : float
+    min_rise : float
         Points at most this far above the expected value are not reported.
     start : int
         First partition to score. Earlier partitions are learned from their known scores.
@@ -262,11 +262,11 @@ class Walk:
         history: History,
         cycles: int,
         season_names: Sequence[str] = (AUTO_SEASON,),
-        least_rise: float = -np.inf,
+        min_rise: float = -np.inf,
         start: int = 0,
     ) -> None:
         self.history = history
-        self.least_rise = least_rise
+        self.min_rise = min_rise
         self.start = start
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
@@ -332,7 +332,7 @@ class Walk:
             else None,
             np.is_busday(self.days, holidays=history.free_days),
             rolled_days(self.days, history.free_days),
-            enough=1 if "month" in season_names else REPEATED,
+            enough=1 if "month" in season_names else MIN_REPETITIONS,
             yearly=bool({AUTO_SEASON, "year"} & set(season_names)),
         )
         self.free = np.zeros(len(self.days), dtype=bool)
@@ -427,7 +427,9 @@ class Walk:
             score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, distance, now)
         # Slow drifts.
-        drift_score, start_level, step = tails.drift(now, y, self.signs[:, past], expected.least)
+        drift_score, start_level, step = tails.drift(
+            now, y, self.signs[:, past], expected.min_spread
+        )
         drift_score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
         drifting = np.flatnonzero(drift_score)
         drift_score[drifting[self._are_new(drifting, c, SURE_WEEKS)]] = (
@@ -443,7 +445,7 @@ class Walk:
             repeating,
             y,
             alarms,
-            expected.least,
+            expected.min_spread,
             self.counts,
             self.counts_of_values,
             now.centre,
@@ -454,7 +456,7 @@ class Walk:
         drifts &= ~is_constant & (score >= MAX_TRAINING_SCORE)
         centre = np.where(drifts, start_level, now.centre)
         score[self.distances & (y < now.centre)] = 0  # a smaller distance is not an anomaly
-        score[y <= centre + self.least_rise] = 0
+        score[y <= centre + self.min_rise] = 0
         # Write scores and reasons of points with enough history.
         is_scored = ~np.isnan(distance + score) & (now.points >= self.learning)
         if self.history.restarts is not None:
@@ -476,7 +478,7 @@ class Walk:
         bounds[np.isposinf(band) | np.isinf(bounds)] = np.nan  # a side without a limit
         if few.size:
             is_shown = (is_scored & ~drifts & ~is_constant)[few]
-            bounds[few[is_shown], 1:] = expected.counted.taken(is_shown).limits(BAND_P_VALUE)
+            bounds[few[is_shown], 1:] = expected.counted.take(is_shown).limits(BAND_P_VALUE)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
     def _same_season_values(
@@ -502,7 +504,7 @@ class Walk:
             return values
         past_effects = self.effects[seasonal].take(np.maximum(self.slot[past], 0), axis=1)
         effect, centre = now.effect[seasonal, None], now.centre[seasonal, None]
-        reach = np.maximum(expected.width, 2 * expected.least)[seasonal, None]
+        reach = np.maximum(expected.width, 2 * expected.min_spread)[seasonal, None]
         is_same = np.abs(past_effects - effect) <= reach
         by_one = (
             np.abs(np.expm1(centre + past_effects - effect) - np.expm1(centre))
@@ -541,7 +543,7 @@ class Walk:
         mean = now.centre[few]
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
         now = replace(now, centre=centre, spread=self._second_week(now, c))
-        width, least = self._width(t, now)
+        width, min_spread = self._width(t, now)
         by_date = self.dates.expected(t, y, now.centre, width)
         expected_level = self._expect_previous_level(c, y, by_date, width)
         is_own = expected_level[few] == mean  # not replaced by a season or the calendar
@@ -549,27 +551,27 @@ class Walk:
         return _Expected(
             now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
             width=width,
-            least=least,
+            min_spread=min_spread,
             few=few[is_own],
-            counted=counted.taken(is_own),
+            counted=counted.take(is_own),
             calendar=by_date != now.centre,
             recovered=expected_level != by_date,
         )
 
     def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
         """Return the standard deviation of the next point, and its lower bound."""
-        least = least_spread(now.centre, self.history.weights[:, t], self.units.rows)
-        least[self.units.timed] = MIN_TIME_SHARE * self.grid.step
+        min_spread = min_spread_of(now.centre, self.history.weights[:, t], self.units.rows)
+        min_spread[self.units.timed] = MIN_TIME_SHARE * self.grid.step
         is_mature = self.counts & (now.points >= MATURE_POINTS)
-        least[is_mature] = np.minimum(
-            least, np.maximum(LEAST_COUNT, MAX_SPREAD_RATIO * now.spread)
+        min_spread[is_mature] = np.minimum(
+            min_spread, np.maximum(MIN_COUNT_SPREAD, MAX_SPREAD_RATIO * now.spread)
         )[is_mature]
-        width = np.hypot(now.spread, np.maximum(least, _fallback_spread(now, least == 0)))
+        width = np.hypot(now.spread, np.maximum(min_spread, _fallback_spread(now, min_spread == 0)))
         if self.grid.within_days:
-            is_new = self.points < WEEKDAYS * self.grid.period
+            is_new = self.points < DAYS_PER_WEEK * self.grid.period
             width = np.where(is_new, np.hypot(width, self.unknown_week), width)
-            least = np.where(is_new, np.hypot(least, self.unknown_week), least)
-        return width, least
+            min_spread = np.where(is_new, np.hypot(min_spread, self.unknown_week), min_spread)
+        return width, min_spread
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""
@@ -585,15 +587,18 @@ class Walk:
             np.maximum(np.expm1(now.flat[rows] + now.effect[rows, None]), 0),
             ~np.isnan(self.centre[rows, past]),
         )
-        return rows[forecasts.small], forecasts.taken(forecasts.small)
+        return rows[forecasts.small], forecasts.take(forecasts.small)
 
     def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
         """Return the expected values; soon after a level shift, the previous level if a surprise is near it."""
         expected = centre.copy()
-        for i in np.flatnonzero(np.abs(y - centre) > SURPRISE * width):
+        for i in np.flatnonzero(np.abs(y - centre) > SURPRISE_SPREADS * width):
             level = self.levels[i]
             previous = centre[i] - level.offset
-            if c - level.accepted <= self.recovery and abs(y[i] - previous) <= SURPRISE * width[i]:
+            if (
+                c - level.accepted <= self.recovery
+                and abs(y[i] - previous) <= SURPRISE_SPREADS * width[i]
+            ):
                 expected[i] = previous
         return expected
 
@@ -620,22 +625,25 @@ class Walk:
         A week of the year begins up to six days earlier or later than in other years.
         """
         slot = self.slot[c]
-        if not self.by_season.seasons or self.grid.step != WEEK or slot < 0:
+        if not self.by_season.seasons or self.grid.step != WEEK_SECONDS or slot < 0:
             return centre
-        near = self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS] - self.effects[:, [slot]]
+        near = (
+            self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS_PER_YEAR]
+            - self.effects[:, [slot]]
+        )
         between = np.clip(y, centre + near.min(axis=1), centre + near.max(axis=1))
-        return np.where(np.abs(y - centre) > SURPRISE * spread, between, centre)
+        return np.where(np.abs(y - centre) > SURPRISE_SPREADS * spread, between, centre)
 
     def _second_week(self, now: Forecast, c: int) -> Floats:
         """Return the spreads; in the second week of daily data, the spread of forecasts by `_repeated`.
 
         A weekend causes two large errors in seven, so the spread is based on the median error.
         """
-        is_new = (now.points > WEEKDAYS) & (now.points < 2 * WEEKDAYS)
+        is_new = (now.points > DAYS_PER_WEEK) & (now.points < 2 * DAYS_PER_WEEK)
         if not self.grid.daily or not self.by_season.seasons or not is_new.any():
             return now.spread
         past = slice(c - self.level_window + 1, c)
-        week_before = slice(past.start - WEEKDAYS, past.stop - WEEKDAYS)
+        week_before = slice(past.start - DAYS_PER_WEEK, past.stop - DAYS_PER_WEEK)
         repeated = np.abs(self.moved[is_new, past] - self.moved[is_new, week_before])
         errors = np.fmin(now.errors[is_new], repeated)
         spread = now.spread.copy()
@@ -753,10 +761,10 @@ class Walk:
         self.excluded_from_tail[i, level.first + 1 : c] = True
         self.filled[i, level.first : c] -= level.offset
 
-    def _move(self, i: int, until: int, offset: float) -> None:
-        """Move the past of a series, before column ``until``, to another level."""
+    def _move(self, i: int, end: int, offset: float) -> None:
+        """Move the past of a series, before column ``end``, to another level."""
         for past in (self.usable, self.moved, self.filled):
-            past[i, :until] += offset
+            past[i, :end] += offset
         self.open[i] = 0
         self.levels[i] = _Level()
 

@@ -18,8 +18,16 @@ from tidegauge.analyzers.core.formatting import hours_text, plural
 from tidegauge.analyzers.core.metric import Scale, subject
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.grid import DAY, FIRST_STEPS, HOUR, MONTH, WEEK, WEEKDAYS, Grid
+from tidegauge.repository.numerics.arrays import MAX_SCORE
+from tidegauge.repository.numerics.grid import (
+    DAY_SECONDS,
+    DAYS_PER_WEEK,
+    FIRST_STEPS,
+    HOUR_SECONDS,
+    MONTH_SECONDS,
+    WEEK_SECONDS,
+    Grid,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,11 +35,11 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
-UNSEEN = 2.0
+FIRST_EVENT_SCORE = 2.0
 """Score added for the first event of its kind, as if it were a hundred times rarer."""
-MANY = 2
+MIN_UNUSUAL_METRICS = 2
 """Minimum of metrics with a p-value of at most 0.1 for a joint anomaly."""
-STAYS = 4
+EMPTY_REPORTED_PARTITIONS = 4
 """Partitions for which a metric that stays empty is told of, as many as confirm a new level."""
 MAX_NAMED_COLUMNS = 6
 """Maximum of changed columns named in an explanation."""
@@ -63,7 +71,7 @@ class StalePartition(PartitionDetector):
     [20]
     """
 
-    least: ClassVar[int] = 2
+    min_points: ClassVar[int] = 2
     scale: ClassVar[Scale] = Scale.RATIO
 
     share: float = 0.6
@@ -77,37 +85,39 @@ class StalePartition(PartitionDetector):
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
-        return REACH + 1
+        return FREQUENCY_PARTITIONS + 1
 
     def measure(self, history: History) -> Floats:
         """Return the share of metrics that repeat; NaN with fewer than `least_series`."""
         repeats, rate = _repeats(history.values)
-        telling = ~np.isnan(repeats) & (rate < USUAL)
-        count = telling.sum(axis=0)
-        same = np.where(telling, repeats, 0).sum(axis=0)
-        return np.where(count >= self.least_series, same / np.maximum(count, 1), np.nan)
+        is_informative = ~np.isnan(repeats) & (rate < MAX_REPEAT_RATE)
+        count = is_informative.sum(axis=0)
+        repeated = np.where(is_informative, repeats, 0).sum(axis=0)
+        return np.where(count >= self.least_series, repeated / np.maximum(count, 1), np.nan)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each partition by how rarely its metrics repeated before."""
         share = self.measure(history)
         repeats, rate = _repeats(history.values)
-        telling = ~np.isnan(repeats) & (rate < USUAL)
+        is_informative = ~np.isnan(repeats) & (rate < MAX_REPEAT_RATE)
         score = np.zeros(len(share))
         for t in np.flatnonzero(share >= self.share):
-            some = telling[:, t]
-            score[t] = _repeat_score(repeats[some, t] == 1, rate[some, t])
-        return _row(score, ~np.isnan(share), Reason.COPY, upper=self.share, start=start)
+            rows = is_informative[:, t]
+            score[t] = _repeat_score(repeats[rows, t] == 1, rate[rows, t])
+        return _one_row_scores(score, ~np.isnan(share), Reason.COPY, upper=self.share, start=start)
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the share of repeated metrics."""
         return f"repeats the previous partition in {self.measure(history)[t]:.0%} of its metrics"
 
 
-TILTS = np.geomspace(0.05, 50, 60)[:, None]
+CHERNOFF_EXPONENTS = np.geomspace(0.05, 50, 60)[:, None]
 """Exponents among which the one of Chernoff's bound is sought."""
-USUAL = 0.5
+MAX_REPEAT_RATE = 0.5
 """Frequency of repeats from which a metric is ignored."""
-REACH = 91
+FREQUENCY_PARTITIONS = 91
 """Earlier partitions from which the frequency of repeats is estimated."""
 
 
@@ -117,11 +127,11 @@ def _repeats(values: Floats) -> tuple[Floats, Floats]:
     Unknown repeats are NaN.
     """
     repeats = np.full(values.shape, np.nan)
-    both = ~np.isnan(values[:, 1:]) & ~np.isnan(values[:, :-1])
-    repeats[:, 1:] = np.where(both, values[:, 1:] == values[:, :-1], np.nan)
-    before = _lately(~np.isnan(repeats))
-    same = _lately(np.nan_to_num(repeats))
-    return repeats, (same + 1) / (before + 2)
+    has_both = ~np.isnan(values[:, 1:]) & ~np.isnan(values[:, :-1])
+    repeats[:, 1:] = np.where(has_both, values[:, 1:] == values[:, :-1], np.nan)
+    known_before = _recent_count(~np.isnan(repeats))
+    repeated_before = _recent_count(np.nan_to_num(repeats))
+    return repeats, (repeated_before + 1) / (known_before + 2)
 
 
 def _repeat_score(repeats: NDArray[np.bool_], rate: Floats) -> float:
@@ -138,16 +148,18 @@ def _repeat_score(repeats: NDArray[np.bool_], rate: Floats) -> float:
     1.4
     """
     weight = -np.log(rate)
-    terms = np.log1p(rate * np.expm1(TILTS * weight)) - TILTS * np.where(repeats, weight, 0.0)
-    return float(np.clip(-terms.sum(axis=1).min() / np.log(10), 0, CAP))
+    terms = np.log1p(rate * np.expm1(CHERNOFF_EXPONENTS * weight)) - CHERNOFF_EXPONENTS * np.where(
+        repeats, weight, 0.0
+    )
+    return float(np.clip(-terms.sum(axis=1).min() / np.log(10), 0, MAX_SCORE))
 
 
-def _lately(events: NDArray[Any]) -> Floats:
+def _recent_count(events: NDArray[Any]) -> Floats:
     """Return the number of events in the `REACH` partitions before each."""
     total = np.concatenate([np.zeros((len(events), 1)), np.cumsum(events, axis=1)], axis=1)
-    places = np.arange(events.shape[1])
-    lately: Floats = total[:, places] - total[:, np.maximum(places - REACH, 0)]
-    return lately
+    indices = np.arange(events.shape[1])
+    recent: Floats = total[:, indices] - total[:, np.maximum(indices - FREQUENCY_PARTITIONS, 0)]
+    return recent
 
 
 @detector
@@ -171,41 +183,49 @@ class EmptyMetrics(PartitionDetector):
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
-        return REACH + STAYS
+        return FREQUENCY_PARTITIONS + EMPTY_REPORTED_PARTITIONS
 
     def measure(self, history: History) -> Floats:
         """Return the number of metrics that are empty and usually are not."""
-        found: Floats = (_emptied(history) > 0).sum(axis=0).astype(np.float64)
-        return found
+        count: Floats = (_empty_scores(history) > 0).sum(axis=0).astype(np.float64)
+        return count
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each partition by the metric that was empty the least often."""
-        score = np.max(_emptied(history), axis=0, initial=0.0)
-        return _row(score, np.ones(score.shape, bool), Reason.EMPTY, 0.0, start)
+        score = np.max(_empty_scores(history), axis=0, initial=0.0)
+        return _one_row_scores(score, np.ones(score.shape, bool), Reason.EMPTY, 0.0, start)
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation that names the metrics."""
-        score = _emptied(history)[:, t]
+        score = _empty_scores(history)[:, t]
         order = np.argsort(-score, kind="stable")
         names = [subject(history.series[i]) for i in order[score[order] > 0].tolist()]
         return f"no longer has a value of {list_changes(names)}"
 
 
-def _emptied(history: History) -> Floats:
+def _empty_scores(history: History) -> Floats:
     """Return the score of each point that is empty, by how often its series was; 0 for all others."""
     score = np.zeros(history.values.shape)
     if history.empty is None or not history.empty.any():
         return score
-    some = np.flatnonzero(history.empty.any(axis=1))
-    empty = history.empty[some]
-    measured = empty | ~np.isnan(history.values[some])
-    seen, before = _lately(measured), _lately(empty)
-    rare = np.log10((seen + 2) / (before + 1)) + np.where(before == 0, UNSEEN, 0)
-    going_on, length = np.zeros(len(some)), np.zeros(len(some), dtype=int)
+    rows = np.flatnonzero(history.empty.any(axis=1))
+    empty = history.empty[rows]
+    measured = empty | ~np.isnan(history.values[rows])
+    measured_before, empty_before = _recent_count(measured), _recent_count(empty)
+    rare = np.log10((measured_before + 2) / (empty_before + 1)) + np.where(
+        empty_before == 0, FIRST_EVENT_SCORE, 0
+    )
+    first_score, run_length = np.zeros(len(rows)), np.zeros(len(rows), dtype=int)
     for t in range(empty.shape[1]):
-        length = np.where(empty[:, t], length + 1, np.where(measured[:, t], 0, length))
-        going_on = np.where(empty[:, t] & (length == 1), rare[:, t], going_on)
-        score[some, t] = np.where(empty[:, t] & (length <= STAYS) & (seen[:, t] > 0), going_on, 0)
+        run_length = np.where(empty[:, t], run_length + 1, np.where(measured[:, t], 0, run_length))
+        first_score = np.where(empty[:, t] & (run_length == 1), rare[:, t], first_score)
+        score[rows, t] = np.where(
+            empty[:, t] & (run_length <= EMPTY_REPORTED_PARTITIONS) & (measured_before[:, t] > 0),
+            first_score,
+            0,
+        )
     return score
 
 
@@ -228,10 +248,14 @@ class SchemaChange(PartitionDetector):
         """Return the number of columns that differ."""
         return np.array([len(change) for change in _changes(history)], dtype=np.float64)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each change by the rarity of changes."""
         events = self.measure(history) > 0
-        return _row(_rarity(events), np.ones(len(events), bool), Reason.SCHEMA, 0.0, start)
+        return _one_row_scores(
+            _rarity_scores(events), np.ones(len(events), bool), Reason.SCHEMA, 0.0, start
+        )
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation that names the changed columns."""
@@ -240,12 +264,12 @@ class SchemaChange(PartitionDetector):
 
 def _changes(history: History) -> list[list[str]]:
     """Return descriptions of each partition's schema changes."""
-    found: list[list[str]] = []
-    last: Mapping[str, str] = {}
+    changes: list[list[str]] = []
+    previous: Mapping[str, str] = {}
     for columns in history.ledger.columns if history.ledger else [{}] * len(history.times):
-        found.append(schema_changes(last, columns))
-        last = columns or last
-    return found
+        changes.append(schema_changes(previous, columns))
+        previous = columns or previous
+    return changes
 
 
 def schema_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -277,9 +301,9 @@ def list_changes(changes: Sequence[str]) -> str:
     >>> list_changes(["a is new", "b is new"])
     'a is new, b is new'
     """
-    most = MAX_NAMED_COLUMNS
-    more = f" and {len(changes) - most} more" if len(changes) > most else ""
-    return ", ".join(changes[:most]) + more
+    limit = MAX_NAMED_COLUMNS
+    suffix = f" and {len(changes) - limit} more" if len(changes) > limit else ""
+    return ", ".join(changes[:limit]) + suffix
 
 
 @detector
@@ -303,10 +327,14 @@ class Restatement(PartitionDetector):
             return np.zeros(len(history.times))
         return np.maximum(history.ledger.version - 1, 0).astype(np.float64)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each restated partition by the rarity of restatements."""
         events = self.measure(history) > 0
-        return _row(_rarity(events), np.ones(len(events), bool), Reason.RESTATED, 0.0, start)
+        return _one_row_scores(
+            _rarity_scores(events), np.ones(len(events), bool), Reason.RESTATED, 0.0, start
+        )
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of restatements."""
@@ -328,18 +356,20 @@ class Multivariate(PartitionDetector):
     Multivariate()
     """
 
-    least: ClassVar[int] = Seasonal.least
+    min_points: ClassVar[int] = Seasonal.min_points
     scale: ClassVar[Scale] = Scale.DISTANCE
 
     def measure(self, history: History) -> Floats:
         """Return the mean capped score of the metrics; NaN if none was scored."""
         scores = np.minimum(Seasonal().score(history).score, 3.0)
-        known = ~np.isnan(scores)
-        count = known.sum(axis=0)
-        total = np.where(known, scores, 0).sum(axis=0)
+        is_known = ~np.isnan(scores)
+        count = is_known.sum(axis=0)
+        total = np.where(is_known, scores, 0).sum(axis=0)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score the mean of the metrics' scores."""
         mean = self.measure(history)[None, :]
         muted = None if history.ledger is None else history.ledger.muted
@@ -352,9 +382,9 @@ class Multivariate(PartitionDetector):
             grid=history.grid,
         )
         scores = Seasonal().score(joint)
-        few = (Seasonal().score(history).score >= 1).sum(axis=0) < MANY
-        scores.score[0, few & ~np.isnan(scores.score[0])] = 0.0
-        scores.reason[0, few] = Reason.NONE
+        has_few = (Seasonal().score(history).score >= 1).sum(axis=0) < MIN_UNUSUAL_METRICS
+        scores.score[0, has_few & ~np.isnan(scores.score[0])] = 0.0
+        scores.reason[0, has_few] = Reason.NONE
         scores.reason[scores.reason != Reason.NONE] = Reason.JOINT
         return scores.since(start)
 
@@ -366,34 +396,36 @@ class Multivariate(PartitionDetector):
         )
 
 
-def _rarity(events: NDArray[np.bool_]) -> Floats:
+def _rarity_scores(events: NDArray[np.bool_]) -> Floats:
     """Return -log10 of the past frequency of events at each event; 0 where there is none."""
-    before: NDArray[np.int64] = np.cumsum(events) - events
-    seen = np.arange(len(events))
-    rare = np.log10((seen + 2) / (before + 1)) + np.where(before == 0, UNSEEN, 0)
+    events_before: NDArray[np.int64] = np.cumsum(events) - events
+    partitions_before = np.arange(len(events))
+    rare = np.log10((partitions_before + 2) / (events_before + 1)) + np.where(
+        events_before == 0, FIRST_EVENT_SCORE, 0
+    )
     return np.where(events, rare, 0.0)
 
 
-def _row(
-    score: Floats, known: NDArray[np.bool_], reason: Reason, upper: float, start: int
+def _one_row_scores(
+    score: Floats, is_scored: NDArray[np.bool_], reason: Reason, upper: float, start: int
 ) -> Scores:
     """Build the one-row scores of a whole-partition detector."""
     scores = Scores.unscored((1, len(score)))
-    scores.score[0] = np.where(known, score, np.nan)
-    scores.upper[0] = np.where(known, upper, np.nan)
-    scores.reason[0] = np.where(known & (score > 0), reason, Reason.NONE)
+    scores.score[0] = np.where(is_scored, score, np.nan)
+    scores.upper[0] = np.where(is_scored, upper, np.nan)
+    scores.reason[0] = np.where(is_scored & (score > 0), reason, Reason.NONE)
     return scores.since(start)
 
 
-CYCLES = 8
+RECENT_SEASONS = 8
 """Earlier seasons in which the same position of the season is looked up."""
 MIN_PARTITIONS = 7
 """Number of partitions from which gaps are scored."""
-LONGER = 2
+LONGER_GAP_MARGIN = 2
 """Positions by which a gap is longer than all before from which on it is unlike them."""
-LEAST_DELAY = 0.1
+MIN_DELAY_HOURS = 0.1
 """Minimum delay in hours; shorter delays count as this."""
-TWICE = 2.0
+LATE_DELAY_RATIO = 2.0
 """Multiple of the usual delay above which a partition is late."""
 
 
@@ -428,7 +460,9 @@ class MissingPartition(PartitionDetector):
         """Return the number of partitions missing before each, and overdue after the last."""
         return self._gaps(history)[0]
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score each gap by the rarity of such gaps."""
         missing, score = self._gaps(history)
         scores = Scores.unscored((1, len(missing)))
@@ -439,37 +473,37 @@ class MissingPartition(PartitionDetector):
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
-        grid, here = _grid(history), list(gaps(history, only=t))
+        grid, reported_gaps = _grid(history), list(gaps(history, only_partition=t))
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
-        told = []
-        for gap in here:
+        sentences = []
+        for gap in reported_gaps:
             since = _time_text(gap.times(1)[0], has_clock=grid.within_days)
-            many = _many(gap.count, unit)
+            count_text = _many(gap.count, unit)
             if gap.overdue:
-                next_ones = f"{unit} is" if gap.count == 1 else f"{many} are"
-                due = _time_text(_due(history, grid, gap.times(1)[0]))
-                told.append(
-                    f"is the newest, the next {next_ones} overdue: {since} was due by {due} UTC"
+                next_ones = f"{unit} is" if gap.count == 1 else f"{count_text} are"
+                due_time = _time_text(_overdue_since(history, grid, gap.times(1)[0]))
+                sentences.append(
+                    f"is the newest, the next {next_ones} overdue: {since} was due by {due_time} UTC"
                 )
             else:
-                when = f", {since}" if gap.count == 1 else f" from {since} on"
-                told.append(f"follows a gap of {many}{when}")
-        return ", and ".join(told) or "follows no gap"
+                time_text = f", {since}" if gap.count == 1 else f" from {since} on"
+                sentences.append(f"follows a gap of {count_text}{time_text}")
+        return ", and ".join(sentences) or "follows no gap"
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
         earlier: list[np.datetime64] = []
         longest = 0
         for number, gap in enumerate(gaps(history)):
-            rare, length = gap.rarest, gap.count
-            if earlier and length >= longest + LONGER:
-                rare = max(rare, np.log10((gap.begin + 3) / (number + 1))) + UNSEEN
+            rarity, length = gap.rarest, gap.count
+            if earlier and length >= longest + LONGER_GAP_MARGIN:
+                rarity = max(rarity, np.log10((gap.begin + 3) / (number + 1))) + FIRST_EVENT_SCORE
             elif not earlier or (not gap.overdue and _is_news(gap.since, earlier)):
-                rare += UNSEEN
-            count[gap.place] += length
+                rarity += FIRST_EVENT_SCORE
+            count[gap.partition] += length
             # A gap before the newest partition and what is overdue after it have one place.
-            score[gap.place] = max(score[gap.place], rare)
-            if gap.place >= MIN_PARTITIONS:
+            score[gap.partition] = max(score[gap.partition], rarity)
+            if gap.partition >= MIN_PARTITIONS:
                 earlier.append(gap.since)
             longest = max(longest, length)
         return count, score
@@ -494,14 +528,14 @@ def _is_news(since: np.datetime64, earlier: Sequence[np.datetime64]) -> bool:
     >>> _is_news(np.datetime64("2026-01-20"), days[:2])
     False
     """
-    lately = [time for time in earlier if since - time < HABIT_MEMORY]
+    recent = [gap_time for gap_time in earlier if since - gap_time < HABIT_MEMORY]
     allowed = NEWS_GAPS
-    if lately:
-        allowed += int((since - lately[0]) / NEWS_GAP_DISTANCE)
-    return len(lately) < allowed
+    if recent:
+        allowed += int((since - recent[0]) / NEWS_GAP_DISTANCE)
+    return len(recent) < allowed
 
 
-_UNITS = {HOUR: "hour", DAY: "day", WEEK: "week", MONTH[1]: "month"}
+_UNITS = {HOUR_SECONDS: "hour", DAY_SECONDS: "day", WEEK_SECONDS: "week", MONTH_SECONDS[1]: "month"}
 """Names of lengths of partitions, in seconds."""
 
 
@@ -528,7 +562,7 @@ class Gap:
 
     Attributes
     ----------
-    place : int
+    partition : int
         Index of the reported partition: the one after the gap, or the last if they are overdue.
     begin : int
         Column of the partition before the gap.
@@ -545,7 +579,7 @@ class Gap:
     grid : Grid
     """
 
-    place: int
+    partition: int
     begin: int
     since: np.datetime64
     steps: int
@@ -557,24 +591,24 @@ class Gap:
     @property
     def count(self) -> int:
         """Number of missing partitions, without those that are often missing."""
-        seasons, rest = divmod(self.steps - 1, len(self.rare))
-        return seasons * int(self.rare.sum()) + int(self.rare[:rest].sum())
+        seasons, remaining = divmod(self.steps - 1, len(self.rare))
+        return seasons * int(self.rare.sum()) + int(self.rare[:remaining].sum())
 
-    def times(self, most: int | None = None) -> NDArray[np.datetime64]:
+    def times(self, limit: int | None = None) -> NDArray[np.datetime64]:
         """Return the times of the missing partitions, or of the first so many."""
-        places, a_season = np.flatnonzero(self.rare) + 1, len(self.rare)
-        wanted = self.count if most is None else min(most, self.count)
-        seasons = np.arange(-(-wanted // len(places))) * a_season
-        ahead = (seasons[:, None] + places).ravel()[:wanted]
-        return self.grid.after(self.since, ahead)
+        offsets, season = np.flatnonzero(self.rare) + 1, len(self.rare)
+        count = self.count if limit is None else min(limit, self.count)
+        seasons = np.arange(-(-count // len(offsets))) * season
+        columns = (seasons[:, None] + offsets).ravel()[:count]
+        return self.grid.after(self.since, columns)
 
 
-def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
+def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
     """Yield the gaps in the calendar of a history in order, overdue partitions last.
 
     Partitions without a time come after the others, and have no place in it, nor have those far in the
     future. Of parts of days neither has the first week: its nights and its weekend are no gaps.
-    ``only`` selects those of one place.
+    ``only_partition`` selects those of one place.
     """
     grid = _grid(history)
     times = history.times[: _current(history, grid)]
@@ -587,27 +621,29 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
     if grid.within_days:
         steps[column + 1 < season] = 1
     for t in np.flatnonzero(steps > 1).tolist():
-        last = t + 1 == len(column)
-        place = t if last else t + 1
-        if only is not None and place != only:
+        is_last = t + 1 == len(column)
+        partition = t if is_last else t + 1
+        if only_partition is not None and partition != only_partition:
             continue
-        begin, many = int(column[t]), int(steps[t])
+        begin, step_count = int(column[t]), int(steps[t])
         rates = absences.rates(begin)
-        rare = rates < OFTEN
-        if rare[: many - 1].any():
-            rarest = -float(np.log10(rates[: many - 1].min()))
-            yield Gap(place, begin, times[t], many, rare, rarest, overdue=last, grid=grid)
+        rare = rates < USUALLY_MISSING_RATE
+        if rare[: step_count - 1].any():
+            rarest = -float(np.log10(rates[: step_count - 1].min()))
+            yield Gap(
+                partition, begin, times[t], step_count, rare, rarest, overdue=is_last, grid=grid
+            )
 
 
-OFTEN = 0.5
+USUALLY_MISSING_RATE = 0.5
 """Frequency from which a position that is often missing is no gap."""
 RECENT_DELAYS = 7
 """Recent delays examined for overdue partitions, at least, and the maximum of their median in steps."""
 
 
-REGULAR = 0.8
+MIN_WHOLE_WEEK_SHARE = 0.8
 """Share of the first steps of a grid of weeks that are whole weeks, to a day: ten days are no calendar."""
-FEW_SEASONS = 3
+MIN_KNOWN_SEASONS = 3
 """Earlier seasons below which a position is usual if its time of the day is, on all days."""
 
 
@@ -617,10 +653,10 @@ def _grid(history: History) -> Grid:
 
 def _is_regular(grid: Grid, times: NDArray[np.datetime64]) -> bool:
     """Return whether partitions have regular steps, so that it is known which are missing."""
-    if grid.step != WEEK:
+    if grid.step != WEEK_SECONDS:
         return grid.months or grid.step > 0
     days = np.diff(times[: FIRST_STEPS + 1]).astype("m8[D]").astype(np.int64)
-    return bool(np.mean((days + 1) % WEEKDAYS <= 2) >= REGULAR)
+    return bool(np.mean((days + 1) % DAYS_PER_WEEK <= 2) >= MIN_WHOLE_WEEK_SHARE)
 
 
 @dataclass(frozen=True)
@@ -634,7 +670,7 @@ class _Absences:
     gaps : array of float
         By column: gaps at this column and at those whole seasons before it. Each absent position is its
         part of a gap, so that an outage counts once however long it was.
-    lately : array of int
+    recent : array of int
         By column: absent positions among the same columns of the last `CYCLES` seasons, without those of
         outages, of a season and of `CYCLES` positions or longer, which are no habit.
     """
@@ -642,7 +678,7 @@ class _Absences:
     season: int
     day: int
     gaps: Floats
-    lately: NDArray[np.int64]
+    recent: NDArray[np.int64]
 
     @classmethod
     def count(cls, column: NDArray[np.intp], season: int, day: int) -> _Absences:
@@ -653,17 +689,19 @@ class _Absences:
         absent[column[-1] :] = False  # what is not over is not absent
         steps = np.diff(column)
         habit = absent.copy()
-        habit[: column[-1]] &= np.repeat(steps <= max(season, CYCLES), steps)
-        so_far = np.zeros((CYCLES + seasons, season), dtype=np.int64)
-        np.cumsum(habit.reshape(seasons, season), axis=0, out=so_far[CYCLES:])
-        lately = so_far[CYCLES:] - so_far[:-CYCLES]
-        before = np.concatenate([np.zeros((1, season), dtype=np.int64), lately[:-1]])
-        known = np.minimum(np.arange(seasons), CYCLES)[:, None]
-        usual = (known < FEW_SEASONS) | (before < OFTEN * known)
-        parts = (absent & usual.ravel()).astype(np.float64)
-        in_gap = np.add.reduceat(parts, column[:-1])
-        parts[: column[-1]] /= np.repeat(np.maximum(in_gap, 1), steps)
-        gaps = np.cumsum(parts.reshape(seasons, season), axis=0)
+        habit[: column[-1]] &= np.repeat(steps <= max(season, RECENT_SEASONS), steps)
+        so_far = np.zeros((RECENT_SEASONS + seasons, season), dtype=np.int64)
+        np.cumsum(habit.reshape(seasons, season), axis=0, out=so_far[RECENT_SEASONS:])
+        lately = so_far[RECENT_SEASONS:] - so_far[:-RECENT_SEASONS]
+        earlier = np.concatenate([np.zeros((1, season), dtype=np.int64), lately[:-1]])
+        known_seasons = np.minimum(np.arange(seasons), RECENT_SEASONS)[:, None]
+        is_usual = (known_seasons < MIN_KNOWN_SEASONS) | (
+            earlier < USUALLY_MISSING_RATE * known_seasons
+        )
+        shares = (absent & is_usual.ravel()).astype(np.float64)
+        in_gap = np.add.reduceat(shares, column[:-1])
+        shares[: column[-1]] /= np.repeat(np.maximum(in_gap, 1), steps)
+        gaps = np.cumsum(shares.reshape(seasons, season), axis=0)
         return cls(season, day, gaps.ravel(), lately.ravel())
 
     def rates(self, begin: int) -> Floats:
@@ -672,20 +710,20 @@ class _Absences:
         They are smoothed by the frequency of gaps among positions that are usually there. Those that
         usually are not, such as nights, say nothing of the others.
         """
-        before = np.arange(max(begin + 1 - self.season, 0), begin + 1)
+        columns = np.arange(max(begin + 1 - self.season, 0), begin + 1)
         counts = np.zeros((3, self.season))
-        counts[:, self.season - len(before) :] = (
-            before // self.season + 1,
-            self.gaps[before],
-            self.lately[before],
+        counts[:, self.season - len(columns) :] = (
+            columns // self.season + 1,
+            self.gaps[columns],
+            self.recent[columns],
         )
-        known, gaps, lately = counts
-        recent = np.minimum(known, CYCLES)
+        known_seasons, gaps, lately = counts
+        recent = np.minimum(known_seasons, RECENT_SEASONS)
         by_day = lately.reshape(-1, self.day).sum(axis=0)
-        daily = by_day < OFTEN * recent.reshape(-1, self.day).sum(axis=0)
-        new = (recent < FEW_SEASONS) & np.tile(daily, self.season // self.day)
-        usual = new | (lately < OFTEN * recent)
-        overall = (gaps[usual].sum() + 1) / (known[usual].sum() + 3)
+        is_usual_time = by_day < USUALLY_MISSING_RATE * recent.reshape(-1, self.day).sum(axis=0)
+        is_new = (recent < MIN_KNOWN_SEASONS) & np.tile(is_usual_time, self.season // self.day)
+        is_usual = is_new | (lately < USUALLY_MISSING_RATE * recent)
+        overall = (gaps[is_usual].sum() + 1) / (known_seasons[is_usual].sum() + 3)
         rates: Floats = (lately + overall) / (recent + 1)
         return rates
 
@@ -695,15 +733,15 @@ def _overdue(history: History, grid: Grid) -> int:
     patience = _patience(history, grid)
     if patience is None or history.ledger is None:
         return 0
-    last = history.times[_current(history, grid) - 1]
-    return grid.passed(last, history.ledger.now - patience)
+    newest_time = history.times[_current(history, grid) - 1]
+    return grid.passed(newest_time, history.ledger.now - patience)
 
 
-def _due(history: History, grid: Grid, time: np.datetime64) -> np.datetime64:
+def _overdue_since(history: History, grid: Grid, time: np.datetime64) -> np.datetime64:
     """Return the time at which a partition that has not come became overdue."""
     patience = _patience(history, grid)
-    (after,) = grid.after(np.array([time]))
-    return np.datetime64(after) + (patience or np.timedelta64(0, "s"))
+    (end,) = grid.after(np.array([time]))
+    return np.datetime64(end) + (patience or np.timedelta64(0, "s"))
 
 
 def _patience(history: History, grid: Grid) -> np.timedelta64 | None:
@@ -711,17 +749,23 @@ def _patience(history: History, grid: Grid) -> np.timedelta64 | None:
     ledger = history.ledger
     if ledger is None or np.isnat(ledger.now):
         return None
-    step, last = grid.length, _current(history, grid) - 1
-    recent, most = RECENT_DELAYS, RECENT_DELAYS
+    step, newest_index = grid.length, _current(history, grid) - 1
+    recent, max_steps = RECENT_DELAYS, RECENT_DELAYS
     if grid.within_days:  # the parts of a day may all come at once
-        of_a_day = history.times[: last + 1] > history.times[last] - np.timedelta64(DAY, "s")
-        recent, most = max(recent, int(of_a_day.sum())), max(most, grid.period)
-    delays = delays_of(history)[: last + 1][-recent:]
-    known = delays[~np.isnat(delays)]
-    usual = np.median(known.astype("m8[s]").astype(float)) if len(known) == recent else np.inf
-    if usual > most * step / np.timedelta64(1, "s"):
+        is_same_day = history.times[: newest_index + 1] > history.times[
+            newest_index
+        ] - np.timedelta64(DAY_SECONDS, "s")
+        recent, max_steps = max(recent, int(is_same_day.sum())), max(max_steps, grid.period)
+    delays = delays_of(history)[: newest_index + 1][-recent:]
+    known_delays = delays[~np.isnat(delays)]
+    usual_seconds = (
+        np.median(known_delays.astype("m8[s]").astype(float))
+        if len(known_delays) == recent
+        else np.inf
+    )
+    if usual_seconds > max_steps * step / np.timedelta64(1, "s"):
         return None
-    slowest: np.timedelta64 = max(known.max(), np.timedelta64(0, "s"))
+    slowest: np.timedelta64 = max(known_delays.max(), np.timedelta64(0, "s"))
     return 2 * slowest
 
 
@@ -758,7 +802,7 @@ class Late(PartitionDetector):
     Late()
     """
 
-    least: ClassVar[int] = Seasonal.least
+    min_points: ClassVar[int] = Seasonal.min_points
     scale: ClassVar[Scale] = Scale.POSITIVE
     needs_values: ClassVar[bool] = False
     needs_scores: ClassVar[bool] = True
@@ -770,10 +814,12 @@ class Late(PartitionDetector):
     def measure(self, history: History) -> Floats:
         """Return each partition's delay in hours, at least `LEAST_DELAY`; NaN if unknown."""
         delay = delays_of(history)
-        hours = delay.astype(np.float64) / HOUR
-        return np.where(np.isnat(delay), np.nan, np.maximum(hours, LEAST_DELAY))
+        hours = delay.astype(np.float64) / HOUR_SECONDS
+        return np.where(np.isnat(delay), np.nan, np.maximum(hours, MIN_DELAY_HOURS))
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score the delays with `Seasonal`."""
         delays = self.measure(history)[None, :]
         weights = np.full_like(delays, np.nan)
@@ -786,10 +832,10 @@ class Late(PartitionDetector):
             muted=None if muted is None else muted[None, :],
             grid=history.grid,
         )
-        scores = Seasonal().score_rises(late, start, known, np.log(TWICE))
+        scores = Seasonal().score_rises(late, start, earlier_scores, np.log(LATE_DELAY_RATIO))
         # The other reasons say what `Seasonal` learned of a delay.
-        late_for = (scores.score > 1) & np.isin(scores.reason, (Reason.LEVEL, Reason.CONSTANT))
-        scores.reason[late_for] = Reason.LATE
+        is_late = (scores.score > 1) & np.isin(scores.reason, (Reason.LEVEL, Reason.CONSTANT))
+        scores.reason[is_late] = Reason.LATE
         return scores
 
     def explanation(self, history: History, t: int) -> str:

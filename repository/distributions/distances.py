@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MOST_BINS, FEWEST_BINS = 20, 4
-ROWS_OF_BIN = 50
+MAX_BINS, MIN_BINS = 20, 4
+MIN_ROWS_PER_BIN = 50
 """Rows required per bin: without a change PSI is (bins - 1) (1/n + 1/m) on average."""
-ERRORS_OF_BIN = 10
+MIN_ERRORS_PER_BIN = 10
 """Minimum share of a bin, as a multiple of the sketch's rank error."""
-RARE = 5
+MIN_EXPECTED_ROWS = 5
 """Expected rows below which categories are pooled."""
-RARE_OF_TWO = 10
-RARE_SHARE = 0.2
+MIN_EXPECTED_ROWS_OF_TWO = 10
+MAX_SMALL_SHARE = 0.2
 
 
 def number_of_bins(baseline: Quantiles, current: Quantiles) -> int:
@@ -50,11 +50,11 @@ def number_of_bins(baseline: Quantiles, current: Quantiles) -> int:
     >>> number_of_bins(some, some)
     6
     """
-    most = min(baseline.rows, current.rows) / ROWS_OF_BIN
+    max_bins = min(baseline.rows, current.rows) / MIN_ROWS_PER_BIN
     error = max(baseline.error, current.error)
     if error:
-        most = min(most, round(1 / (ERRORS_OF_BIN * error)))
-    return int(np.clip(most, FEWEST_BINS, MOST_BINS))
+        max_bins = min(max_bins, round(1 / (MIN_ERRORS_PER_BIN * error)))
+    return int(np.clip(max_bins, MIN_BINS, MAX_BINS))
 
 
 def equal_mass(
@@ -123,7 +123,7 @@ def pool_rare_categories(expected: Floats, actual: Floats) -> tuple[Floats, Floa
     [[90.0, 9.0, 1.0], [80.0, 10.0, 10.0]]
     """
     n, m = expected.sum(), actual.sum()
-    rare = expected * min(n, m) < RARE * n
+    rare = expected * min(n, m) < MIN_EXPECTED_ROWS * n
     e, a = (np.append(x[~rare], x[rare].sum()) for x in (expected, actual))
     return e, a
 
@@ -153,7 +153,11 @@ def joined(counts: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     groups = sorted((-expected, actual) for expected, actual in counts)
     while len(groups) > 1:
         several = len(groups) > 2
-        limit, allowed = (RARE, int(RARE_SHARE * len(groups))) if several else (RARE_OF_TWO, 0)
+        limit, allowed = (
+            (MIN_EXPECTED_ROWS, int(MAX_SMALL_SHARE * len(groups)))
+            if several
+            else (MIN_EXPECTED_ROWS_OF_TWO, 0)
+        )
         if len(groups) - bisect_right(groups, (-limit, inf)) <= allowed:
             break
         (e, a), (f, b) = groups.pop(), groups.pop()
@@ -163,7 +167,7 @@ def joined(counts: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 MOST_POOLED = 0.5
 """Share of rows in rare categories up to which PSI of the others says something of all."""
-SIGNIFICANT = 1.8
+SIGNIFICANCE_LEVEL = 1.8
 """Critical value c of c sqrt((n + m) / (n m)): Kolmogorov's bound at about 0.3 %, as in Deequ."""
 
 
@@ -334,7 +338,7 @@ def l_infinity(expected: ArrayLike, actual: ArrayLike) -> float:
 
 
 def excess(
-    distance: float, n: float, m: float, *, error: float = 0.0, c: float = SIGNIFICANT
+    distance: float, n: float, m: float, *, error: float = 0.0, c: float = SIGNIFICANCE_LEVEL
 ) -> float:
     """Return the excess of a KS or L-infinity distance over sampling and sketch error.
 
@@ -457,11 +461,13 @@ def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> C
     """
     total = sum(baseline.values())
     rows = sum(count for key, count in current.items() if baseline.get(key))
-    known = {key: count for key, count in baseline.items() if count}
+    baseline_counts = {key: count for key, count in baseline.items() if count}
     if not rows:
         return ChiSquare(nan, nan, 0)
     unseen = unseen_p(baseline, current)
-    groups = joined((n / total * rows, float(current.get(key, 0))) for key, n in known.items())
+    groups = joined(
+        (n / total * rows, float(current.get(key, 0))) for key, n in baseline_counts.items()
+    )
     if len(groups) < 2:
         return ChiSquare(nan, unseen, len(groups))
     expected, actual = np.array(groups).T

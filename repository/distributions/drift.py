@@ -21,8 +21,8 @@ from tidegauge.repository.distributions.distances import (
     numeric_distances,
 )
 from tidegauge.repository.distributions.stored import (
-    CATEGORICAL,
-    NUMERIC,
+    CATEGORICAL_KIND,
+    NUMERIC_KIND,
     Distribution,
     Quantiles,
     StoredColumn,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 Side = str | tuple[Moment, Moment]
 RECORDED_OF = {
-    NUMERIC: ("psi", "js", "ks", "wasserstein"),
-    CATEGORICAL: ("psi", "js", "unseen", "lost"),
+    NUMERIC_KIND: ("psi", "js", "ks", "wasserstein"),
+    CATEGORICAL_KIND: ("psi", "js", "unseen", "lost"),
 }
 DRIFT_PREFIX = "Drift."
 """Prefix of the names of recorded distances."""
@@ -106,7 +106,7 @@ class Drifted(Rendered, Distances):
         """
         from tidegauge.repository.store.result_frame import ResultFrame
 
-        point, value = ("rank", "value") if self.kind == NUMERIC else ("category", "share")
+        point, value = ("rank", "value") if self.kind == NUMERIC_KIND else ("category", "share")
         sides = np.repeat(["baseline", "current"], len(self.axis))
         values = (*self.baseline_values, *self.current_values)
         return ResultFrame({"side": sides, point: self.axis * 2, value: np.array(values, float)})
@@ -203,7 +203,9 @@ def drift_before(
     baseline = merged(past)
     now = [parts[state] for state in own_states if state in parts]
     if current is not None:
-        now = [quantiles_of(current) if kind_of(baseline) == NUMERIC else categories_of(current)]
+        now = [
+            quantiles_of(current) if kind_of(baseline) == NUMERIC_KIND else categories_of(current)
+        ]
     if not now:
         msg = (
             f"the distribution of {column.name!r} is not stored for {partition or column.dataset!r}"

@@ -87,25 +87,25 @@ class Quantiles:
             out.
         error : float
         """
-        found = np.asarray(values, dtype=float)
-        rows = np.ones(found.shape) if weights is None else np.asarray(weights, dtype=float)
-        kept = ~np.isnan(found) & (rows > 0)
-        found, rows = found[kept], rows[kept]
-        order = np.argsort(found, kind="stable")  # fast if parts are already sorted
-        found = found[order]
-        last = np.append(found[1:] != found[:-1], True)[: found.size]  # of equal values
-        return cls(found[last], np.cumsum(rows[order])[last], error)
+        numbers = np.asarray(values, dtype=float)
+        rows = np.ones(numbers.shape) if weights is None else np.asarray(weights, dtype=float)
+        is_counted = ~np.isnan(numbers) & (rows > 0)
+        numbers, rows = numbers[is_counted], rows[is_counted]
+        order = np.argsort(numbers, kind="stable")  # fast if parts are already sorted
+        numbers = numbers[order]
+        is_last = np.append(numbers[1:] != numbers[:-1], True)[: numbers.size]  # of equal values
+        return cls(numbers[is_last], np.cumsum(rows[order])[is_last], error)
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Merge distributions of disjoint rows without loss; rank errors are weighted by rows."""
-        some = [part for part in parts if part.rows]
-        if len(some) < 2:
-            return some[0] if some else cls.from_values([])
-        rows = sum(part.rows for part in some)
-        error = sum(part.error * part.rows for part in some) / rows
-        values = np.concatenate([part.values for part in some])
-        return cls.from_values(values, np.concatenate([part.weights for part in some]), error)
+        nonempty = [part for part in parts if part.rows]
+        if len(nonempty) < 2:
+            return nonempty[0] if nonempty else cls.from_values([])
+        rows = sum(part.rows for part in nonempty)
+        error = sum(part.error * part.rows for part in nonempty) / rows
+        values = np.concatenate([part.values for part in nonempty])
+        return cls.from_values(values, np.concatenate([part.weights for part in nonempty]), error)
 
     @property
     def rows(self) -> float:
@@ -127,16 +127,16 @@ class Quantiles:
 
     def at(self, ranks: ArrayLike) -> Floats:
         """Return quantiles: the least value that each share of rows does not exceed, or NaN."""
-        wanted = np.asarray(ranks, dtype=float) * self.rows * (1 - RANK_TOLERANCE)
+        target_rows = np.asarray(ranks, dtype=float) * self.rows * (1 - RANK_TOLERANCE)
         if not self.rows:
-            return np.full(wanted.shape, np.nan)
-        place = np.searchsorted(self.cumulative, wanted)
-        return self.values[np.minimum(place, self.values.size - 1)]
+            return np.full(target_rows.shape, np.nan)
+        index = np.searchsorted(self.cumulative, target_rows)
+        return self.values[np.minimum(index, self.values.size - 1)]
 
     def _before(self, values: ArrayLike, side: str) -> Floats:
-        place = np.searchsorted(self.values, np.asarray(values, dtype=float), side=side)  # type: ignore[call-overload]
-        found: Floats = np.concatenate([[0.0], self.cumulative])[place]
-        return found
+        index = np.searchsorted(self.values, np.asarray(values, dtype=float), side=side)  # type: ignore[call-overload]
+        counts: Floats = np.concatenate([[0.0], self.cumulative])[index]
+        return counts
 
 
 def is_numeric(state: State | KllUnion) -> bool:
@@ -169,9 +169,11 @@ def quantiles_of(state: State | KllUnion) -> Quantiles:
     [3.0, 4.0]
     """
     if isinstance(state, KllState | KllUnion | ReqState):
-        kept = np.array(list(state.retained_values()), dtype=float).reshape(-1, 2)
-        whole = bool(np.all(kept[:, 1] == 1))
-        return Quantiles.from_values(kept[:, 0], kept[:, 1], 0.0 if whole else state.rank_error())
+        items = np.array(list(state.retained_values()), dtype=float).reshape(-1, 2)
+        is_exact = bool(np.all(items[:, 1] == 1))
+        return Quantiles.from_values(
+            items[:, 0], items[:, 1], 0.0 if is_exact else state.rank_error()
+        )
     if isinstance(state, FrequenciesAndNumRows):
         if not state.num_groups:
             return Quantiles.from_values([])
@@ -196,11 +198,11 @@ def categories_of(state: State | KllUnion) -> Counter[str]:
     Counter({'a': 3})
     """
     if isinstance(state, FrequentItemsState):
-        found = {escaped(value): top.lower for value, top in state.top().items()}
-        if sum(found.values()) < state.count:
+        counts = {escaped(value): bounds.lower for value, bounds in state.top().items()}
+        if sum(counts.values()) < state.count:
             msg = "there were more values than were tracked; raise tracked= of TopValues, or add a Histogram"
             raise StateMismatchError(msg)
-        return Counter(found)
+        return Counter(counts)
     if not isinstance(state, FrequenciesAndNumRows):
         msg = f"a {type(state).__name__} does not tell how often each value occurs"
         raise StateMismatchError(msg)
@@ -208,10 +210,10 @@ def categories_of(state: State | KllUnion) -> Counter[str]:
 
 
 Distribution = Quantiles | Counter[str]
-NUMERIC, CATEGORICAL = "numeric", "categorical"
-_READ_BY = {
-    NUMERIC: ("kll", "req", "sketch-pairs", "frequencies"),
-    CATEGORICAL: ("frequencies", "frequent-items"),
+NUMERIC_KIND, CATEGORICAL_KIND = "numeric", "categorical"
+_TAGS_BY_KIND = {
+    NUMERIC_KIND: ("kll", "req", "sketch-pairs", "frequencies"),
+    CATEGORICAL_KIND: ("frequencies", "frequent-items"),
 }
 """State tags that hold a distribution of each kind, in order of preference."""
 
@@ -248,8 +250,8 @@ class StoredColumn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", (self.where or "").strip() or None)
-        if self.kind not in {None, *_READ_BY}:
-            raise UnknownNameError("kind of distribution", str(self.kind), _READ_BY)
+        if self.kind not in {None, *_TAGS_BY_KIND}:
+            raise UnknownNameError("kind of distribution", str(self.kind), _TAGS_BY_KIND)
 
     def stored(self, connection: Connection, window: Window) -> list[StoredState]:
         """Return each partition's reference to the preferred state that is stored for the column.
@@ -259,140 +261,160 @@ class StoredColumn:
         HistoryError
             If no analyzer stored a distribution of the column.
         """
-        found: list[StoredState] = []
+        preferred: list[StoredState] = []
         for analyzer in self._analyzers(connection):
             states = stored_states(
                 connection, self.dataset, analyzer, window, self.segment, self.as_of
             )
-            pairs = zip(found or states, states, strict=True)
-            found = [a if a.payload is not None else b for a, b in pairs]
-            if all(state.payload is not None for state in found):
+            pairs = zip(preferred or states, states, strict=True)
+            preferred = [a if a.payload is not None else b for a, b in pairs]
+            if all(state.payload is not None for state in preferred):
                 break
-        return found
+        return preferred
 
     def distributions(
         self, stored: Sequence[StoredState]
     ) -> Iterator[tuple[StoredState, Distribution]]:
         """Read states lazily, all as numbers or all as categories; skip partitions without one."""
-        there = [found for found in stored if found.payload is not None]
-        read = quantiles_of if self.kind_of_all(there) == NUMERIC else categories_of
-        yield from ((found, self._read(found, read)) for found in there)
+        available = [reference for reference in stored if reference.payload is not None]
+        read = quantiles_of if self.kind_of_all(available) == NUMERIC_KIND else categories_of
+        yield from ((reference, self._read(reference, read)) for reference in available)
 
     def kind_of_all(self, stored: Sequence[StoredState]) -> str:
         """Return the kind as which all of some states are read."""
-        there = [found for found in stored if found.payload is not None]
-        tags = {found.payload.tag.partition("/")[0] for found in there if found.payload}
+        available = [reference for reference in stored if reference.payload is not None]
+        tags = {
+            reference.payload.tag.partition("/")[0] for reference in available if reference.payload
+        }
         if self.kind is not None or tags & {"kll", "req", "sketch-pairs"}:
-            return self.kind or NUMERIC
+            return self.kind or NUMERIC_KIND
         return next(
-            filter(None, (self._read(found, _kind_of_state) for found in there)), CATEGORICAL
+            filter(None, (self._read(reference, _kind_of_state) for reference in available)),
+            CATEGORICAL_KIND,
         )
 
-    def _read(self, found: StoredState, function: Any) -> Any:
-        assert found.payload is not None
+    def _read(self, reference: StoredState, function: Any) -> Any:
+        assert reference.payload is not None
         try:
-            state = self.artifacts.unpack(found.payload)
+            state = self.artifacts.unpack(reference.payload)
             return function(
                 state.distribution(self.of) if isinstance(state, SketchPairs) else state
             )
         except StateError as error:
-            raise type(error)(f"{self.dataset!r}, {found.partition!r}: {error}") from error
+            raise type(error)(f"{self.dataset!r}, {reference.partition!r}: {error}") from error
 
     def _analyzers(self, connection: Connection) -> list[AnyAnalyzer]:
         """Return one analyzer per statistic that holds the distribution, in order of preference."""
-        a, canonical = s.analyzer.c, s.statistic.c.canonical
-        of = dataset_id(connection, self.dataset)
+        analyzer, canonical = s.analyzer.c, s.statistic.c.canonical
+        dataset_key = dataset_id(connection, self.dataset)
         query = (
-            sa.select(canonical, sa.func.min(a.text))
+            sa.select(canonical, sa.func.min(analyzer.text))
             .join_from(s.analyzer, s.statistic)
-            .where(a.dataset_id == of, a.filter.is_not_distinct_from(self.where))
+            .where(
+                analyzer.dataset_id == dataset_key, analyzer.filter.is_not_distinct_from(self.where)
+            )
             .where(canonical.contains('"state":'))
             .group_by(canonical)
         )
         stored = [(_statistic(row[0]), row[1]) for row in connection.execute(query)]
-        own = [(told, text) for told, text in stored if told.get("column") == self.name]
-        for kind in [self.kind] if self.kind else _READ_BY:
-            found = [
-                (_READ_BY[kind].index(told["state"]), -told["size"], text)
-                for told, text in own
-                if told["state"] in _READ_BY[kind]
+        column_analyzers = [
+            (statistic, text) for statistic, text in stored if statistic.get("column") == self.name
+        ]
+        for kind in [self.kind] if self.kind else _TAGS_BY_KIND:
+            candidates = [
+                (_TAGS_BY_KIND[kind].index(statistic["state"]), -statistic["size"], text)
+                for statistic, text in column_analyzers
+                if statistic["state"] in _TAGS_BY_KIND[kind]
             ]
-            if found:
-                return [ANALYZERS.parse(text) for *_, text in sorted(found)]
+            if candidates:
+                return [ANALYZERS.parse(text) for *_, text in sorted(candidates)]
         if sketched := self._of_feature(connection):
             return [ANALYZERS.parse(text) for _, text in sorted(sketched)]
         raise HistoryError(self._nothing(connection))
 
     def _of_feature(self, connection: Connection) -> list[tuple[int, str]]:
         """Return the sizes and texts of analyzers of a compared feature; largest sketches first."""
-        named = (f"{PREFIX}{self.of}-{QUANTILES[0]}", f"{PREFIX}{self.of}{TOP_SUFFIX}")
-        a, e, canonical = s.analyzer.c, s.series.c, s.statistic.c.canonical
+        series_names = (f"{PREFIX}{self.of}-{QUANTILES[0]}", f"{PREFIX}{self.of}{TOP_SUFFIX}")
+        analyzer, series, canonical = s.analyzer.c, s.series.c, s.statistic.c.canonical
         query = (
-            sa.select(canonical, sa.func.min(a.text))
+            sa.select(canonical, sa.func.min(analyzer.text))
             .join_from(s.analyzer, s.statistic)
-            .join(s.series, e.analyzer_id == a.id)
-            .where(a.dataset_id == dataset_id(connection, self.dataset), e.instance == self.name)
-            .where(e.name.in_(named), a.filter.is_(None))
+            .join(s.series, series.analyzer_id == analyzer.id)
+            .where(
+                analyzer.dataset_id == dataset_id(connection, self.dataset),
+                series.instance == self.name,
+            )
+            .where(series.name.in_(series_names), analyzer.filter.is_(None))
             .group_by(canonical)
         )
         rows = connection.execute(query).all() if self.where is None else []
         stored = [(_statistic(canonical), text) for canonical, text in rows]
         return [
-            (-told["size"], text)
-            for told, text in stored
-            if any(told["state"] in tags for tags in _READ_BY.values())
+            (-statistic["size"], text)
+            for statistic, text in stored
+            if any(statistic["state"] in tags for tags in _TAGS_BY_KIND.values())
         ]
 
     def _nothing(self, connection: Connection) -> str:
         filtered = f", where={self.where!r}" if self.where else ""
         numbers = f"ApproxQuantile({self.name!r}, 0.5{filtered}) or "
-        said = (
+        message = (
             f"nothing that is stored for {self.dataset!r} tells the distribution of {self.name!r}"
             f"{filtered}"
         )
-        told = columns_with_distribution(connection, self.dataset)
-        close = None if self._is_measured(connection) else nearest(self.name, told)
+        columns = columns_with_distribution(connection, self.dataset)
+        close = None if self._is_measured(connection) else nearest(self.name, columns)
         if close is not None and close != self.name:
-            return f"{said}, but of {close!r}; did you mean {close!r}?"
+            return f"{message}, but of {close!r}; did you mean {close!r}?"
         return (
-            f"{said}; add {'' if self.kind == CATEGORICAL else numbers}"
+            f"{message}; add {'' if self.kind == CATEGORICAL_KIND else numbers}"
             f"Histogram({self.name!r}{filtered}) to the suite"
         )
 
     def _is_measured(self, connection: Connection) -> bool:
         """Return whether the column has any metric, so that its name is not misspelt."""
-        of = dataset_id(connection, self.dataset)
+        dataset_key = dataset_id(connection, self.dataset)
         query = (
             sa.select(s.series.c.id)
             .join_from(s.series, s.analyzer)
-            .where(s.analyzer.c.dataset_id == of, s.series.c.instance == self.name)
+            .where(s.analyzer.c.dataset_id == dataset_key, s.series.c.instance == self.name)
         )
         return connection.execute(query.limit(1)).first() is not None
 
 
 def columns_with_distribution(connection: Connection, dataset: str) -> list[str]:
     """Return the columns with a stored distribution, under any filter."""
-    t, of = s.statistic.c, dataset_id(connection, dataset)
-    query = sa.select(t.canonical).where(t.dataset_id == of, t.canonical.contains('"state":'))
-    told = [_statistic(canonical) for canonical in connection.execute(query.distinct()).scalars()]
-    kinds = {kind for each in _READ_BY.values() for kind in each}
-    return sorted({one["column"] for one in told if one["column"] and one["state"] in kinds})
+    columns, dataset_key = s.statistic.c, dataset_id(connection, dataset)
+    query = sa.select(columns.canonical).where(
+        columns.dataset_id == dataset_key, columns.canonical.contains('"state":')
+    )
+    statistics = [
+        _statistic(canonical) for canonical in connection.execute(query.distinct()).scalars()
+    ]
+    tags = {tag for kind_tags in _TAGS_BY_KIND.values() for tag in kind_tags}
+    return sorted(
+        {
+            statistic["column"]
+            for statistic in statistics
+            if statistic["column"] and statistic["state"] in tags
+        }
+    )
 
 
 def _statistic(canonical: str) -> dict[str, Any]:
     """Parse a statistic's state tag, column and sketch size; None for what it lacks."""
-    told = json.loads(canonical)
-    if "columns" in told and len(told["columns"]) == 1 and "edges" not in told:
-        told["column"] = told["columns"][0]
-    size = told.get("k") or told.get("lg_slots") or 0
-    return {"state": told.get("state"), "column": told.get("column"), "size": size}
+    document = json.loads(canonical)
+    if "columns" in document and len(document["columns"]) == 1 and "edges" not in document:
+        document["column"] = document["columns"][0]
+    size = document.get("k") or document.get("lg_slots") or 0
+    return {"state": document.get("state"), "column": document.get("column"), "size": size}
 
 
 def _kind_of_state(state: State) -> str | None:
     """Return ``numeric`` or ``categorical`` for a state; None if it is empty."""
     if isinstance(state, FrequenciesAndNumRows) and not state.num_groups:
         return None
-    return NUMERIC if is_numeric(state) else CATEGORICAL
+    return NUMERIC_KIND if is_numeric(state) else CATEGORICAL_KIND
 
 
 def merged(parts: Sequence[Distribution]) -> Distribution:
@@ -414,4 +436,4 @@ def rows_of(part: Distribution) -> int:
 
 def kind_of(part: Distribution) -> str:
     """Return ``numeric`` or ``categorical``."""
-    return NUMERIC if isinstance(part, Quantiles) else CATEGORICAL
+    return NUMERIC_KIND if isinstance(part, Quantiles) else CATEGORICAL_KIND

@@ -16,7 +16,7 @@ from tidegauge.repository.detectors.inputs import group_by_segment, times_of, to
 from tidegauge.repository.detectors.rules import RULES
 from tidegauge.repository.detectors.whole_partitions import MIN_PARTITIONS, Late, delays_of, gaps
 from tidegauge.repository.incidents.listing import anomaly_rows
-from tidegauge.repository.numerics.grid import CYCLES
+from tidegauge.repository.numerics.grid import MAX_GAP_CYCLES
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.queries import (
     AsOf,
@@ -137,8 +137,8 @@ def _segment_rows(
     missing_times = [
         time
         for gap in gaps(history)
-        if gap.place >= MIN_PARTITIONS
-        for time in gap.times(CYCLES * int(gap.rare.sum()))
+        if gap.partition >= MIN_PARTITIONS
+        for time in gap.times(MAX_GAP_CYCLES * int(gap.rare.sum()))
     ]
     return rows + [_missing_row(segment, time) for time in missing_times]
 

@@ -21,7 +21,7 @@ excluded, and all pairs that touch a side if both sides are single partitions. A
 partitions is also compared with differences between neighbours, with the factor sqrt(1/e(n)). With
 fewer than `MIN_USUAL_DIFFERENCES` differences between neighbours, the surprise is unknown.
 
-The floor is `least_spread`, the lower bound of a point's standard deviation, times sqrt(1/e(n) +
+The floor is `min_spread_of`, the lower bound of a point's standard deviation, times sqrt(1/e(n) +
 1/e(k)). If nine in ten usual differences are equal, the spread would be 0; 1.2533 times their mean
 distance from m replaces it. A series that never moved before and moves now has the highest
 surprise, regardless of the floor.
@@ -41,8 +41,8 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.listing import anomaly_rows
-from tidegauge.repository.numerics.arrays import CAP, EQUAL, median, quantiles
-from tidegauge.repository.numerics.forecasts import least_spread, transform
+from tidegauge.repository.numerics.arrays import EQUALITY_TOLERANCE, MAX_SCORE, median, quantiles
+from tidegauge.repository.numerics.forecasts import min_spread_of, transform
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import Facts, dimensions_of, read_facts
 from tidegauge.repository.store.frames import columns
@@ -123,13 +123,13 @@ class ComparedSides:
                 np.where(is_known, a, b)
                 for a, b in zip(shifted, (center, spread, never_moved), strict=True)
             )
-        floor = least_spread(self.level, self.weights, self.scales) * np.sqrt(
+        floor = min_spread_of(self.level, self.weights, self.scales) * np.sqrt(
             sum(self._variance_shares())
         )
         spread = np.maximum(spread, floor)
         deviation = np.abs(_drop_rounding(self.difference - center, self.difference, center))
-        z = np.minimum(deviation / np.where(spread > 0, spread, np.inf), CAP)
-        z = np.where(never_moved.astype(bool) | ((spread == 0) & (deviation > 0)), CAP, z)
+        z = np.minimum(deviation / np.where(spread > 0, spread, np.inf), MAX_SCORE)
+        z = np.where(never_moved.astype(bool) | ((spread == 0) & (deviation > 0)), MAX_SCORE, z)
         z = np.where(np.isnan(spread), np.nan, z)
         return np.where(self.difference == 0, 0.0, np.where(np.isnan(self.difference), np.nan, z))
 
@@ -192,7 +192,7 @@ class ComparedSides:
 
 def _drop_rounding(differences: Floats, a: Floats, b: Floats) -> Floats:
     """Return the differences of ``a`` and ``b``, with rounding errors set to 0."""
-    tolerance = EQUAL * np.maximum(np.abs(a), np.abs(b))
+    tolerance = EQUALITY_TOLERANCE * np.maximum(np.abs(a), np.abs(b))
     return np.where(np.abs(differences) <= tolerance, 0.0, differences)
 
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tidegauge.repository.numerics.grid import DAY, HOUR
+from tidegauge.repository.numerics.grid import DAY_SECONDS, HOUR_SECONDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-CAP = 300.0
+MAX_SCORE = 300.0
 """The highest score: -log10 of the smallest p-value worth telling apart."""
 
 
@@ -36,8 +36,8 @@ def zero_if_nan(values: Floats) -> Floats:
     >>> zero_if_nan(np.array([1.0, np.nan, np.inf]))
     array([ 1.,  0., inf])
     """
-    found: Floats = np.where(np.isnan(values), 0.0, values)
-    return found
+    filled: Floats = np.where(np.isnan(values), 0.0, values)
+    return filled
 
 
 def median(values: Floats) -> Floats:
@@ -56,22 +56,22 @@ def quantiles(values: Floats, qs: tuple[float, ...]) -> list[Floats]:
         return [np.full(values.shape[:-1], np.nan) for _ in qs]
     ordered = np.sort(values, axis=-1)  # NaN sorts last
     last = np.maximum((~np.isnan(values)).sum(axis=-1) - 1, 0)
-    found = []
+    result = []
     for q in qs:
-        place = last * q
-        low = np.floor(place).astype(np.intp)
-        high = np.ceil(place).astype(np.intp)
-        a, b = (_taken(ordered, at[..., None])[..., 0] for at in (low, high))
-        found.append(a + (b - a) * (place - low))
-    return found
+        position = last * q
+        low = np.floor(position).astype(np.intp)
+        high = np.ceil(position).astype(np.intp)
+        a, b = (_take(ordered, index[..., None])[..., 0] for index in (low, high))
+        result.append(a + (b - a) * (position - low))
+    return result
 
 
-def _taken(values: Floats, places: NDArray[np.intp]) -> Floats:
+def _take(values: Floats, indices: NDArray[np.intp]) -> Floats:
     """Return `numpy.take_along_axis` of the last axis, whose own way of indexing is slow on short rows."""
     shape = values.shape[:-1]
-    first = np.arange(math.prod(shape)).reshape(*shape, 1) * values.shape[-1]
-    found: Floats = values.reshape(-1)[first + places]
-    return found
+    row_starts = np.arange(math.prod(shape)).reshape(*shape, 1) * values.shape[-1]
+    taken: Floats = values.reshape(-1)[row_starts + indices]
+    return taken
 
 
 def running_medians(values: Floats, lengths: Sequence[int]) -> list[Floats]:
@@ -94,27 +94,27 @@ def newest(values: Floats, length: int) -> Floats:
     >>> [bool((newest(rows, n) == w[:, -1]).all()) for n, w in zip((7, 21), windows)]
     [True, True]
     """
-    some = values[..., -length:]
+    window = values[..., -length:]
     if length > 7:
-        some = _sorted_three(some[..., ::3], some[..., 1::3], some[..., 2::3])[1]
-    return median_of_seven([some[..., i] for i in range(7)])
+        window = _sorted_three(window[..., ::3], window[..., 1::3], window[..., 2::3])[1]
+    return median_of_seven([window[..., i] for i in range(7)])
 
 
 def _running(values: Floats, length: int, triples: Sequence[Floats]) -> Floats:
     if length == 1:
         return values
-    out = np.empty_like(values)
-    out[..., : length - 1] = np.nan
+    medians = np.empty_like(values)
+    medians[..., : length - 1] = np.nan
     if values.shape[-1] < length:
-        return out
-    three = triples[1]
+        return medians
+    triple_medians = triples[1]
     if length == 3:
-        out[..., 2:] = three
+        medians[..., 2:] = triple_medians
     elif length == 7:
-        out[..., 6:] = _running_seven(values, triples, 1)
+        medians[..., 6:] = _running_seven(values, triples, 1)
     else:
-        out[..., 20:] = _running_seven(three, _sorted_triples(three, 3), 3)
-    return out
+        medians[..., 20:] = _running_seven(triple_medians, _sorted_triples(triple_medians, 3), 3)
+    return medians
 
 
 def _sorted_triples(values: Floats, step: int) -> list[Floats]:
@@ -124,9 +124,9 @@ def _sorted_triples(values: Floats, step: int) -> list[Floats]:
 
 def _running_seven(values: Floats, triples: Sequence[Floats], step: int) -> Floats:
     """Return the medians of seven values of each window of 6 * ``step`` + 1, ``step`` apart."""
-    first = [one[..., : -4 * step] for one in triples]
-    last = [one[..., 4 * step :] for one in triples]
-    return _middle_of_sorted(first, values[..., 3 * step : -3 * step], last)
+    first_triples = [values_of_rank[..., : -4 * step] for values_of_rank in triples]
+    last_triples = [values_of_rank[..., 4 * step :] for values_of_rank in triples]
+    return _middle_of_sorted(first_triples, values[..., 3 * step : -3 * step], last_triples)
 
 
 def median_of_seven(parts: list[Floats]) -> Floats:
@@ -141,18 +141,18 @@ def _sorted_three(a: Floats, b: Floats, c: Floats) -> list[Floats]:
     return [np.minimum(low, c), np.minimum(between, high), np.maximum(between, high)]
 
 
-def _middle_of_sorted(a: Sequence[Floats], alone: Floats, b: Sequence[Floats]) -> Floats:
+def _middle_of_sorted(a: Sequence[Floats], single: Floats, b: Sequence[Floats]) -> Floats:
     """Return the medians of seven arrays: two sorted triples, and one that stands alone.
 
     It lies between the third and the fourth smallest of the triples, which are those of two sorted lists.
     """
     third = np.maximum(a[0], b[1])
-    for other in (np.maximum(a[1], b[0]), a[2], b[2]):
-        np.minimum(third, other, out=third)
+    for candidate in (np.maximum(a[1], b[0]), a[2], b[2]):
+        np.minimum(third, candidate, out=third)
     fourth = np.minimum(a[2], b[1])
-    for other in (np.minimum(a[1], b[2]), a[0], b[0]):
-        np.maximum(fourth, other, out=fourth)
-    np.minimum(fourth, alone, out=fourth)
+    for candidate in (np.minimum(a[1], b[2]), a[0], b[0]):
+        np.maximum(fourth, candidate, out=fourth)
+    np.minimum(fourth, single, out=fourth)
     return np.maximum(third, fourth, out=third)
 
 
@@ -168,26 +168,26 @@ def middle_mean(values: Floats) -> Floats:
     """
     ordered = np.sort(values, axis=-1)  # NaN sorts last
     count = (~np.isnan(values)).sum(axis=-1, keepdims=True)
-    cut, places = count // 4, np.arange(values.shape[-1])
-    kept = (places >= cut) & (places < count - cut)
-    found: Floats = np.where(kept, ordered, 0).sum(axis=-1) / kept.sum(axis=-1)
-    return found
+    cut, ranks = count // 4, np.arange(values.shape[-1])
+    is_middle = (ranks >= cut) & (ranks < count - cut)
+    mean: Floats = np.where(is_middle, ordered, 0).sum(axis=-1) / is_middle.sum(axis=-1)
+    return mean
 
 
 def forward_fill(values: Floats) -> Floats:
     """Forward-fill NaN along the last axis; NaN before the first number stays."""
-    gaps = np.isnan(values)
-    some = gaps.any(axis=-1)
-    places = np.where(gaps[some], 0, np.arange(values.shape[-1]))
-    np.maximum.accumulate(places, axis=-1, out=places)
+    is_gap = np.isnan(values)
+    has_gaps = is_gap.any(axis=-1)
+    sources = np.where(is_gap[has_gaps], 0, np.arange(values.shape[-1]))
+    np.maximum.accumulate(sources, axis=-1, out=sources)
     filled = values.copy()
-    filled[some] = _taken(values[some], places)
+    filled[has_gaps] = _take(values[has_gaps], sources)
     return filled
 
 
-WARM = 14
+MIN_Z_POINTS = 14
 """Known points required before the first z."""
-EQUAL = 1e-9
+EQUALITY_TOLERANCE = 1e-9
 """Relative tolerance below which numbers are equal."""
 
 
@@ -200,7 +200,7 @@ class RunningMoments:
     sd: Floats
 
     @classmethod
-    def from_values(cls, given: Floats) -> RunningMoments:
+    def from_values(cls, values: Floats) -> RunningMoments:
         """Compute the statistics of a series, in which NaN is unknown.
 
         Examples
@@ -209,11 +209,14 @@ class RunningMoments:
         >>> past.count, past.mean, past.sd
         (array([0., 1., 2., 2.]), array([1., 1., 2., 2.]), array([0., 0., 1., 1.]))
         """
-        known = ~np.isnan(given)
-        first = given[np.argmax(known)] if known.any() else 0.0
-        moved = np.where(known, given - first, 0.0)  # squares of large, equal numbers would cancel
+        is_known = ~np.isnan(values)
+        first = values[np.argmax(is_known)] if is_known.any() else 0.0
+        centred = np.where(
+            is_known, values - first, 0.0
+        )  # squares of large, equal numbers would cancel
         count, total, squares = (
-            np.concatenate([[0.0], np.cumsum(x)[:-1]]) for x in (known, moved, moved * moved)
+            np.concatenate([[0.0], np.cumsum(x)[:-1]])
+            for x in (is_known, centred, centred * centred)
         )
         mean = total / np.maximum(count, 1)
         variance = squares / np.maximum(count, 1) - mean * mean
@@ -225,12 +228,12 @@ class RunningMoments:
         Where the earlier standard deviation is negligible compared with ``unit``, it is the square
         root of their number; 0 where the excess over the mean is negligible.
         """
-        off = np.maximum(distance - self.mean, 0.0)
-        z = np.where(self.sd > EQUAL * unit, off / self.sd, np.sqrt(self.count))
-        return np.where((self.count >= WARM) & (off > EQUAL * unit), z, 0.0)
+        excess = np.maximum(distance - self.mean, 0.0)
+        z = np.where(self.sd > EQUALITY_TOLERANCE * unit, excess / self.sd, np.sqrt(self.count))
+        return np.where((self.count >= MIN_Z_POINTS) & (excess > EQUALITY_TOLERANCE * unit), z, 0.0)
 
 
-def running_absolute_medians(seen: Floats, prefix: int) -> Floats:
+def running_absolute_medians(training_values: Floats, prefix: int) -> Floats:
     """Return the running median of earlier absolute values, of the first `prefix`; 0 before any.
 
     Examples
@@ -238,26 +241,26 @@ def running_absolute_medians(seen: Floats, prefix: int) -> Floats:
     >>> running_absolute_medians(np.array([1.0, -3.0, np.nan, 5.0, 7.0]), 3)
     array([0., 1., 2., 2., 3.])
     """
-    found: list[float] = []
-    met: list[float] = []
+    medians: list[float] = []
+    ordered: list[float] = []
     middle = 0.0
-    for x in np.abs(seen).tolist():
-        found.append(middle)
-        if len(met) < prefix and x == x:  # noqa: PLR0124 - that is, not NaN
-            insort(met, x)
-            middle = (met[len(met) // 2] + met[(len(met) - 1) // 2]) / 2
-    return np.array(found)
+    for x in np.abs(training_values).tolist():
+        medians.append(middle)
+        if len(ordered) < prefix and x == x:  # noqa: PLR0124 - that is, not NaN
+            insort(ordered, x)
+            middle = (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
+    return np.array(medians)
 
 
-SLACK = 2 * HOUR
+SAME_TIME_SECONDS = 2 * HOUR_SECONDS
 """Tolerance around the same time of a cycle, in seconds."""
-BLOCK = 4096
+BLOCK_POINTS = 4096
 """Points whose runs are compared at once, sized to fit the processor cache."""
-SIDE = 25
+MAX_SIDE_POINTS = 25
 """Points per cycle compared on either side of the same time."""
 
 
-def neighbours(values: Floats, seen: Floats, lag: int = 1) -> tuple[Floats, Floats]:
+def neighbours(values: Floats, training_values: Floats, lag: int = 1) -> tuple[Floats, Floats]:
     """Return the nearest lower and higher values among points at least `lag` earlier.
 
     An equal value counts as above. A sorted list is bisected, so the search costs O(log n) per
@@ -265,7 +268,7 @@ def neighbours(values: Floats, seen: Floats, lag: int = 1) -> tuple[Floats, Floa
 
     Parameters
     ----------
-    values, seen : array of float, shape (points,)
+    values, training_values : array of float, shape (points,)
     lag : int
 
     Returns
@@ -280,27 +283,27 @@ def neighbours(values: Floats, seen: Floats, lag: int = 1) -> tuple[Floats, Floa
     (array([nan, nan,  1.,  2.]), array([nan,  3.,  3.,  3.]))
     """
     below, above = [np.nan] * len(values), [np.nan] * len(values)
-    met: list[float] = []
-    new = seen.tolist()
+    ordered: list[float] = []
+    training_list = training_values.tolist()
     for i, x in enumerate(values.tolist()):
-        if i >= lag and new[i - lag] == new[i - lag]:
-            met.insert(bisect_left(met, new[i - lag]), new[i - lag])
-        at = bisect_left(met, x)
-        if at:
-            below[i] = met[at - 1]
-        if at < len(met):
-            above[i] = met[at]
+        if i >= lag and training_list[i - lag] == training_list[i - lag]:
+            ordered.insert(bisect_left(ordered, training_list[i - lag]), training_list[i - lag])
+        index = bisect_left(ordered, x)
+        if index:
+            below[i] = ordered[index - 1]
+        if index < len(ordered):
+            above[i] = ordered[index]
     return np.array(below), np.array(above)
 
 
 def nearest_run(
-    values: Floats, seen: Floats, size: int = 3, lag: int = 3, horizon: int = 4000
+    values: Floats, training_values: Floats, size: int = 3, lag: int = 3, horizon: int = 4000
 ) -> Floats:
     """Return the Euclidean distance of the last `size` values to the nearest earlier run.
 
     Parameters
     ----------
-    values, seen : array of float, shape (points,)
+    values, training_values : array of float, shape (points,)
     size : int
         Length of a run, at least 2.
     lag, horizon : int
@@ -319,13 +322,18 @@ def nearest_run(
     """
     n = len(values)
     best = np.full(n, np.inf)
-    for start in range(size - 1, n, BLOCK):
-        end = min(start + BLOCK, n)
-        for back in range(lag, min(horizon, end - size) + 1):
-            first = max(start, back + size - 1)  # the first point with a complete run so far back
+    for start in range(size - 1, n, BLOCK_POINTS):
+        end = min(start + BLOCK_POINTS, n)
+        for distance in range(lag, min(horizon, end - size) + 1):
+            first = max(
+                start, distance + size - 1
+            )  # the first point with a complete run so far back
             if first >= end:
                 break
-            gap = values[first - size + 1 : end] - seen[first - size + 1 - back : end - back]
+            gap = (
+                values[first - size + 1 : end]
+                - training_values[first - size + 1 - distance : end - distance]
+            )
             gap *= gap
             m = end - first
             total = gap[:m] + gap[1 : m + 1]
@@ -340,10 +348,10 @@ class Cycle(NamedTuple):
 
     seconds: int
     cycles: int
-    least: int
+    min_points: int
 
 
-DAYS, WEEKS = Cycle(DAY, 10, 12), Cycle(7 * DAY, 26, 3)
+DAILY_CYCLE, WEEKLY_CYCLE = Cycle(DAY_SECONDS, 10, 12), Cycle(7 * DAY_SECONDS, 26, 3)
 
 
 @dataclass(frozen=True)
@@ -354,13 +362,13 @@ class SeasonalRanges:
     ----------
     low, high : array of int, shape (cycles, points)
         The first index in each cycle, and the one after the last.
-    fewest : int
+    min_points : int
         Minimum number of points to compare with.
     """
 
     low: NDArray[np.intp]
     high: NDArray[np.intp]
-    fewest: int
+    min_points: int
 
     @classmethod
     def from_times(cls, times: NDArray[np.datetime64], cycle: Cycle) -> SeasonalRanges:
@@ -373,28 +381,33 @@ class SeasonalRanges:
         times : array of datetime64[s], shape (points,)
         cycle : Cycle
         """
-        given = times.astype("M8[s]").astype(np.int64)
-        seconds = np.maximum.accumulate(given).astype(np.float64)
+        unix_seconds = times.astype("M8[s]").astype(np.int64)
+        seconds = np.maximum.accumulate(unix_seconds).astype(np.float64)
         same = seconds - cycle.seconds * np.arange(1, cycle.cycles + 1)[:, None]
         middle = np.searchsorted(seconds, same)
-        low = np.maximum(np.searchsorted(seconds, same - SLACK), middle - SIDE)
-        high = np.minimum(np.searchsorted(seconds, same + SLACK, side="right"), middle + SIDE)
-        return cls(low, np.maximum(low, np.minimum(high, np.arange(len(times)))), cycle.least)
+        low = np.maximum(
+            np.searchsorted(seconds, same - SAME_TIME_SECONDS), middle - MAX_SIDE_POINTS
+        )
+        high = np.minimum(
+            np.searchsorted(seconds, same + SAME_TIME_SECONDS, side="right"),
+            middle + MAX_SIDE_POINTS,
+        )
+        return cls(low, np.maximum(low, np.minimum(high, np.arange(len(times)))), cycle.min_points)
 
-    def nearest(self, values: Floats, seen: Floats) -> Floats:
+    def nearest(self, values: Floats, training_values: Floats) -> Floats:
         """Return the distance of each value to the nearest of its points; NaN with too few."""
         best = np.full(len(values), np.inf)
-        before = np.concatenate([[0], np.cumsum(~np.isnan(seen))])
-        count = (before[self.high] - before[self.low]).sum(axis=0)
+        known_before = np.concatenate([[0], np.cumsum(~np.isnan(training_values))])
+        count = (known_before[self.high] - known_before[self.low]).sum(axis=0)
         for low, high in zip(self.low, self.high, strict=True):
             for k in range(int((high - low).max(initial=0))):
-                at = low + k
-                gap = np.abs(values - seen[np.minimum(at, len(values) - 1)])
-                np.fmin(best, gap, out=best, where=at < high)
-        return np.where(count >= self.fewest, best, np.nan)
+                index = low + k
+                gap = np.abs(values - training_values[np.minimum(index, len(values) - 1)])
+                np.fmin(best, gap, out=best, where=index < high)
+        return np.where(count >= self.min_points, best, np.nan)
 
-    def comparable_values(self, i: int, seen: Floats) -> Floats:
+    def comparable_values(self, i: int, training_values: Floats) -> Floats:
         """Return the known values that point ``i`` is compared with."""
-        parts = [seen[a:b] for a, b in zip(self.low[:, i], self.high[:, i], strict=True)]
-        found = np.concatenate(parts)
-        return found[~np.isnan(found)]
+        parts = [training_values[a:b] for a, b in zip(self.low[:, i], self.high[:, i], strict=True)]
+        values = np.concatenate(parts)
+        return values[~np.isnan(values)]

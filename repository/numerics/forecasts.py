@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
-LEAST_COUNT, LEAST_RATIO, LEAST_LOG = 0.005, 0.0025, 0.01
-LEAST_POSITIVE = 1e-12
+MIN_COUNT_SPREAD, MIN_RATIO_SPREAD, MIN_LOG_SPREAD = 0.005, 0.0025, 0.01
+MIN_POSITIVE = 1e-12
 """Number as which smaller positive ones count, 0 among them."""
-ROWS_UNKNOWN = 1000.0
+DEFAULT_RATIO_ROWS = 1000.0
 """Row count assumed for a ratio whose row count is unknown."""
 
 
@@ -64,10 +64,10 @@ class ScaleRows(dict[Scale, "NDArray[np.intp] | slice"]):
         """Return the rows by scale; those that are given, if they are."""
         if isinstance(scales, ScaleRows):
             return scales
-        some = list(dict.fromkeys(scales))
-        if len(some) == 1:
-            return cls({some[0]: slice(None)})
-        return cls({scale: rows_of(scale, scales) for scale in some})
+        distinct = list(dict.fromkeys(scales))
+        if len(distinct) == 1:
+            return cls({distinct[0]: slice(None)})
+        return cls({scale: rows_of(scale, scales) for scale in distinct})
 
 
 def transform(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
@@ -82,15 +82,15 @@ def transform(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     values : array of float, shape (series, points)
     scales : sequence of Scale, one for each series, or ScaleRows
     """
-    return _apply(np.where(np.isfinite(values), values, np.nan), scales, _FORWARD)
+    return _apply(np.where(np.isfinite(values), values, np.nan), scales, _TRANSFORMS_BY_SCALE)
 
 
 def restore(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     """Undo `transform`."""
-    return _apply(values, scales, _BACK)
+    return _apply(values, scales, _INVERSES_BY_SCALE)
 
 
-def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
+def min_spread_of(level: Floats, weights: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     """Return a lower bound of the standard deviation, on the transformed scale.
 
     Counts n: 1 / sqrt(n), at least 0.005. Shares of n rows: 1 / (2 sqrt(n)), at least 0.0025; n is
@@ -104,22 +104,22 @@ def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale] | Scale
         Rows behind the value.
     scales : sequence of Scale, one for each series, or ScaleRows
     """
-    out = np.zeros(len(level))
+    spread = np.zeros(len(level))
     for scale, of in ScaleRows.from_scales(scales).items():
         if scale is Scale.COUNT:
             count = np.expm1(np.clip(zero_if_nan(level[of]), 0, 700))
-            out[of] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), LEAST_COUNT)
+            spread[of] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), MIN_COUNT_SPREAD)
         elif scale is Scale.RATIO:
-            rows = np.where(weights[of] > 0, weights[of], ROWS_UNKNOWN)
-            out[of] = np.maximum(0.5 / np.sqrt(rows), LEAST_RATIO)
+            row_counts = np.where(weights[of] > 0, weights[of], DEFAULT_RATIO_ROWS)
+            spread[of] = np.maximum(0.5 / np.sqrt(row_counts), MIN_RATIO_SPREAD)
         elif scale in {Scale.POSITIVE, Scale.DISTANCE}:
-            out[of] = LEAST_LOG
-    return out
+            spread[of] = MIN_LOG_SPREAD
+    return spread
 
 
 def rows_of(scale: Scale, scales: Sequence[Scale]) -> NDArray[np.intp]:
     """Return the indices of the series of one scale."""
-    return np.flatnonzero([one is scale for one in scales])
+    return np.flatnonzero([series_scale is scale for series_scale in scales])
 
 
 def _apply(
@@ -127,25 +127,25 @@ def _apply(
     scales: Sequence[Scale] | ScaleRows,
     functions: dict[Scale, Callable[[Floats], Floats]],
 ) -> Floats:
-    out = values.copy()
-    for scale, of in ScaleRows.from_scales(scales).items():
+    result = values.copy()
+    for scale, rows in ScaleRows.from_scales(scales).items():
         if scale in functions:
-            out[of] = functions[scale](values[of])
-    return out
+            result[rows] = functions[scale](values[rows])
+    return result
 
 
 def _positive(y: Floats) -> Floats:
     """Return positive numbers by their logarithms; 0 where they were no larger than the least."""
-    return np.where(y < np.log(2 * LEAST_POSITIVE), 0.0, np.exp(np.minimum(y, 709)))
+    return np.where(y < np.log(2 * MIN_POSITIVE), 0.0, np.exp(np.minimum(y, 709)))
 
 
-_FORWARD: dict[Scale, Callable[[Floats], Floats]] = {
+_TRANSFORMS_BY_SCALE: dict[Scale, Callable[[Floats], Floats]] = {
     Scale.COUNT: lambda x: np.log1p(np.maximum(x, 0)),
     Scale.RATIO: lambda x: np.arcsin(np.sqrt(np.clip(x, 0, 1))),
-    Scale.POSITIVE: lambda x: np.log(np.maximum(x, LEAST_POSITIVE)),
+    Scale.POSITIVE: lambda x: np.log(np.maximum(x, MIN_POSITIVE)),
     Scale.DISTANCE: lambda x: np.sqrt(np.maximum(x, 0)),
 }
-_BACK: dict[Scale, Callable[[Floats], Floats]] = {
+_INVERSES_BY_SCALE: dict[Scale, Callable[[Floats], Floats]] = {
     Scale.COUNT: lambda y: np.maximum(np.expm1(np.minimum(y, 709)), 0),
     Scale.RATIO: lambda y: np.square(np.sin(np.clip(y, 0, np.pi / 2))),
     Scale.POSITIVE: _positive,
@@ -153,13 +153,13 @@ _BACK: dict[Scale, Callable[[Floats], Floats]] = {
 }
 
 
-OCCURRENCES = 6
+MAX_OCCURRENCES = 6
 """Occurrences of a slot that are remembered."""
-REPEATED = 2
+MIN_REPETITIONS = 2
 """Newest occurrences that must agree if they alarmed, or if they are the only ones."""
-AGREE = 0.6
+AGREEMENT_TOLERANCE = 0.6
 """Largest difference between repeated occurrences that agree, as a share of their size."""
-NEAR_END = 5
+MONTH_END_DAYS = 5
 """Days, and working days, that are counted from either end of a month."""
 NO_HOLIDAYS = np.array([], dtype="M8[D]")
 
@@ -192,28 +192,28 @@ def month_slots(
     >>> month_slots(np.array(["2021-05-28", "2021-05-31"], dtype="M8[D]"), memorial)[2].tolist()
     [0, -1]
     """
-    found = np.full((4, len(days)), -1)
-    known = ~np.isnat(days)
-    found[:, known] = _month_slots(days[known], holidays)
-    return found
+    slots = np.full((4, len(days)), -1)
+    is_known = ~np.isnat(days)
+    slots[:, is_known] = _month_slots(days[is_known], holidays)
+    return slots
 
 
 def _month_slots(
     days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]
 ) -> NDArray[np.intp]:
     months = days.astype("M8[M]")
-    first, one = months.astype("M8[D]"), np.timedelta64(1, "D")
-    after = (months + np.timedelta64(1, "M")).astype("M8[D]")
-    left = (after - days).astype(int) - 1
-    work_left = np.busday_count(days + one, after, holidays=holidays)
-    work = np.busday_count(first, days, holidays=holidays) + 1
-    works = np.is_busday(days, holidays=holidays)
+    month_start, day = months.astype("M8[D]"), np.timedelta64(1, "D")
+    next_month = (months + np.timedelta64(1, "M")).astype("M8[D]")
+    days_left = (next_month - days).astype(int) - 1
+    working_days_left = np.busday_count(days + day, next_month, holidays=holidays)
+    working_day = np.busday_count(month_start, days, holidays=holidays) + 1
+    is_working = np.is_busday(days, holidays=holidays)
     return np.stack(
         [
-            np.where(left < NEAR_END, left, -1),
-            (days - first).astype(int) + 1,
-            np.where(works & (work_left < NEAR_END), work_left, -1),
-            np.where(works & (work <= NEAR_END), work, -1),
+            np.where(days_left < MONTH_END_DAYS, days_left, -1),
+            (days - month_start).astype(int) + 1,
+            np.where(is_working & (working_days_left < MONTH_END_DAYS), working_days_left, -1),
+            np.where(is_working & (working_day <= MONTH_END_DAYS), working_day, -1),
         ]
     )
 
@@ -244,21 +244,25 @@ def rolled_days(
     >>> rolled_days(days).tolist()
     [[[14, 1, 17], [16, 0, 17]], [[14, 1, 15], [14, 0, 17]]]
     """
-    found = np.empty((2, 2, len(days)), dtype=np.intp)
-    found[:, 0], found[:, 1] = 1, 0
-    works = ~np.isnat(days)
-    works[works] = np.is_busday(days[works], holidays=holidays)
-    some = days[works]
-    months = some.astype("M8[M]")
+    result = np.empty((2, 2, len(days)), dtype=np.intp)
+    result[:, 0], result[:, 1] = 1, 0
+    is_working = ~np.isnat(days)
+    is_working[is_working] = np.is_busday(days[is_working], holidays=holidays)
+    working_days = days[is_working]
+    months = working_days.astype("M8[M]")
     first, last = months.astype("M8[D]"), (months + 1).astype("M8[D]") - 1
-    before, after = (np.busday_offset(some, step, holidays=holidays) for step in (-1, 1))
-    for way, (begin, end) in enumerate(((some, after - 1), (before + 1, some))):
-        for at, day in enumerate((np.maximum(begin, first), np.minimum(end, last))):
-            found[way, at, works] = (day - first).astype(int) + 1
-    return found
+    previous, following = (
+        np.busday_offset(working_days, step, holidays=holidays) for step in (-1, 1)
+    )
+    for direction, (begin, end) in enumerate(
+        ((working_days, following - 1), (previous + 1, working_days))
+    ):
+        for end_index, day in enumerate((np.maximum(begin, first), np.minimum(end, last))):
+            result[direction, end_index, is_working] = (day - first).astype(int) + 1
+    return result
 
 
-NEVER = np.iinfo(np.int32).max
+NO_COLUMN = np.iinfo(np.int32).max
 """Column of an occurrence that there is not."""
 
 
@@ -275,36 +279,36 @@ class Season:
 
     def __init__(self, series: int, slots: int) -> None:
         self.slots = slots
-        self.swing = np.full((series, slots, OCCURRENCES), np.nan)
+        self.swing = np.full((series, slots, MAX_OCCURRENCES), np.nan)
         self.alarmed = np.zeros(self.swing.shape, dtype=bool)
-        self.place = np.full(self.swing.shape, NEVER, dtype=np.int32)
+        self.column = np.full(self.swing.shape, NO_COLUMN, dtype=np.int32)
 
     def push(
         self,
         slot: int,
         swing: Floats,
         alarmed: NDArray[np.bool_],
-        place: int,
-        some: NDArray[np.intp] | slice = slice(None),
+        column: int,
+        rows: NDArray[np.intp] | slice = slice(None),
     ) -> None:
         """Add an occurrence of a slot of all series, or of some, at a column; NaN for none."""
-        for kept, new in (
-            (self.swing, swing[some]), (self.alarmed, alarmed[some]), (self.place, place)
+        for stored, new in (
+            (self.swing, swing[rows]), (self.alarmed, alarmed[rows]), (self.column, column)
         ):  # fmt: skip
-            kept[some, slot, :-1] = kept[some, slot, 1:]
-            kept[some, slot, -1] = new
+            stored[rows, slot, :-1] = stored[rows, slot, 1:]
+            stored[rows, slot, -1] = new
 
-    def forget(self, place: int) -> None:
+    def forget(self, column: int) -> None:
         """Forget occurrences before a column; those of a slot that is often missing reach far back."""
-        old = self.place < place
-        if old.any():
-            self.swing[old] = np.nan
-            self.place[old] = NEVER
+        is_old = self.column < column
+        if is_old.any():
+            self.swing[is_old] = np.nan
+            self.column[is_old] = NO_COLUMN
 
     def effects(
         self,
         points: NDArray[np.intp],
-        known: Floats,
+        shorter_effects: Floats,
         newest: tuple[Floats, NDArray[np.bool_]] | None = None,
     ) -> Floats:
         """Return the effect of each slot beyond what is known; 0 where it explains nothing.
@@ -316,7 +320,7 @@ class Season:
         ----------
         points : array of int, shape (series,)
             Number of points that the series have so far.
-        known : array of float, shape (series, slots)
+        shorter_effects : array of float, shape (series, slots)
             Effects of a shorter season.
         newest : tuple of array, optional
             One more occurrence of each slot, and whether it alarmed, both of shape (series, slots).
@@ -325,44 +329,46 @@ class Season:
         if newest is not None:
             kept = np.concatenate([kept, newest[0][..., None]], axis=2)
             alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
-        swing = kept - known[..., None]
-        counted = ~np.isnan(swing)
-        some = np.flatnonzero(alarmed.any(axis=(1, 2)))
-        counted[some] &= ~alarmed[some] | self._repeated(some)[..., None]
-        taken = np.where(counted, swing, np.nan)
-        effects = zero_if_nan(median(taken))
-        left = np.abs(taken - effects[..., None])
-        noise = 1.4826 * median(left.reshape(len(swing), -1))
+        remaining = kept - shorter_effects[..., None]
+        counted = ~np.isnan(remaining)
+        rows = np.flatnonzero(alarmed.any(axis=(1, 2)))
+        counted[rows] &= ~alarmed[rows] | self._repeated(rows)[..., None]
+        counted_swing = np.where(counted, remaining, np.nan)
+        effects = zero_if_nan(median(counted_swing))
+        departures = np.abs(counted_swing - effects[..., None])
+        noise = 1.4826 * median(departures.reshape(len(remaining), -1))
         count = counted.sum(axis=2)
         chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
         effects = zero_if_nan(effects * count / (count + chance))
-        before = np.where(counted, np.abs(swing), 0).sum(axis=(1, 2))
-        after = np.where(counted, np.abs(swing - effects[..., None]), 0).sum(axis=(1, 2))
-        explained = np.where(before > 0, 1 - after / before, 0)
+        size_before = np.where(counted, np.abs(remaining), 0).sum(axis=(1, 2))
+        size_after = np.where(counted, np.abs(remaining - effects[..., None]), 0).sum(axis=(1, 2))
+        explained = np.where(size_before > 0, 1 - size_after / size_before, 0)
         gate = np.clip(explained * points / self.slots - 1, 0, 1) * (points >= 2 * self.slots)
-        found: Floats = effects * gate[:, None]
-        return found
+        gated_effects: Floats = effects * gate[:, None]
+        return gated_effects
 
-    def _repeated(self, some: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _repeated(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return a mask of the slots of some series whose newest occurrences all alarmed, and agree."""
-        last = self.swing[some, :, -REPEATED:]
-        size = np.abs(last).min(axis=2)
-        agree = last.max(axis=2) - last.min(axis=2) <= AGREE * size
+        newest = self.swing[rows, :, -MIN_REPETITIONS:]
+        size = np.abs(newest).min(axis=2)
+        agrees = newest.max(axis=2) - newest.min(axis=2) <= AGREEMENT_TOLERANCE * size
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = agree & self.alarmed[some, :, -REPEATED:].all(axis=2)
-        return found
+            is_repeated: NDArray[np.bool_] = agrees & self.alarmed[rows, :, -MIN_REPETITIONS:].all(
+                axis=2
+            )
+        return is_repeated
 
 
-LEVELS = (3, 7, 1)
+LEVEL_WINDOWS = (3, 7, 1)
 """Window lengths of the level's median; the one with the smaller recent errors is used.
 
 The last value alone is the level of what wanders, as an autoregression of .9 does.
 """
-WANDERS = 28
+MIN_WANDERING_POINTS = 28
 """Points from which it may be: of fewer, chance would choose it."""
-CLEARLY = 0.92
+MAX_WANDERING_ERROR_RATIO = 0.92
 """Share of the other levels' mean root error at which it is."""
-RECENT = 35
+RECENT_ERRORS = 35
 MIN_ERRORS_TO_JUDGE = 7
 """Errors required to judge a level window."""
 
@@ -419,26 +425,29 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
-    ways = running_medians(level, LEVELS)
-    lately = flat[:, 1:][:, -RECENT:]
-    choice = _best_level(np.abs([lately - way[:, :-1][:, -RECENT:] for way in ways]), points)
-    upto = ways[0].copy()
-    for number, way in enumerate(ways[1:], 1):
-        some = choice == number
-        upto[some] = way[some]
-    before, now = upto[:, :-1], upto[:, -1]
-    errors = np.abs(flat[:, 1:] - before)
+    medians_by_window = running_medians(level, LEVEL_WINDOWS)
+    recent = flat[:, 1:][:, -RECENT_ERRORS:]
+    choice = _best_level(
+        np.abs([recent - medians[:, :-1][:, -RECENT_ERRORS:] for medians in medians_by_window]),
+        points,
+    )
+    level_median = medians_by_window[0].copy()
+    for number, medians in enumerate(medians_by_window[1:], 1):
+        rows = choice == number
+        level_median[rows] = medians[rows]
+    forecasts, newest_level = level_median[:, :-1], level_median[:, -1]
+    errors = np.abs(flat[:, 1:] - forecasts)
     middle, high = quantiles(errors, (0.5, 0.9))
-    length = np.array(LEVELS)[choice]
+    length = np.array(LEVEL_WINDOWS)[choice]
     # A median of one is chosen where its errors are all there is.
-    inflation = np.sqrt(1 + 1 / np.maximum(length, LEVELS[0]) + 3 / np.maximum(points, 1))
+    inflation = np.sqrt(1 + 1 / np.maximum(length, LEVEL_WINDOWS[0]) + 3 / np.maximum(points, 1))
     return Forecast(
         points=points,
-        centre=now + effect,
+        centre=newest_level + effect,
         spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
         freedom=np.clip(points / 2.5, 2.5, 12),
         errors=errors,
-        surprises=np.abs(moved[:, 1:] - season[:, 1:] - before),
+        surprises=np.abs(moved[:, 1:] - season[:, 1:] - forecasts),
         flat=flat,
         level=level,
         effect=effect,
@@ -447,13 +456,13 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
 
 def _best_level(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the index of the best level window, by mean root error, robust to outliers."""
-    known = ~np.isnan(errors)
-    count = known.sum(axis=2)
-    miss = np.where(known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
-    enough = count >= np.minimum(points / 3, MIN_ERRORS_TO_JUDGE)
-    enough[LEVELS.index(1)] &= points >= WANDERS
-    miss[LEVELS.index(1)] /= CLEARLY
-    best: NDArray[np.intp] = np.argmin(np.where(enough, miss, np.inf), axis=0)
+    is_known = ~np.isnan(errors)
+    count = is_known.sum(axis=2)
+    mean_root_error = np.where(is_known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
+    has_enough = count >= np.minimum(points / 3, MIN_ERRORS_TO_JUDGE)
+    has_enough[LEVEL_WINDOWS.index(1)] &= points >= MIN_WANDERING_POINTS
+    mean_root_error[LEVEL_WINDOWS.index(1)] /= MAX_WANDERING_ERROR_RATIO
+    best: NDArray[np.intp] = np.argmin(np.where(has_enough, mean_root_error, np.inf), axis=0)
     return best
 
 
@@ -490,13 +499,13 @@ def holt_winters_forecasts(values: Floats, begin: int, period: int) -> Floats:
     [4.0, 6.0]
     """
     level, trend, season = _beginning(values[:, :begin], period)
-    rows = zip(values[:, :begin], level, trend, season, strict=True)
-    fitted = [_fit(row, float(a), float(b), c) for row, a, b, c in rows]
+    series_states = zip(values[:, :begin], level, trend, season, strict=True)
+    fitted = [_fit(row, float(a), float(b), c) for row, a, b, c in series_states]
     alpha, beta, gamma = np.array(fitted).reshape(-1, 3).T
-    known = (~np.isnan(values)).astype(float)
-    columns = list(np.nan_to_num(values).T), list(known.T)
-    made = _walk(*columns, level, trend, list(season.T), (alpha, beta, gamma))
-    return np.stack(made, axis=1)
+    is_known = (~np.isnan(values)).astype(float)
+    columns = list(np.nan_to_num(values).T), list(is_known.T)
+    forecasts = _walk(*columns, level, trend, list(season.T), (alpha, beta, gamma))
+    return np.stack(forecasts, axis=1)
 
 
 def _beginning(values: Floats, period: int) -> tuple[Floats, Floats, Floats]:
@@ -505,55 +514,59 @@ def _beginning(values: Floats, period: int) -> tuple[Floats, Floats, Floats]:
     A seasonal position missing in the first cycle is taken from the next cycle that has it, minus
     the trend up to there.
     """
-    whole = values.shape[1] // period * period
-    cycles = values[:, :whole].reshape(len(values), -1, period)
+    whole_points = values.shape[1] // period * period
+    cycles = values[:, :whole_points].reshape(len(values), -1, period)
     trend = _mean(cycles[:, 1] - cycles[:, 0]) / period
-    seen = (~np.isnan(cycles)).argmax(axis=1)
-    first = np.take_along_axis(cycles, seen[:, None], axis=1)[:, 0] - seen * period * trend[:, None]
-    level = _mean(first)
-    return level, trend, np.nan_to_num(first - level[:, None])
+    first_cycle = (~np.isnan(cycles)).argmax(axis=1)
+    first_values = (
+        np.take_along_axis(cycles, first_cycle[:, None], axis=1)[:, 0]
+        - first_cycle * period * trend[:, None]
+    )
+    level = _mean(first_values)
+    return level, trend, np.nan_to_num(first_values - level[:, None])
 
 
 def _mean(values: Floats) -> Floats:
-    known = ~np.isnan(values)
-    mean: Floats = np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    is_known = ~np.isnan(values)
+    mean: Floats = np.where(is_known, values, 0).sum(axis=1) / np.maximum(is_known.sum(axis=1), 1)
     return mean
 
 
 def _fit(values: Floats, level: float, trend: float, season: Floats) -> tuple[float, ...]:
     """Fit alpha, beta and gamma by least squares, searching from `START_PARAMETERS`."""
     exponent = -np.frexp(np.nanmax(np.abs(values)))[1]
-    known = (~np.isnan(values)).astype(float).tolist()
+    is_known = (~np.isnan(values)).astype(float).tolist()
     scaled = np.ldexp(np.nan_to_num(values), exponent).tolist()
     state = float(np.ldexp(level, exponent)), float(np.ldexp(trend, exponent))
-    places = np.ldexp(season, exponent).tolist()
+    seasonal = np.ldexp(season, exponent).tolist()
 
     def cost(parameters: Sequence[float]) -> float:
         alpha, beta, gamma = map(float, parameters)
-        made = _walk(scaled, known, *state, places, (alpha, beta, gamma))
+        forecasts = _walk(scaled, is_known, *state, seasonal, (alpha, beta, gamma))
         total: float = sum(
-            k * (x - y) * (x - y) for x, k, y in zip(scaled, known, made, strict=True)
+            weight * (x - y) * (x - y)
+            for x, weight, y in zip(scaled, is_known, forecasts, strict=True)
         )
         return total
 
     from scipy import optimize  # which takes longer to import than all of this package's numerics
 
-    unit = cost(START_PARAMETERS)
-    if not len(scaled) * EXACT_ERROR**2 < unit < DIVERGED_COST:
+    start_cost = cost(START_PARAMETERS)
+    if not len(scaled) * EXACT_ERROR**2 < start_cost < DIVERGED_COST:
         return START_PARAMETERS
 
     def objective(parameters: Floats) -> float:
         return min(
-            DIVERGED_COST, cost(parameters.tolist()) / unit
+            DIVERGED_COST, cost(parameters.tolist()) / start_cost
         )  # min() returns DIVERGED_COST for NaN, too
 
-    found = optimize.minimize(objective, START_PARAMETERS, method="L-BFGS-B", bounds=[(0, 1)] * 3)
-    return tuple(found.x.tolist())
+    optimum = optimize.minimize(objective, START_PARAMETERS, method="L-BFGS-B", bounds=[(0, 1)] * 3)
+    return tuple(optimum.x.tolist())
 
 
 def _walk(
     values: Sequence[N],
-    known: Sequence[N],
+    is_known: Sequence[N],
     level: N,
     trend: N,
     season: Sequence[N],
@@ -561,17 +574,17 @@ def _walk(
 ) -> list[N]:
     """Forecast one step ahead at each point, for scalars of one series or arrays of many.
 
-    ``known`` is 0 at a gap, elsewhere 1.
+    ``is_known`` is 0 at a gap, elsewhere 1.
     """
     alpha, beta, gamma = parameters
-    places = list(season)
-    made = []
-    for t, (value, seen) in enumerate(zip(values, known, strict=True)):
-        place = t % len(places)
-        forecast = level + trend + places[place]
-        error = seen * (value - forecast)
+    seasonal = list(season)
+    forecasts = []
+    for t, (value, weight) in enumerate(zip(values, is_known, strict=True)):
+        slot = t % len(seasonal)
+        forecast = level + trend + seasonal[slot]
+        error = weight * (value - forecast)
         level = level + trend + alpha * error
         trend = trend + alpha * beta * error
-        places[place] = places[place] + gamma * error
-        made.append(forecast)
-    return made
+        seasonal[slot] = seasonal[slot] + gamma * error
+        forecasts.append(forecast)
+    return forecasts

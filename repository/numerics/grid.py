@@ -10,27 +10,27 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
-WEEK = 7 * DAY
-STEPS = (
-    *(MINUTE * n for n in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90)),
-    *(HOUR * n for n in (2, 3, 4, 6, 8, 12)),
-    DAY,
-    WEEK,
+MINUTE_SECONDS, HOUR_SECONDS, DAY_SECONDS = 60, 3600, 86_400
+WEEK_SECONDS = 7 * DAY_SECONDS
+STEP_SECONDS = (
+    *(MINUTE_SECONDS * n for n in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90)),
+    *(HOUR_SECONDS * n for n in (2, 3, 4, 6, 8, 12)),
+    DAY_SECONDS,
+    WEEK_SECONDS,
 )
 """Steps of a grid, in seconds: parts of a day, a day, a week."""
-MONTH = (28 * DAY, 31 * DAY)
+MONTH_SECONDS = (28 * DAY_SECONDS, 31 * DAY_SECONDS)
 """Shortest and longest step of months."""
-NEAR = 1.5
+MAX_STEP_RATIO = 1.5
 """Ratio of the usual step to that of a grid within which it is of the grid."""
 FIRST_STEPS = 7
 """Steps that determine the grid: those before the first point that is ever scored."""
-CYCLES = 14
+MAX_GAP_CYCLES = 14
 """Seasons to which a longer gap is shortened, keeping its phase in the longest season."""
-APART, LITTLE = 7, 0.05
+FUTURE_GAP_POSITIONS, MAX_FUTURE_SHARE = 7, 0.05
 """Positions in which a future partition goes on from the one before; number or share of those that do not."""
-WEEKDAYS = 7
-WEEKS, MONTHS = 52, 12
+DAYS_PER_WEEK = 7
+WEEKS_PER_YEAR, MONTHS_PER_YEAR = 52, 12
 """Weeks and months of a year."""
 
 
@@ -74,17 +74,19 @@ class Grid:
         if count < 2 or np.isnat(times[: FIRST_STEPS + 1]).any():
             return cls(np.arange(count), count, 1)
         usual = float(np.median(np.diff(times[: FIRST_STEPS + 1]).astype("m8[s]").astype(float)))
-        if MONTH[0] <= usual <= MONTH[1]:
-            return cls._from_period(times, MONTHS, 0)
-        step = min(STEPS, key=lambda one: abs(np.log(max(usual, 1) / one)))
-        if not 1 / NEAR < usual / step < NEAR:
+        if MONTH_SECONDS[0] <= usual <= MONTH_SECONDS[1]:
+            return cls._from_period(times, MONTHS_PER_YEAR, 0)
+        step = min(STEP_SECONDS, key=lambda seconds: abs(np.log(max(usual, 1) / seconds)))
+        if not 1 / MAX_STEP_RATIO < usual / step < MAX_STEP_RATIO:
             return cls(np.arange(count), count, 1)
-        return cls._from_period(times, WEEKDAYS if step == DAY else max(DAY // step, 1), step)
+        return cls._from_period(
+            times, DAYS_PER_WEEK if step == DAY_SECONDS else max(DAY_SECONDS // step, 1), step
+        )
 
     @classmethod
     def _from_period(cls, times: NDArray[np.datetime64], period: int, step: int) -> Grid:
         empty = cls(np.empty(0, dtype=np.intp), 0, period, step)
-        steps, longest, cycle = empty.steps(times), CYCLES * period, empty.cycle
+        steps, longest, cycle = empty.steps(times), MAX_GAP_CYCLES * period, empty.cycle
         column = np.zeros(len(times), dtype=np.intp)
         shortened = longest + (steps - longest) % cycle
         column[1:] = np.cumsum(np.where(steps > longest, shortened, steps))
@@ -102,46 +104,46 @@ class Grid:
         [1, 1, 365]
         """
         if self.months:
-            found = np.diff(times.astype("M8[M]")).astype(np.int64).astype(np.float64)
+            steps = np.diff(times.astype("M8[M]")).astype(np.int64).astype(np.float64)
         elif self.step:
-            found = np.rint(np.diff(times).astype("m8[s]").astype(np.float64) / self.step)
+            steps = np.rint(np.diff(times).astype("m8[s]").astype(np.float64) / self.step)
         else:
-            found = np.ones(max(len(times) - 1, 0))
+            steps = np.ones(max(len(times) - 1, 0))
         unknown = np.isnat(times[1:]) | np.isnat(times[:-1])
-        whole: NDArray[np.intp] = np.where(unknown, 1, np.maximum(found, 1)).astype(np.intp)
-        return whole
+        whole_steps: NDArray[np.intp] = np.where(unknown, 1, np.maximum(steps, 1)).astype(np.intp)
+        return whole_steps
 
     @property
     def cycle(self) -> int:
         """Columns of the longest season: a week of days and parts of days, a year of weeks and months."""
-        if self.step == WEEK:
-            return WEEKS
-        return WEEKDAYS * self.period if self.within_days else self.period
+        if self.step == WEEK_SECONDS:
+            return WEEKS_PER_YEAR
+        return DAYS_PER_WEEK * self.period if self.within_days else self.period
 
     @property
     def yearly(self) -> bool:
         """Whether the longest season is a year."""
-        return self.step == WEEK or self.months
+        return self.step == WEEK_SECONDS or self.months
 
     @property
     def months(self) -> bool:
         """Whether partitions are months."""
-        return self.period == MONTHS and not self.step
+        return self.period == MONTHS_PER_YEAR and not self.step
 
     @property
     def daily(self) -> bool:
         """Whether partitions are days."""
-        return self.step == DAY
+        return self.step == DAY_SECONDS
 
     @property
     def within_days(self) -> bool:
         """Whether several partitions make a day."""
-        return 0 < self.step < DAY
+        return 0 < self.step < DAY_SECONDS
 
     @property
     def length(self) -> np.timedelta64:
         """Time that a partition spans, at most; a day where there is no regular step."""
-        return np.timedelta64(self.step or (MONTH[1] if self.months else DAY), "s")
+        return np.timedelta64(self.step or (MONTH_SECONDS[1] if self.months else DAY_SECONDS), "s")
 
     def after(
         self,
@@ -171,10 +173,10 @@ class Grid:
         2
         """
         if self.months:
-            whole = int((now.astype("M8[M]") - time.astype("M8[M]")).astype(np.int64))
+            whole_steps = int((now.astype("M8[M]") - time.astype("M8[M]")).astype(np.int64))
         else:
-            whole = int((now - time) / self.length)
-        return max(whole - 1, 0)
+            whole_steps = int((now - time) / self.length)
+        return max(whole_steps - 1, 0)
 
     def current(self, times: NDArray[np.datetime64], now: np.datetime64) -> int:
         """Return the number of partitions without those far in the future, which say nothing of the present.
@@ -192,12 +194,16 @@ class Grid:
         if len(times) < 2:
             return len(times)
         steps = self.steps(times)
-        longest = np.concatenate([[APART], steps[:-1]])
-        beyond = steps > np.maximum.accumulate(longest)
-        left = np.arange(len(steps), 0, -1)
-        future = times[1:] > now + np.timedelta64(DAY, "s")
-        far = np.flatnonzero(future & beyond & (left <= max(APART, LITTLE * len(times))))
-        return int(far[0]) + 1 if len(far) else len(times)
+        longest = np.concatenate([[FUTURE_GAP_POSITIONS], steps[:-1]])
+        is_longer = steps > np.maximum.accumulate(longest)
+        remaining = np.arange(len(steps), 0, -1)
+        is_future = times[1:] > now + np.timedelta64(DAY_SECONDS, "s")
+        far_future = np.flatnonzero(
+            is_future
+            & is_longer
+            & (remaining <= max(FUTURE_GAP_POSITIONS, MAX_FUTURE_SHARE * len(times)))
+        )
+        return int(far_future[0]) + 1 if len(far_future) else len(times)
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.
@@ -219,20 +225,20 @@ class Grid:
         return [(count, np.where(unknown, -1, slot)) for count, slot in self._slots(times)]
 
     def _slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
-        if self.step == WEEK:
-            middle = times.astype("M8[D]") + np.timedelta64(WEEKDAYS // 2, "D")
-            of_year = (middle - middle.astype("M8[Y]").astype("M8[D]")).astype(np.int64)
-            return [(WEEKS, np.minimum(of_year // WEEKDAYS, WEEKS - 1))]
+        if self.step == WEEK_SECONDS:
+            middle = times.astype("M8[D]") + np.timedelta64(DAYS_PER_WEEK // 2, "D")
+            day_of_year = (middle - middle.astype("M8[Y]").astype("M8[D]")).astype(np.int64)
+            return [(WEEKS_PER_YEAR, np.minimum(day_of_year // DAYS_PER_WEEK, WEEKS_PER_YEAR - 1))]
         if self.period == 1:
             return []
         if self.step == 0:
-            return [(MONTHS, times.astype("M8[M]").astype(np.int64) % MONTHS)]
+            return [(MONTHS_PER_YEAR, times.astype("M8[M]").astype(np.int64) % MONTHS_PER_YEAR)]
         seconds = times.astype("M8[s]").astype(np.int64)
-        weekday = (seconds // DAY + 3) % WEEKDAYS  # 1970 began on a Thursday
+        weekday = (seconds // DAY_SECONDS + 3) % DAYS_PER_WEEK  # 1970 began on a Thursday
         if self.daily:
-            return [(WEEKDAYS, weekday)]
-        part = seconds % DAY // self.step
-        return [(self.period, part), (WEEKDAYS * self.period, weekday * self.period + part)]
+            return [(DAYS_PER_WEEK, weekday)]
+        part = seconds % DAY_SECONDS // self.step
+        return [(self.period, part), (DAYS_PER_WEEK * self.period, weekday * self.period + part)]
 
     def part(self, first: int, last: int | None = None) -> Grid:
         """Return the grid of the partitions from ``first`` up to, excluding, ``last``."""

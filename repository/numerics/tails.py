@@ -26,7 +26,7 @@ import numpy as np
 from scipy import special
 
 from tidegauge.repository.numerics.arrays import (
-    CAP,
+    MAX_SCORE,
     forward_fill,
     median,
     median_of_seven,
@@ -95,7 +95,7 @@ class CountForecast:
         small = (points >= MIN_COUNT_POINTS) & (mean > 0) & (mean < SMALL_COUNT_MEAN)
         return cls(mean, variance, small)
 
-    def taken(self, rows: NDArray[np.bool_]) -> CountForecast:
+    def take(self, rows: NDArray[np.bool_]) -> CountForecast:
         """Return the forecasts of a selection of the series."""
         return CountForecast(self.mean[rows], self.variance[rows], self.small[rows])
 
@@ -105,7 +105,7 @@ class CountForecast:
         count = np.round(np.maximum(np.nan_to_num(value, posinf=LARGEST_EXACT_COUNT), 0))
         above = np.where(count > 0, special.betainc(np.maximum(count, 1), size, 1 - share), 1.0)
         below = special.betainc(size, count + 1, share)
-        p = np.clip(2 * np.minimum(above, below), 10.0**-CAP, 1)
+        p = np.clip(2 * np.minimum(above, below), 10.0**-MAX_SCORE, 1)
         score: Floats = np.where(np.isnan(value), np.nan, -np.log10(p))
         return score
 
@@ -137,7 +137,7 @@ def poisson_score(value: Floats, mean: Floats) -> Floats:
     [0.0, 2.0]
     """
     p = np.where(value > 0, special.gammainc(np.maximum(value, 1e-9), mean), 1.0)
-    score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-CAP)), 0, CAP)
+    score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-MAX_SCORE)), 0, MAX_SCORE)
     return score
 
 
@@ -175,8 +175,8 @@ def _first_loads(past: Floats, scored: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _row_means(values: Floats) -> Floats:
     """Return the means of rows; 0 for rows without a value."""
-    known = ~np.isnan(values)
-    mean: Floats = np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    is_known = ~np.isnan(values)
+    mean: Floats = np.where(is_known, values, 0).sum(axis=1) / np.maximum(is_known.sum(axis=1), 1)
     return mean
 
 
@@ -221,7 +221,7 @@ DRIFT_LAG_POINTS, DRIFT_BASELINE_POINTS = 14, 21
 def student_score(z: Floats, freedom: Floats) -> Floats:
     """Return the score of a z-value: the two-sided tail of Student's t distribution."""
     p = 2 * special.stdtr(freedom, -np.abs(z))
-    score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-CAP)), 0, CAP)
+    score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-MAX_SCORE)), 0, MAX_SCORE)
     return score
 
 
@@ -321,9 +321,9 @@ def score_constants(
     repeating: NDArray[np.bool_],
     value: Floats,
     alarms: NDArray[np.bool_],
-    least: Floats,
+    min_spread: Floats,
     counts: NDArray[np.bool_],
-    of_values: NDArray[np.bool_],
+    counts_of_values: NDArray[np.bool_],
     centre: Floats,
     limit: float,
 ) -> tuple[NDArray[np.bool_], Floats]:
@@ -351,11 +351,11 @@ def score_constants(
     alarms : array of bool, shape (series, memory)
         Points that alarmed. If there are few, they are excluded from earlier departures, as are counts
         that rarely differ by one.
-    least : array of float, shape (series,)
+    min_spread : array of float, shape (series,)
         Lower bound of the spread; 0 without one.
     counts : array of bool, shape (series,)
         Series that are counts. All of their numbers are log(1 + count).
-    of_values : array of bool, shape (series,)
+    counts_of_values : array of bool, shape (series,)
         Counts of values, such as distinct values, instead of rows.
     centre : array of float, shape (series,)
         Expected values.
@@ -372,24 +372,24 @@ def score_constants(
     # Select the nearly constant series. If one value fills over half, it is the median.
     rows = np.flatnonzero(repeating)
     past, alarms = past[rows], alarms[rows]
-    known = ~np.isnan(past)
+    is_known = ~np.isnan(past)
     mode = median(past)
     close = 1e-12 * np.fmax(1.0, np.abs(mode))
     same = np.abs(past - mode[:, None]) <= close[:, None]
-    is_mostly_same = same.sum(axis=1) >= MIN_CONSTANT_SHARE * np.maximum(known.sum(axis=1), 1)
+    is_mostly_same = same.sum(axis=1) >= MIN_CONSTANT_SHARE * np.maximum(is_known.sum(axis=1), 1)
     rows = rows[is_mostly_same]
     if not rows.size:
         return is_constant, band
     is_constant[rows] = True
-    past, alarms, known, same = (
+    past, alarms, is_known, same = (
         past[is_mostly_same],
         alarms[is_mostly_same],
-        known[is_mostly_same],
+        is_known[is_mostly_same],
         same[is_mostly_same],
     )
-    mode, close, points = mode[is_mostly_same], close[is_mostly_same], known.sum(axis=1)
+    mode, close, points = mode[is_mostly_same], close[is_mostly_same], is_known.sum(axis=1)
     # Distances of earlier departures, without alarms and rare counts by one.
-    departures = np.where(~same & known, np.abs(past - mode[:, None]), np.nan)
+    departures = np.where(~same & is_known, np.abs(past - mode[:, None]), np.nan)
     departure_count = (~np.isnan(departures)).sum(axis=1)
     excluded = alarms & (alarms.sum(axis=1) < HEAVY_TAIL_ALARMS)[:, None]
     departures[excluded | (_rarely_by_one(past, mode) & counts[rows, None])] = np.nan
@@ -404,7 +404,7 @@ def score_constants(
     size = np.where(examples > 0, student_score(beyond, freedom), FIRST_DEPARTURE_SCORE + large)
     rare = np.log10((points + 2) / (departure_count + 1)) + size
     # Cap the scores of departures that are too small, and of counts that differ by one.
-    bound = np.where(least[rows] > 0, least[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode))
+    bound = np.where(min_spread[rows] > 0, min_spread[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode))
     is_extra_constant = counts[rows] & _more_constant_than_poisson(mode, same.sum(axis=1), points)
     bound[is_extra_constant] = np.minimum(bound[is_extra_constant], DEFAULT_RELATIVE_SPREAD)
     near_counts = np.expm1(np.stack([mode, centre[rows]]))
@@ -412,7 +412,7 @@ def score_constants(
         (mode > close)
         & (near_counts[0] < MAX_STEP_CONSTANT)
         & (departure_count == 0)
-        & of_values[rows],
+        & counts_of_values[rows],
         EQUAL_COUNT_TOLERANCE,
         COUNT_STEP_TOLERANCE,
     )
@@ -420,14 +420,14 @@ def score_constants(
     rare = np.where((distance < 2 * bound) | is_one_step, np.minimum(rare, 1.0), rare)
     # Counts that are nearly always 0 score at most as Poisson counts.
     zero_rows = np.flatnonzero(counts[rows] & (mode <= close))
-    total = np.where(known[zero_rows] & ~excluded[zero_rows], np.expm1(past[zero_rows]), 0).sum(
+    total = np.where(is_known[zero_rows] & ~excluded[zero_rows], np.expm1(past[zero_rows]), 0).sum(
         axis=1
     )
     rate = (total + 1) / (points[zero_rows] + 1)
     rare[zero_rows] = np.minimum(
         rare[zero_rows], poisson_score(np.expm1(value[rows[zero_rows]]), rate)
     )
-    score[rows] = np.where(distance <= close, 0.0, np.minimum(rare, CAP))
+    score[rows] = np.where(distance <= close, 0.0, np.minimum(rare, MAX_SCORE))
     # The band: the distances at which the score reaches the limit.
     needed_size_score = np.maximum(limit - np.log10((points + 2) / (departure_count + 1)), 0.0)
     first_reach = np.where(
@@ -479,12 +479,12 @@ def _more_constant_than_poisson(
     n = np.expm1(usual)
     share = np.exp(special.xlogy(n, n) - n - special.gammaln(n + 1))
     expected = points * share
-    more: NDArray[np.bool_] = same > expected + 3 * np.sqrt(expected * (1 - share)) + 1
-    return more | (usual <= 0)
+    is_more_constant: NDArray[np.bool_] = same > expected + 3 * np.sqrt(expected * (1 - share)) + 1
+    return is_more_constant | (usual <= 0)
 
 
 def drift(
-    now: Forecast, value: Floats, alarms: Floats, least: Floats
+    now: Forecast, value: Floats, alarms: Floats, min_spread: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts; return the score, the starting level and the usual spread of changes.
 
@@ -500,7 +500,7 @@ def drift(
         Current values.
     alarms : array of float, shape (series, memory)
         1 or -1 where a point alarmed, else 0.
-    least : array of float, shape (series,)
+    min_spread : array of float, shape (series,)
         Lower bound of the spread.
     """
     count = len(value)
@@ -518,12 +518,14 @@ def drift(
     # The usual spread of such changes: observed ones, the noise of medians, and the lower bound.
     earlier_sizes = sizes[:, :-DRIFT_BASELINE_POINTS]
     middle, high = quantiles(earlier_sizes, (0.5, 0.9))
-    known = (~np.isnan(earlier_sizes)).sum(axis=1)
+    known_sizes = (~np.isnan(earlier_sizes)).sum(axis=1)
     usual_change = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
     noise = MEDIAN_NOISE_SHARE * now.spread[rows]
-    freedom = _joint_freedom(usual_change, noise, np.clip(6 + known / 10, WANDER_FREEDOM, 12))
+    freedom = _joint_freedom(usual_change, noise, np.clip(6 + known_sizes / 10, WANDER_FREEDOM, 12))
     wander = np.hypot(usual_change, noise)
-    wander = np.hypot(MEDIAN_NOISE_SHARE * np.sqrt(1 + 30 / (known + 10)) * wander, least[rows])
+    wander = np.hypot(
+        MEDIAN_NOISE_SHARE * np.sqrt(1 + 30 / (known_sizes + 10)) * wander, min_spread[rows]
+    )
     # Score the newest change, if it is the largest, unreported, and visible in the point itself.
     z = changes[:, -1] / np.where(wander > 0, wander, np.inf)
     drift_scores = np.nan_to_num(student_score(z, freedom))
@@ -578,8 +580,8 @@ def _from_top(values: Floats, rank: int) -> Floats:
     """Return each row's ``rank``-th largest number; -1 if it has fewer."""
     if values.shape[1] < rank:
         return np.full(len(values), -1.0)
-    known = np.nan_to_num(values, nan=-1.0)
-    ranked: Floats = np.partition(known, values.shape[1] - rank, axis=1)[:, -rank]
+    filled = np.nan_to_num(values, nan=-1.0)
+    ranked: Floats = np.partition(filled, values.shape[1] - rank, axis=1)[:, -rank]
     return ranked
 
 
@@ -633,10 +635,10 @@ def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
     >>> jointly_significant(newest, apart[[0] * 6], 0.001)
     False
     """
-    known = np.flatnonzero(~np.isnan(score))
-    if len(known) < COMBINED_P_VALUES:
+    known_series = np.flatnonzero(~np.isnan(score))
+    if len(known_series) < COMBINED_P_VALUES:
         return False
-    largest = known[np.argsort(score[known])[-COMBINED_P_VALUES:]]
+    largest = known_series[np.argsort(score[known_series])[-COMBINED_P_VALUES:]]
     nats = math.log(10) * float(score[largest].sum())
     # With only three independent series the product has its smallest p-value: stop early.
     if special.gammaincc(COMBINED_P_VALUES, nats) > limit:
@@ -646,7 +648,7 @@ def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
     if past.shape[1] < MIN_EARLIER_PARTITIONS:
         return False
     independent = _tail_of_related(nats, past)
-    return _tail_of_largest(independent, len(known)) <= limit
+    return _tail_of_largest(independent, len(known_series)) <= limit
 
 
 def _tail_of_related(nats: float, past: Floats) -> float:

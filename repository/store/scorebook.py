@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import sqlalchemy as sa
 
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows
 from tidegauge.repository.store.database import NextCommit
@@ -66,7 +66,7 @@ class Points:
     @property
     def p_value(self) -> Floats:
         """Probability of a value at least as extreme under the model; 0 for the highest score."""
-        return np.where(self.score >= CAP, 0.0, 10.0**-self.score)
+        return np.where(self.score >= MAX_SCORE, 0.0, 10.0**-self.score)
 
     def take(self, indices: NDArray[Any]) -> Self:
         """Return the points at some indices."""

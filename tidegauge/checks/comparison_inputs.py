@@ -36,7 +36,7 @@ from tidegauge.checks.comparisons import (
 from tidegauge.checks.constraints import Constraint
 from tidegauge.repository.detection.judge import UNSTORED_ID
 from tidegauge.repository.distributions.drift import drift_before
-from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC, StoredColumn
+from tidegauge.repository.distributions.stored import CATEGORICAL_KIND, NUMERIC_KIND, StoredColumn
 from tidegauge.repository.history.evidence import CheckTarget, View, load_evidence
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Comparer:
             target.segment,
             constraint.analyzer.where,
             self.as_of,
-            CATEGORICAL if constraint.categorical else NUMERIC,
+            CATEGORICAL_KIND if constraint.categorical else NUMERIC_KIND,
         )
         current = None
         if target.id == UNSTORED_ID and self.read is not None:

@@ -37,7 +37,7 @@ from tidegauge.consistency.compare.measures import (
 from tidegauge.consistency.log.query import GROUP_BY, JOIN, check_type, is_day, threshold
 from tidegauge.consistency.log.schemas import OWN_COLUMNS, LogSchema
 from tidegauge.repository.distributions.drift import RECORDED_OF
-from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
+from tidegauge.repository.distributions.stored import CATEGORICAL_KIND, NUMERIC_KIND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -286,7 +286,7 @@ ALL_METRICS: tuple[str, ...] = (
     ),
     *(
         f"Consistency.{distance}"
-        for distance in dict.fromkeys((*RECORDED_OF[NUMERIC], *RECORDED_OF[CATEGORICAL]))
+        for distance in dict.fromkeys((*RECORDED_OF[NUMERIC_KIND], *RECORDED_OF[CATEGORICAL_KIND]))
     ),
     *(f"{OF_LOG}{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
 )

@@ -31,7 +31,7 @@ from tidegauge.analyzers.core.filesystems import output_file
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.consistency.compare.distributions import ConsistencyTexts
 from tidegauge.repository.distributions.drift import RECORDED_OF
-from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
+from tidegauge.repository.distributions.stored import CATEGORICAL_KIND, NUMERIC_KIND
 from tidegauge.repository.history.feature_consistency import (
     WEIGHT_METRIC,
     ConsistencyIndex,
@@ -296,7 +296,7 @@ _RATE_METRICS = frozenset(
     {"mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "row_unmatched"}
 ).union(ConsistencyTexts.metrics)
 _SIGNED_METRICS = frozenset({"delta", "logged", "backfilled"})
-_DISTANCE_METRICS = frozenset(RECORDED_OF[NUMERIC] + RECORDED_OF[CATEGORICAL])
+_DISTANCE_METRICS = frozenset(RECORDED_OF[NUMERIC_KIND] + RECORDED_OF[CATEGORICAL_KIND])
 _COUNT_METRICS = frozenset({"total", *OF_ROWS})
 _NUMBERS_PER_COMMIT = 1_000_000
 """Numbers in a commit. A larger day is written as a whole."""

@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.formatting import (
 )
 from tidegauge.analyzers.core.metric import Composite, Failure, Interval, Metric, Success, Tabular
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
-from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
+from tidegauge.repository.distributions.stored import CATEGORICAL_KIND, NUMERIC_KIND
 from tidegauge.repository.history.health import SEVERITY_COLUMNS, overview_rows
 from tidegauge.repository.history.svg import PlotLine, bars, picture, svg, value_ticks
 from tidegauge.repository.incidents.details import label_text
@@ -169,8 +169,8 @@ def values_picture(heights: Sequence[float], label: str) -> str:
 
 
 _DISTANCE_NAMES = {
-    NUMERIC: ("psi", "js", "ks", "ks_significant", "wasserstein", "wasserstein_iqr"),
-    CATEGORICAL: ("psi", "js", "unseen", "lost", "l_infinity", "chi_square_p"),
+    NUMERIC_KIND: ("psi", "js", "ks", "ks_significant", "wasserstein", "wasserstein_iqr"),
+    CATEGORICAL_KIND: ("psi", "js", "unseen", "lost", "l_infinity", "chi_square_p"),
 }
 DATASET_COLUMNS = (
     "dataset",
@@ -263,7 +263,7 @@ def _render_drift_parts(drift: Drifted, max_rows: int, width: int) -> Iterator[M
     ]
     yield pairs([(name, getattr(drift, name)) for name in _DISTANCE_NAMES[drift.kind]], width)
     values = (drift.baseline_values, drift.current_values)
-    if drift.kind == CATEGORICAL:
+    if drift.kind == CATEGORICAL_KIND:
         categories = [str(name) for name in drift.axis[: max(2, max_rows // 2)]]
         yield Markup(bars(categories, list(zip(titles, values, strict=True))))
         return

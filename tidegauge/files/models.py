@@ -39,7 +39,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.registry import Registry
 from tidegauge.files.yaml_file import PlainText, YamlFile, located
 from tidegauge.repository.detectors.base import DETECTORS
-from tidegauge.repository.detectors.monitor import SELECTORS, Direction, Monitor, Sensitivity
+from tidegauge.repository.detectors.monitor import SERIES_SELECTORS, Direction, Monitor, Sensitivity
 from tidegauge.repository.detectors.rules import RULES
 from tidegauge.repository.store.rows import Severity
 
@@ -478,7 +478,7 @@ class MonitorFields(Document):
 
     unknown = "unknown option of a monitor"
     series: Annotated[
-        dict[str, str], Field(json_schema_extra={"propertyNames": {"enum": [*SELECTORS]}})
+        dict[str, str], Field(json_schema_extra={"propertyNames": {"enum": [*SERIES_SELECTORS]}})
     ] = {}
     detector: Annotated[Any, _DETECTOR_CATALOGUE] = "Seasonal()"
     severity: Annotated[str, one_of(Severity)] | None = None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 from tidegauge.repository.detection.detect import store_holidays, stored_suite
-from tidegauge.repository.detectors.inputs import DATES, suite_holidays
+from tidegauge.repository.detectors.inputs import HOLIDAY_DATES_KEY, suite_holidays
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day
 
@@ -27,7 +27,7 @@ def test_detection_uses_the_stored_dates(repo, monkeypatch):
     pytest.importorskip("holidays")
     commit(repo, *(day(n) for n in range(180, 200)), suite=SUITE)
     store_holidays(repo.database, "d")
-    assert sorted(suite_of(repo)[DATES]) == ["2012", "2013", "2014"]
+    assert sorted(suite_of(repo)[HOLIDAY_DATES_KEY]) == ["2012", "2013", "2014"]
     commit(repo, day(200), suite=SUITE)  # a run that stores no dates
     before = repo.runs("d")
     monkeypatch.setitem(sys.modules, "holidays", None)
@@ -53,14 +53,14 @@ def test_the_dates_are_those_of_the_country_of_the_suite(repo):
     commit(repo, day(1), suite=SUITE)
     store_holidays(repo.database, "d")
     commit(repo, day(2), suite=json.dumps({"holidays": "NO"}))
-    assert suite_of(repo)[DATES] == {}
+    assert suite_of(repo)[HOLIDAY_DATES_KEY] == {}
     store_holidays(repo.database, "d")
-    assert "2013-05-17" in suite_of(repo)[DATES]["2013"]  # Norway's constitution day
+    assert "2013-05-17" in suite_of(repo)[HOLIDAY_DATES_KEY]["2013"]  # Norway's constitution day
 
 
 def test_a_suite_is_restored_without_the_dates():
     suite = tg.Suite("d", [tg.Size()], holidays="US")
-    text = json.dumps({**json.loads(suite.canonical()), DATES: {"2013": {}}})
+    text = json.dumps({**json.loads(suite.canonical()), HOLIDAY_DATES_KEY: {"2013": {}}})
     assert tg.Suite.from_json(text) == suite
 
 

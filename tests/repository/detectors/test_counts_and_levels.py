@@ -19,7 +19,7 @@ def score_many(values, scale=Scale.COUNT, rows=1e6):
     history = History(days, values, np.full_like(values, rows), [scale] * len(values))
     scores = tg.Seasonal().score(history)
     alone = [slice(row, row + 1) for row in range(len(values))]
-    anomalies = [Monitor().decide(values[row], scores.taken(row))[0] for row in alone]
+    anomalies = [Monitor().decide(values[row], scores.take(row))[0] for row in alone]
     return scores, [np.flatnonzero(series).tolist() for series in anomalies]
 
 

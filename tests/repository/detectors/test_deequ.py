@@ -29,7 +29,7 @@ from tidegauge.repository.detectors.rules import (
     PValue,
     Threshold,
 )
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 
 import tidegauge as tg
 from tests.conftest import soak
@@ -219,7 +219,7 @@ def test_bounds_are_inclusive_nan_is_never_flagged_and_infinities_always_are():
     assert detect_both_ways(SimpleThreshold(1.0), [-1e300, 1.0, 2.0, -INF, INF]) == [2, 3, 4]
     assert detect_both_ways(SimpleThreshold(INF), [1e308, INF]) == [1]
     scores = score(SimpleThreshold(1.0), [0.0, 2.0, NAN])
-    assert scores.score[0, :2].tolist() == [0.0, CAP]
+    assert scores.score[0, :2].tolist() == [0.0, MAX_SCORE]
     assert math.isnan(scores.score[0, 2])
     assert scores.reason[0].tolist() == [Reason.NONE, Reason.BOUND, Reason.NONE]
 
@@ -321,7 +321,7 @@ def test_infinities_are_certain_and_not_used_for_training():
     values = [0, 1] * 10 + [INF, 1, -INF, 1]
     for detector in (BatchNormal(), OnlineNormal(), HoltWinters(2)):
         scores = score(detector, values)
-        assert scores.score[0, [20, 22]].tolist() == [CAP, CAP]
+        assert scores.score[0, [20, 22]].tolist() == [MAX_SCORE, MAX_SCORE]
         assert scores.reason[0, 20:].tolist() == [Reason.LEVEL, 0, Reason.LEVEL, 0]
 
 
@@ -460,13 +460,13 @@ def test_each_series_is_scored_separately_and_only_from_its_past(detector, value
         assert getattr(scores, f.name).shape == values.shape
     known = ~np.isnan(scores.score)
     assert not known[np.isnan(values)].any()
-    assert ((scores.score[known] >= 0) & (scores.score[known] <= CAP)).all()
+    assert ((scores.score[known] >= 0) & (scores.score[known] <= MAX_SCORE)).all()
     for usual in (scores.expected, scores.lower, scores.upper):
         assert np.isnan(usual[~known]).all()
     flags = OutsideBand().decide(values, scores)
     assert np.array_equal(flags, scores.reason != Reason.NONE)
     if detector in BOUNDS:
-        assert np.array_equal(flags, scores.score == CAP)
+        assert np.array_equal(flags, scores.score == MAX_SCORE)
     width = values.shape[1]
     cut = data.draw(st.integers(0, width)) if data else width // 2
     before = detector.score(History(h.times[:cut], values[:, :cut], values[:, :cut], h.scales))

@@ -10,8 +10,8 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate, OutsideBand
 from tidegauge.repository.incidents.headline import explain
-from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.forecasts import least_spread, restore, transform
+from tidegauge.repository.numerics.arrays import MAX_SCORE
+from tidegauge.repository.numerics.forecasts import min_spread_of, restore, transform
 from tidegauge.repository.numerics.grid import Grid
 
 import tidegauge as tg
@@ -158,7 +158,7 @@ def test_the_scores_of_any_series_are_in_bounds_and_raise_no_warnings(
         assert getattr(scores, name).shape == h.values.shape
     known = ~np.isnan(scores.score)
     assert (~known)[np.isnan(h.values)].all()
-    assert ((scores.score[known] >= 0) & (scores.score[known] <= CAP)).all()
+    assert ((scores.score[known] >= 0) & (scores.score[known] <= MAX_SCORE)).all()
     assert ((scores.p_value[known] >= 0) & (scores.p_value[known] <= 1)).all()
 
 
@@ -178,8 +178,8 @@ def test_transforms_of_positive_numbers_are_undone(scale):
 
 def test_the_minimum_spread_is_binomial_for_ratios_and_poisson_for_counts():
     nothing = np.array([math.nan])
-    assert least_spread(nothing, np.array([100.0]), [Scale.RATIO])[0] == 0.05
-    of_count = least_spread(np.array([np.log1p(400)]), nothing, [Scale.COUNT])
+    assert min_spread_of(nothing, np.array([100.0]), [Scale.RATIO])[0] == 0.05
+    of_count = min_spread_of(np.array([np.log1p(400)]), nothing, [Scale.COUNT])
     assert of_count[0] == pytest.approx(0.05)
 
 

@@ -17,7 +17,7 @@ from tidegauge.repository.detectors.base import (
     Scores,
 )
 from tidegauge.repository.detectors.deequ import HoltWinters
-from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.grid import Grid
 
 from tests.conftest import soak
@@ -80,7 +80,7 @@ def check(detector, h, start=0, known=None):
         assert getattr(scores, name).shape == shape
     left = np.isnan(scores.score)
     known_scores = scores.score[~left]
-    assert ((known_scores >= 0) & (known_scores <= CAP)).all()
+    assert ((known_scores >= 0) & (known_scores <= MAX_SCORE)).all()
     for name in NUMBERS:
         assert np.isnan(getattr(scores, name)[left]).all()
     assert np.isin(scores.reason, [int(r) for r in Reason]).all()
@@ -368,7 +368,7 @@ def test_series_do_not_affect_each_other(detector, seed, restarts):
     h = ordinary(seed, restarts=restarts, most=history_length(detector, 40))
     together = detector.score(h)
     for i in range(len(h.values)):
-        assert_same_scores(detector.score(h.rows(slice(i, i + 1))), together.taken(slice(i, i + 1)))
+        assert_same_scores(detector.score(h.rows(slice(i, i + 1))), together.take(slice(i, i + 1)))
 
 
 @every
@@ -393,5 +393,5 @@ def test_more_series_than_fit_into_one_matrix(name):
     draw = np.random.default_rng(5)
     values = draw.standard_normal((600, 16))
     h = history(values, times_of(16, "D"))
-    last = check(detector, h).taken(slice(590, 600))
+    last = check(detector, h).take(slice(590, 600))
     assert_same_scores(detector.score(history(values[590:], h.times)), last)

@@ -11,10 +11,10 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason
 from tidegauge.repository.detectors.novelty import Novelty, cantelli, exceeds_recent, side
 from tidegauge.repository.numerics.arrays import (
-    CAP,
-    DAYS,
-    WARM,
-    WEEKS,
+    DAILY_CYCLE,
+    MAX_SCORE,
+    MIN_Z_POINTS,
+    WEEKLY_CYCLE,
     RunningMoments,
     SeasonalRanges,
     nearest_run,
@@ -86,7 +86,7 @@ def test_the_same_time_of_day_is_within_two_hours(seed):
     steps = chance.choice([0, 1800, 7200, 90_000], size=n, p=[0.05, 0.7, 0.2, 0.05])
     times = np.datetime64("2015-01-01", "s") + np.cumsum(steps)
     values = np.round(chance.normal(size=n), 2)
-    found = SeasonalRanges.from_times(times, DAYS).nearest(values, values)
+    found = SeasonalRanges.from_times(times, DAILY_CYCLE).nearest(values, values)
     for i in range(n):
         back = (times[i] - times[:i]).astype(int)
         off = np.abs((back + DAY // 2) % DAY - DAY // 2)
@@ -99,16 +99,16 @@ def test_the_same_time_of_day_is_within_two_hours(seed):
 
 def test_weekdays_and_missing_times():
     values = np.arange(40.0)
-    found = SeasonalRanges.from_times(history(values).times, WEEKS).nearest(values, values)
+    found = SeasonalRanges.from_times(history(values).times, WEEKLY_CYCLE).nearest(values, values)
     assert np.isnan(found[:21]).all()
     assert (found[21:] == 7).all()
-    nowhere = SeasonalRanges.from_times(np.full(40, "NaT", "M8[s]"), WEEKS)
+    nowhere = SeasonalRanges.from_times(np.full(40, "NaT", "M8[s]"), WEEKLY_CYCLE)
     assert np.isnan(nowhere.nearest(values, values)).all()
 
 
 def test_many_points_at_one_time_are_as_cheap():
     season = SeasonalRanges.from_times(
-        np.arange(10_000).astype("M8[s]") + np.repeat([0, DAY], 5000), DAYS
+        np.arange(10_000).astype("M8[s]") + np.repeat([0, DAY], 5000), DAILY_CYCLE
     )
     assert (season.high - season.low).max() <= 50
 
@@ -148,7 +148,7 @@ def test_p_values_are_conservative():
     shocks = chance.standard_t(3, (40, 200))
     skewed = np.exp(chance.standard_normal((40, 200)))
     for values in (shocks, np.cumsum(shocks, axis=1), skewed, np.round(shocks)):
-        scores = Novelty().score(history(values)).score[:, WARM + 1 :]
+        scores = Novelty().score(history(values)).score[:, MIN_Z_POINTS + 1 :]
         for k in (1, 2, 3):
             assert (scores >= k).mean() <= 10.0**-k
 
@@ -319,7 +319,7 @@ def check(h, scores):
         assert getattr(scores, name).shape == h.values.shape
     known = ~np.isnan(scores.score)
     assert not known[~np.isfinite(h.values)].any()
-    assert ((scores.score[known] >= 0) & (scores.score[known] <= CAP)).all()
+    assert ((scores.score[known] >= 0) & (scores.score[known] <= MAX_SCORE)).all()
     assert (scores.lower[known] <= scores.expected[known]).all()
     assert (scores.expected[known] <= scores.upper[known]).all()
 
