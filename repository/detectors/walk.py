@@ -114,6 +114,54 @@ def _last_unmoved_time(values: Floats, began: Floats) -> Floats:
     return last_times
 
 
+@dataclass(frozen=True)
+class SeriesKinds:
+    """Properties of the series that select how they are scored.
+
+    Attributes
+    ----------
+    distances, counts : array of bool, shape (series,)
+        Series that are distances, or counts.
+    counts_of_values : array of bool, shape (series,)
+        Series that count values instead of rows; also all series if their names are unknown.
+    heavy : array of int
+        Indices of the series that can have heavy tails: positive numbers and extremes. Counts and shares
+        of rows have tails of their own.
+    extremes : array of int
+        Indices of the series that a single row can move.
+    unknown_week : array of float, shape (series,)
+        Standard deviation of the effects of weekdays before the first week has passed.
+    """
+
+    distances: NDArray[np.bool_]
+    counts: NDArray[np.bool_]
+    counts_of_values: NDArray[np.bool_]
+    heavy: NDArray[np.intp]
+    extremes: NDArray[np.intp]
+    unknown_week: Floats
+
+    @classmethod
+    def from_history(cls, history: History) -> SeriesKinds:
+        """Return the properties of the series of a history."""
+        scales = history.scales
+        counts_of_values = np.ones(len(scales), dtype=bool)
+        if history.series:
+            counts_of_values &= [counts_values(row["kind"], row["name"]) for row in history.series]
+        is_extreme = np.zeros(len(scales), dtype=bool)
+        if history.extremes is not None:
+            is_extreme |= history.extremes
+        is_positive = np.array([scale is Scale.POSITIVE for scale in scales], dtype=bool)
+        is_log = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in scales]
+        return cls(
+            distances=np.array([scale is Scale.DISTANCE for scale in scales], dtype=bool),
+            counts=np.array([scale is Scale.COUNT for scale in scales], dtype=bool),
+            counts_of_values=counts_of_values,
+            heavy=np.flatnonzero(is_positive | is_extreme),
+            extremes=np.flatnonzero(is_extreme),
+            unknown_week=np.where(is_log, UNKNOWN_WEEK_SPREAD, 0.0),
+        )
+
+
 AUTO_SEASON = "auto"
 SEASON_NAMES = (AUTO_SEASON, "day", "week", "month", "year")
 """Seasons to look for: ``auto`` is all seasons that the partitions can have."""
@@ -166,6 +214,21 @@ def _band_limit(freedom: Floats) -> Floats:
     distinct, index = np.unique(freedom, return_inverse=True)
     limits: Floats = np.asarray(special.stdtrit(distinct, 1 - BAND_P_VALUE / 2), dtype=np.float64)
     return limits[index]
+
+
+def _reasons(
+    expected: _Expected,
+    is_scored: NDArray[np.bool_],
+    is_notable: NDArray[np.bool_],
+    is_drift: NDArray[np.bool_],
+    is_constant: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """Return the reasons of a partition's scores; all masks are of shape (series,)."""
+    reason = np.where(is_drift, Reason.DRIFT, Reason.LEVEL)
+    reason[is_constant] = Reason.CONSTANT
+    reason = np.where(is_notable, reason, Reason.NONE)
+    reason = np.where(is_scored & expected.calendar, Reason.CALENDAR, reason)
+    return np.where(is_scored & expected.recovered, Reason.RECOVERY, reason)
 
 
 def _is_wanted(slots: int, grid: Grid, names: Sequence[str]) -> bool:
@@ -275,24 +338,7 @@ class Walk:
         self.record_window = margin_of(grid, cycles)
         padding = padding_of(grid, cycles, start)
         self.column = padding + grid.column
-        self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
-        self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
-        self.counts_of_values = np.ones(len(self.counts), dtype=bool)
-        if history.series:
-            self.counts_of_values &= [
-                counts_values(row["kind"], row["name"]) for row in history.series
-            ]
-        # Only other numbers have heavy tails: counts and shares of rows have tails of their own.
-        positive = np.array([scale is Scale.POSITIVE for scale in history.scales], dtype=bool)
-        of_one_row = np.zeros(len(positive), dtype=bool)
-        if history.extremes is not None:
-            of_one_row |= history.extremes
-        self.heavy, self.extremes = (
-            np.flatnonzero(positive | of_one_row),
-            np.flatnonzero(of_one_row),
-        )
-        is_log = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
-        self.unknown_week = np.where(is_log, UNKNOWN_WEEK_SPREAD, 0.0)
+        self.kinds = SeriesKinds.from_history(history)
         shape = (len(history.values), padding + grid.size)
         self.units = Units(history)
         self.y = np.full(shape, np.nan)
@@ -311,7 +357,7 @@ class Walk:
         is_known = ~np.isnan(self.y)
         self.begun = np.where(is_known.any(axis=1), is_known.argmax(axis=1), shape[1])
         self.recovery = RECOVERY_CYCLES * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS)
-        self.learning = (
+        self.warm_up = (
             max(MIN_POINTS_TO_SCORE, grid.period) if grid.within_days else MIN_POINTS_TO_SCORE
         )
         self.shift_rules = [shift_rule(grid, new=new) for new in (False, True)]
@@ -409,77 +455,103 @@ class Walk:
             self.effects = self.by_season.effects(c, self.points)
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
-        # Base score of partition t, written to column k: Student's t, with a heavier tail or the distribution of small counts.
+        """Score partition ``t``, and write its scores, reasons and bands to column ``k``."""
         c = self.column[t]
-        expected = self._expect(t)
-        now, width, few = expected.now, expected.width, expected.few
         past = slice(c - self.level_window, c)
-        y = self.y[:, c]
+        y, expected = self.y[:, c], self._expect(t)
+        now = expected.now
         distance = np.abs(y - now.centre)
-        score = tails.student_score(distance / width, now.freedom)
-        heavy = self.heavy
         alarms = self.signs[:, past] != 0
-        lasting = tails.ongoing(alarms[heavy, 1:])  # an ongoing run is not its own example
-        errors = np.where(lasting, np.nan, now.surprises[heavy])
-        tail = tails.HeavyTail.from_errors(errors, width[heavy])
-        score[heavy] = np.minimum(score[heavy], tail.score(distance[heavy] / width[heavy]))
-        if few.size:
-            score[few] = expected.counted.score(np.expm1(y[few]))
-        score = tails.cap_recurring_errors(score, distance, now)
-        # Slow drifts.
-        drift_score, start_level, step = tails.drift(
-            now, y, self.signs[:, past], expected.min_spread
-        )
-        drift_score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
-        drifting = np.flatnonzero(drift_score)
-        drift_score[drifting[self._are_new(drifting, c, SURE_WEEKS)]] = (
-            0  # a weekend is not a drift
-        )
-        drifts = drift_score > score
-        score = np.maximum(score, drift_score)
-        # Nearly constant series, and records of extremes.
-        repeating = tails.repeats(self.seen[:, past])
-        is_constant, constant = tails.score_constants(
-            score,
-            self._same_season_values(past, np.flatnonzero(repeating), expected),
-            repeating,
-            y,
-            alarms,
-            expected.min_spread,
-            self.counts,
-            self.counts_of_values,
-            now.centre,
-            -math.log10(BAND_P_VALUE),
-        )
-        self._cap_records(c, y, now, score)
+        # Each model scores the point: the forecast's errors, slow drifts, nearly constant series.
+        tail = self._heavy_tail(alarms, expected)
+        base_score = self._base_score(y, distance, expected, tail)
+        drift_score, start_level, drift_spread = self._drift(t, expected)
+        constants = self._constants(past, alarms, expected)
+        # Combine the scores: the highest counts, but nearly constant series have their own.
+        score = np.maximum(base_score, drift_score)
+        is_constant = np.zeros(len(y), dtype=bool)
+        if constants is not None:
+            is_constant[constants.rows] = True
+            score[constants.rows] = constants.score(y[constants.rows])
+        score = self._cap_records(c, y, now, score)
         # A weaker drift changes neither the band nor the reason.
-        drifts &= ~is_constant & (score >= MAX_TRAINING_SCORE)
-        centre = np.where(drifts, start_level, now.centre)
-        score[self.distances & (y < now.centre)] = 0  # a smaller distance is not an anomaly
-        score[y <= centre + self.min_rise] = 0
-        # Write scores and reasons of points with enough history.
-        is_scored = ~np.isnan(distance + score) & (now.points >= self.learning)
+        is_drift = (drift_score > base_score) & ~is_constant & (score >= MAX_TRAINING_SCORE)
+        centre = np.where(is_drift, start_level, now.centre)
+        is_harmless = (self.kinds.distances & (y < now.centre)) | (y <= centre + self.min_rise)
+        score = np.where(is_harmless, 0.0, score)
+        # Write the results of points with enough history.
+        is_scored = ~np.isnan(distance + score) & (now.points >= self.warm_up)
         if self.history.restarts is not None:
             is_scored &= ~self.history.restarts[:, t]
         scores.score[:, k] = np.where(is_scored, score, np.nan)
-        reason = np.where(drifts, Reason.DRIFT, Reason.LEVEL)
-        reason[is_constant] = Reason.CONSTANT
-        reason = np.where(is_scored & (score > MIN_REASON_SCORE), reason, Reason.NONE)
-        reason = np.where(is_scored & expected.calendar, Reason.CALENDAR, reason)
-        scores.reason[:, k] = np.where(is_scored & expected.recovered, Reason.RECOVERY, reason)
-        # Write expected values and bands, in the metrics' units.
+        is_notable = is_scored & (score > MIN_REASON_SCORE)
+        scores.reason[:, k] = _reasons(expected, is_scored, is_notable, is_drift, is_constant)
         limit = _band_limit(now.freedom)
-        far_limit = limit.copy()
-        far_limit[heavy] = np.maximum(limit[heavy], tail.limit(BAND_P_VALUE))
-        reach = np.where(drifts, step * limit, width * far_limit)
+        reach = expected.width * self._tail_limit(limit, tail)
+        reach = np.where(is_drift, drift_spread * limit, reach)
         band = np.stack([centre, centre - reach, centre + reach], axis=1)
-        band[is_constant, 1:] = constant[is_constant]
+        if constants is not None:
+            band[constants.rows, 1:] = constants.band(-math.log10(BAND_P_VALUE))
         bounds = self.units.restored(np.where(is_scored[:, None], band, np.nan), t)
         bounds[np.isposinf(band) | np.isinf(bounds)] = np.nan  # a side without a limit
-        if few.size:
-            is_shown = (is_scored & ~drifts & ~is_constant)[few]
-            bounds[few[is_shown], 1:] = expected.counted.take(is_shown).limits(BAND_P_VALUE)
+        if expected.few.size:
+            is_shown = (is_scored & ~is_drift & ~is_constant)[expected.few]
+            shown_counts = expected.counted.take(is_shown)
+            bounds[expected.few[is_shown], 1:] = shown_counts.limits(BAND_P_VALUE)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+
+    def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
+        """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""
+        rows = self.kinds.heavy
+        is_ongoing = tails.ongoing(alarms[rows, 1:])  # an ongoing run is not its own example
+        errors = np.where(is_ongoing, np.nan, expected.now.surprises[rows])
+        return tails.HeavyTail.from_errors(errors, expected.width[rows])
+
+    def _tail_limit(self, limit: Floats, tail: tails.HeavyTail) -> Floats:
+        """Return the limits of the band in spreads, given the limits of Student's t."""
+        rows, tail_limit = self.kinds.heavy, limit.copy()
+        tail_limit[rows] = np.maximum(limit[rows], tail.limit(BAND_P_VALUE))
+        return tail_limit
+
+    def _base_score(
+        self, y: Floats, distance: Floats, expected: _Expected, tail: tails.HeavyTail
+    ) -> Floats:
+        """Return scores by Student's t, a heavier tail, or the distribution of small counts."""
+        z, rows, few = distance / expected.width, self.kinds.heavy, expected.few
+        score = tails.student_score(z, expected.now.freedom)
+        score[rows] = np.minimum(score[rows], tail.score(z[rows]))
+        if few.size:
+            score[few] = expected.counted.score(np.expm1(y[few]))
+        return tails.cap_recurring_errors(score, distance, expected.now)
+
+    def _drift(self, t: int, expected: _Expected) -> tuple[Floats, Floats, Floats]:
+        """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.
+
+        Times that stay and days of the calendar do not drift, and neither do series whose weekends are
+        unknown.
+        """
+        c = self.column[t]
+        signs = self.signs[:, c - self.level_window : c]
+        score, start, spread = tails.drift(expected.now, self.y[:, c], signs, expected.min_spread)
+        score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
+        rows = np.flatnonzero(score)
+        score[rows[self._are_new(rows, c, SURE_WEEKS)]] = 0
+        return score, start, spread
+
+    def _constants(
+        self, past: slice, alarms: NDArray[np.bool_], expected: _Expected
+    ) -> tails.ConstantModel | None:
+        """Return the model of the nearly constant series; None if no series is."""
+        repeating = tails.has_repeats(self.seen[:, past])
+        return tails.ConstantModel.fit(
+            self._same_season_values(past, np.flatnonzero(repeating), expected),
+            alarms,
+            expected.now.centre,
+            expected.min_spread,
+            repeating=repeating,
+            counts=self.kinds.counts,
+            counts_of_values=self.kinds.counts_of_values,
+        )
 
     def _same_season_values(
         self, past: slice, seasonal: NDArray[np.intp], expected: _Expected
@@ -510,7 +582,7 @@ class Walk:
             np.abs(np.expm1(centre + past_effects - effect) - np.expm1(centre))
             < tails.COUNT_STEP_TOLERANCE
         )
-        is_same |= self.counts[seasonal, None] & by_one
+        is_same |= self.kinds.counts[seasonal, None] & by_one
         is_rare = (is_same & ~np.isnan(values[seasonal])).sum(axis=1) < MATURE_POINTS
         is_usual = np.abs(median(values[seasonal]) - now.centre[seasonal]) <= reach[:, 0]
         is_same[is_rare] = is_usual[is_rare, None]
@@ -518,21 +590,24 @@ class Walk:
         values[seasonal] = np.where(is_same, values[seasonal], np.nan)
         return values
 
-    def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> None:
-        """Cap scores of extremes if the known past has two values that are as extreme.
+    def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> Floats:
+        """Return scores, capped for extremes if the known past has two values that are as extreme.
 
         The largest values of a heavy-tailed column are rare, so the last weeks are not enough.
         """
-        rows = self.extremes[score[self.extremes] > tails.RECORD_CHECK_SCORE]
+        extremes = self.kinds.extremes
+        rows = extremes[score[extremes] > tails.RECORD_CHECK_SCORE]
         if not rows.size:
-            return
+            return score
         past = self.seen[rows, c - self.record_window : c]
         value, above = y[rows, None], (y[rows] > now.centre[rows])[:, None]
         as_extreme = np.where(above, past >= value, past <= value).sum(axis=1)
-        cap = np.log10(now.points[rows] + 1)
-        score[rows] = np.where(
-            as_extreme >= MIN_EARLIER_RECORDS, np.minimum(score[rows], cap), score[rows]
+        limit = np.log10(now.points[rows] + 1)
+        capped = score.copy()
+        capped[rows] = np.where(
+            as_extreme >= MIN_EARLIER_RECORDS, np.minimum(score[rows], limit), score[rows]
         )
+        return capped
 
     def _expect(self, t: int) -> _Expected:
         """Return the forecast of a partition after all corrections that can explain its values."""
@@ -562,20 +637,20 @@ class Walk:
         """Return the standard deviation of the next point, and its lower bound."""
         min_spread = min_spread_of(now.centre, self.history.weights[:, t], self.units.rows)
         min_spread[self.units.timed] = MIN_TIME_SHARE * self.grid.step
-        is_mature = self.counts & (now.points >= MATURE_POINTS)
+        is_mature = self.kinds.counts & (now.points >= MATURE_POINTS)
         min_spread[is_mature] = np.minimum(
             min_spread, np.maximum(MIN_COUNT_SPREAD, MAX_SPREAD_RATIO * now.spread)
         )[is_mature]
         width = np.hypot(now.spread, np.maximum(min_spread, _fallback_spread(now, min_spread == 0)))
         if self.grid.within_days:
             is_new = self.points < DAYS_PER_WEEK * self.grid.period
-            width = np.where(is_new, np.hypot(width, self.unknown_week), width)
-            min_spread = np.where(is_new, np.hypot(min_spread, self.unknown_week), min_spread)
+            width = np.where(is_new, np.hypot(width, self.kinds.unknown_week), width)
+            min_spread = np.where(is_new, np.hypot(min_spread, self.kinds.unknown_week), min_spread)
         return width, min_spread
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""
-        rows = np.flatnonzero(self.counts & (now.centre < np.log1p(2 * SMALL_COUNT_MEAN)))
+        rows = np.flatnonzero(self.kinds.counts & (now.centre < np.log1p(2 * SMALL_COUNT_MEAN)))
         if not rows.size:
             return rows, NO_COUNTS
         past_counts = np.expm1(self.y[rows, past])

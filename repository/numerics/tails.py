@@ -283,18 +283,25 @@ def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return run
 
 
-def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:
+def cap_recurring_errors(score: Floats, distance: Floats, now: Forecast) -> Floats:
     """Cap scores at log10(points + 1) where errors of about the same size occurred before.
 
     Two such errors suffice, or three if they are runs of alarms: if alarms are frequent, the tail is heavy
-    and another large error is usual. Changes ``score`` in place.
+    and another large error is usual.
 
     Parameters
     ----------
     score : array of float, shape (series,)
-    off : array of float, shape (series,)
+        Scores so far.
+    distance : array of float, shape (series,)
         Distance of each value from its forecast.
     now : Forecast
+        Forecast of the current point.
+
+    Returns
+    -------
+    array of float, shape (series,)
+        The capped scores.
     """
     rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
     if not rows.size:
@@ -302,32 +309,23 @@ def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:
     large = np.maximum(
         _from_top(now.errors[rows], 2), _from_top(now.surprises[rows], HEAVY_TAIL_RUNS)
     )
-    recurs = (large > 0) & (off[rows] < RECURRENCE_FACTOR * large)
-    score[rows] = np.where(
+    recurs = (large > 0) & (distance[rows] < RECURRENCE_FACTOR * large)
+    capped = score.copy()
+    capped[rows] = np.where(
         recurs, np.minimum(score[rows], np.log10(now.points[rows] + 1)), score[rows]
     )
-    return score
+    return capped
 
 
-def repeats(past: Floats) -> NDArray[np.bool_]:
-    """Return whether series, of shape (series, memory), have a value twice in succession."""
+def has_repeats(past: Floats) -> NDArray[np.bool_]:
+    """Return whether series, of shape (series, memory), have the same value twice in succession."""
     mask: NDArray[np.bool_] = (past[:, 1:] == past[:, :-1]).any(axis=1)
     return mask
 
 
-def score_constants(
-    score: Floats,
-    past: Floats,
-    repeating: NDArray[np.bool_],
-    value: Floats,
-    alarms: NDArray[np.bool_],
-    min_spread: Floats,
-    counts: NDArray[np.bool_],
-    counts_of_values: NDArray[np.bool_],
-    centre: Floats,
-    limit: float,
-) -> tuple[NDArray[np.bool_], Floats]:
-    """Score nearly constant series in place; return a mask of them, and their bands.
+@dataclass(frozen=True)
+class ConstantModel:
+    """Nearly constant series and their departures from the constant; all arrays are of shape (rows,).
 
     The p-value of another value is the frequency of departures from the constant, times the tail
     probability of its distance among earlier departures. For counts that are nearly always 0 it is at
@@ -338,116 +336,192 @@ def score_constants(
     by one from their constant or from its seasonal value, unless it is the first change of a count of
     values from 1 to 9.
 
-    Parameters
+    Attributes
     ----------
-    score : array of float, shape (series,)
-        Scores so far; overwritten for nearly constant series.
-    past : array of float, shape (series, memory)
-        Earlier values; NaN where unknown.
-    repeating : array of bool, shape (series,)
-        Series that have a value twice in succession. Other series have no constant.
-    value : array of float, shape (series,)
-        The values to score.
-    alarms : array of bool, shape (series, memory)
-        Points that alarmed. If there are few, they are excluded from earlier departures, as are counts
-        that rarely differ by one.
-    min_spread : array of float, shape (series,)
-        Lower bound of the spread; 0 without one.
-    counts : array of bool, shape (series,)
+    rows : array of int
+        Indices of the nearly constant series.
+    mode, tolerance : array of float
+        The constant, and the distance within which values are equal to it.
+    points, departures, examples : array of int
+        Number of earlier points, of departures among them, and of departures with a typical size.
+    mean, spread : array of float
+        Mean and spread of the size of the next departure, given the examples.
+    bound : array of float
+        Departures below twice this size are never anomalies.
+    is_count : array of bool
         Series that are counts. All of their numbers are log(1 + count).
-    counts_of_values : array of bool, shape (series,)
-        Counts of values, such as distinct values, instead of rows.
-    centre : array of float, shape (series,)
-        Expected values.
-    limit : float
-        Minimum score of values outside the band.
-
-    Returns
-    -------
-    tuple of array
-        The mask, and lower and upper limits, of shape (series, 2), NaN where the mask is false.
+    near_counts : array of float, shape (2, rows)
+        The constant and the expected value, as counts.
+    step : array of float
+        Counts within this distance of ``near_counts`` are never anomalies.
+    zero_rows, zero_rate : array
+        Positions in ``rows`` of counts that are nearly always 0, and their Poisson means.
     """
-    is_constant: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
-    band = np.full((len(score), 2), np.nan)
-    # Select the nearly constant series. If one value fills over half, it is the median.
-    rows = np.flatnonzero(repeating)
-    past, alarms = past[rows], alarms[rows]
-    is_known = ~np.isnan(past)
-    mode = median(past)
-    close = 1e-12 * np.fmax(1.0, np.abs(mode))
-    same = np.abs(past - mode[:, None]) <= close[:, None]
-    is_mostly_same = same.sum(axis=1) >= MIN_CONSTANT_SHARE * np.maximum(is_known.sum(axis=1), 1)
-    rows = rows[is_mostly_same]
-    if not rows.size:
-        return is_constant, band
-    is_constant[rows] = True
-    past, alarms, is_known, same = (
-        past[is_mostly_same],
-        alarms[is_mostly_same],
-        is_known[is_mostly_same],
-        same[is_mostly_same],
-    )
-    mode, close, points = mode[is_mostly_same], close[is_mostly_same], is_known.sum(axis=1)
-    # Distances of earlier departures, without alarms and rare counts by one.
-    departures = np.where(~same & is_known, np.abs(past - mode[:, None]), np.nan)
-    departure_count = (~np.isnan(departures)).sum(axis=1)
-    excluded = alarms & (alarms.sum(axis=1) < HEAVY_TAIL_ALARMS)[:, None]
-    departures[excluded | (_rarely_by_one(past, mode) & counts[rows, None])] = np.nan
-    examples = (~np.isnan(departures)).sum(axis=1)
-    # Score the frequency of departures plus the size of this one.
-    freedom = np.clip(examples, 1, 12).astype(float)
-    mean, spread = _moments(departures, np.maximum(examples, 1))
-    distance = np.abs(value[rows] - mode)
-    beyond = np.maximum(distance - mean, 0) / np.where(spread > 0, spread, 1)
-    large_size = LARGE_DEPARTURE * np.abs(mode)
-    large = np.log10(np.maximum(distance / np.where(large_size > 0, large_size, np.inf), 1))
-    size = np.where(examples > 0, student_score(beyond, freedom), FIRST_DEPARTURE_SCORE + large)
-    rare = np.log10((points + 2) / (departure_count + 1)) + size
-    # Cap the scores of departures that are too small, and of counts that differ by one.
-    bound = np.where(min_spread[rows] > 0, min_spread[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode))
-    is_extra_constant = counts[rows] & _more_constant_than_poisson(mode, same.sum(axis=1), points)
-    bound[is_extra_constant] = np.minimum(bound[is_extra_constant], DEFAULT_RELATIVE_SPREAD)
-    near_counts = np.expm1(np.stack([mode, centre[rows]]))
-    step = np.where(
-        (mode > close)
-        & (near_counts[0] < MAX_STEP_CONSTANT)
-        & (departure_count == 0)
-        & counts_of_values[rows],
-        EQUAL_COUNT_TOLERANCE,
-        COUNT_STEP_TOLERANCE,
-    )
-    is_one_step = counts[rows] & (np.abs(np.expm1(value[rows]) - near_counts) < step).any(axis=0)
-    rare = np.where((distance < 2 * bound) | is_one_step, np.minimum(rare, 1.0), rare)
-    # Counts that are nearly always 0 score at most as Poisson counts.
-    zero_rows = np.flatnonzero(counts[rows] & (mode <= close))
-    total = np.where(is_known[zero_rows] & ~excluded[zero_rows], np.expm1(past[zero_rows]), 0).sum(
-        axis=1
-    )
-    rate = (total + 1) / (points[zero_rows] + 1)
-    rare[zero_rows] = np.minimum(
-        rare[zero_rows], poisson_score(np.expm1(value[rows[zero_rows]]), rate)
-    )
-    score[rows] = np.where(distance <= close, 0.0, np.minimum(rare, MAX_SCORE))
-    # The band: the distances at which the score reaches the limit.
-    needed_size_score = np.maximum(limit - np.log10((points + 2) / (departure_count + 1)), 0.0)
-    first_reach = np.where(
-        needed_size_score > FIRST_DEPARTURE_SCORE,
-        large_size * np.power(10.0, needed_size_score - FIRST_DEPARTURE_SCORE),
-        0.0,
-    )
-    first_reach[(needed_size_score > FIRST_DEPARTURE_SCORE) & (large_size <= 0)] = np.inf
-    usual_reach = mean + spread * special.stdtrit(
-        freedom, 1 - np.power(10.0, -needed_size_score) / 2
-    )
-    reach = np.maximum(np.where(examples > 0, usual_reach, first_reach), 2 * bound)[:, None]
-    band[rows] = mode[:, None] + reach * [-1, 1]
-    count_rows = np.flatnonzero(counts[rows])
-    band[rows[count_rows]] = _widen_bands(
-        band[rows[count_rows]], near_counts[:, count_rows], step[count_rows]
-    )
-    zero = np.log1p(poisson_limit(limit, rate))
-    band[rows[zero_rows], 1] = np.maximum(band[rows[zero_rows], 1], zero)
-    return is_constant, band
+
+    rows: NDArray[np.intp]
+    mode: Floats
+    tolerance: Floats
+    points: NDArray[np.intp]
+    departures: NDArray[np.intp]
+    examples: NDArray[np.intp]
+    mean: Floats
+    spread: Floats
+    bound: Floats
+    is_count: NDArray[np.bool_]
+    near_counts: Floats
+    step: Floats
+    zero_rows: NDArray[np.intp]
+    zero_rate: Floats
+
+    @classmethod
+    def fit(
+        cls,
+        past: Floats,
+        alarms: NDArray[np.bool_],
+        centre: Floats,
+        min_spread: Floats,
+        *,
+        repeating: NDArray[np.bool_],
+        counts: NDArray[np.bool_],
+        counts_of_values: NDArray[np.bool_],
+    ) -> ConstantModel | None:
+        """Find the nearly constant series; None if no series is.
+
+        Parameters
+        ----------
+        past : array of float, shape (series, memory)
+            Earlier values; NaN where unknown.
+        alarms : array of bool, shape (series, memory)
+            Points that alarmed. If there are few, their sizes are not typical, nor are the sizes of counts
+            that rarely differ by one.
+        centre : array of float, shape (series,)
+            Expected values.
+        min_spread : array of float, shape (series,)
+            Lower bound of the spread; 0 without one.
+        repeating : array of bool, shape (series,)
+            Series that have a value twice in succession. Other series have no constant.
+        counts : array of bool, shape (series,)
+            Series that are counts.
+        counts_of_values : array of bool, shape (series,)
+            Counts of values, such as distinct values, instead of rows.
+        """
+        # Select the nearly constant series. If one value fills over half, it is the median.
+        rows = np.flatnonzero(repeating)
+        values = past[rows]
+        mode = median(values)
+        tolerance = 1e-12 * np.fmax(1.0, np.abs(mode))
+        same = np.abs(values - mode[:, None]) <= tolerance[:, None]
+        points = (~np.isnan(values)).sum(axis=1)
+        selected = np.flatnonzero(same.sum(axis=1) >= MIN_CONSTANT_SHARE * np.maximum(points, 1))
+        if not selected.size:
+            return None
+        rows, values, same = rows[selected], values[selected], same[selected]
+        mode, tolerance, points = mode[selected], tolerance[selected], points[selected]
+        is_count, alarmed = counts[rows], alarms[rows]
+        # Measure the departures from the constant. Few alarms and rare counts by one have no typical size.
+        is_known = ~np.isnan(values)
+        sizes = np.where(~same & is_known, np.abs(values - mode[:, None]), np.nan)
+        departures = (~np.isnan(sizes)).sum(axis=1)
+        excluded = alarmed & (alarmed.sum(axis=1) < HEAVY_TAIL_ALARMS)[:, None]
+        sizes[excluded | (_rarely_by_one(values, mode) & is_count[:, None])] = np.nan
+        examples = (~np.isnan(sizes)).sum(axis=1)
+        mean, spread = _moments(sizes, np.maximum(examples, 1))
+        # Bound the departures that are never anomalies.
+        bound = np.where(
+            min_spread[rows] > 0, min_spread[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode)
+        )
+        is_extra_constant = is_count & _more_constant_than_poisson(mode, same.sum(axis=1), points)
+        bound[is_extra_constant] = np.minimum(bound[is_extra_constant], DEFAULT_RELATIVE_SPREAD)
+        near_counts = np.expm1(np.stack([mode, centre[rows]]))
+        step = np.where(
+            (mode > tolerance)
+            & (near_counts[0] < MAX_STEP_CONSTANT)
+            & (departures == 0)
+            & counts_of_values[rows],
+            EQUAL_COUNT_TOLERANCE,
+            COUNT_STEP_TOLERANCE,
+        )
+        # Estimate the Poisson mean of counts that are nearly always 0.
+        zero_rows = np.flatnonzero(is_count & (mode <= tolerance))
+        is_counted = is_known[zero_rows] & ~excluded[zero_rows]
+        total = np.where(is_counted, np.expm1(values[zero_rows]), 0).sum(axis=1)
+        return cls(
+            rows=rows,
+            mode=mode,
+            tolerance=tolerance,
+            points=points,
+            departures=departures,
+            examples=examples,
+            mean=mean,
+            spread=spread,
+            bound=bound,
+            is_count=is_count,
+            near_counts=near_counts,
+            step=step,
+            zero_rows=zero_rows,
+            zero_rate=(total + 1) / (points[zero_rows] + 1),
+        )
+
+    def score(self, value: Floats) -> Floats:
+        """Return the scores of values, of shape (rows,)."""
+        # Add the score of a departure's frequency and the score of its size.
+        distance = np.abs(value - self.mode)
+        beyond = np.maximum(distance - self.mean, 0) / np.where(self.spread > 0, self.spread, 1)
+        large_size = self._large_size
+        large = np.log10(np.maximum(distance / np.where(large_size > 0, large_size, np.inf), 1))
+        size_score = np.where(
+            self.examples > 0, student_score(beyond, self._freedom), FIRST_DEPARTURE_SCORE + large
+        )
+        score = self._frequency_score + size_score
+        # Cap the scores of departures that are too small, and of counts that differ by one.
+        is_one_step = self.is_count & (np.abs(np.expm1(value) - self.near_counts) < self.step).any(
+            axis=0
+        )
+        is_small = (distance < 2 * self.bound) | is_one_step
+        score = np.where(is_small, np.minimum(score, 1.0), score)
+        # Counts that are nearly always 0 score at most as Poisson counts.
+        rows = self.zero_rows
+        score[rows] = np.minimum(score[rows], poisson_score(np.expm1(value[rows]), self.zero_rate))
+        return np.where(distance <= self.tolerance, 0.0, np.minimum(score, MAX_SCORE))
+
+    def band(self, limit: float) -> Floats:
+        """Return the lower and upper limits at which the score reaches a limit, of shape (rows, 2)."""
+        # Invert the score of a departure's size.
+        size_score = np.maximum(limit - self._frequency_score, 0.0)
+        large_size = self._large_size
+        is_beyond_first = size_score > FIRST_DEPARTURE_SCORE
+        first_reach = np.where(
+            is_beyond_first, large_size * np.power(10.0, size_score - FIRST_DEPARTURE_SCORE), 0.0
+        )
+        first_reach[is_beyond_first & (large_size <= 0)] = np.inf
+        usual_reach = self.mean + self.spread * special.stdtrit(
+            self._freedom, 1 - np.power(10.0, -size_score) / 2
+        )
+        reach = np.where(self.examples > 0, usual_reach, first_reach)
+        reach = np.maximum(reach, 2 * self.bound)[:, None]
+        band: Floats = self.mode[:, None] + reach * [-1, 1]
+        # Include the counts that differ by one, and the usual Poisson counts.
+        rows = np.flatnonzero(self.is_count)
+        band[rows] = _widen_bands(band[rows], self.near_counts[:, rows], self.step[rows])
+        highest = np.log1p(poisson_limit(limit, self.zero_rate))
+        band[self.zero_rows, 1] = np.maximum(band[self.zero_rows, 1], highest)
+        return band
+
+    @property
+    def _frequency_score(self) -> Floats:
+        """Score of a departure's frequency."""
+        score: Floats = np.log10((self.points + 2) / (self.departures + 1))
+        return score
+
+    @property
+    def _large_size(self) -> Floats:
+        """Size from which a first departure scores more."""
+        return LARGE_DEPARTURE * np.abs(self.mode)
+
+    @property
+    def _freedom(self) -> Floats:
+        """Degrees of freedom of the size of departures."""
+        return np.clip(self.examples, 1, 12).astype(float)
 
 
 def _rarely_by_one(past: Floats, usual: Floats) -> NDArray[np.bool_]:
