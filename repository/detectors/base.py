@@ -100,18 +100,19 @@ class History:
     Attributes
     ----------
     times : array of datetime64[s], shape (partitions,)
-        The partitions' times, not-a-time where they have none.
+        Times of the partitions; not-a-time for partitions without a time.
     values : array of float, shape (series, partitions)
-        NaN where there is no value: not measured, failed, empty, or not a number. May be infinite.
+        NaN without a value: not measured, failed, empty or not a number. Values can be infinite.
     weights : array of float, shape (series, partitions)
-        Rows behind each value; NaN where unknown.
+        Number of rows that each value summarizes; NaN if unknown.
     scales : sequence of Scale, one for each series
+        Scales of the metrics.
     muted : array of bool, shape (series, partitions), optional
         Points that labels exclude from training. They are scored.
     restarts : array of bool, shape (series, partitions), optional
-        Points labelled as the beginning of a new level. They are not scored.
+        Points labelled as the start of a new level. They are not scored.
     holidays : sequence of str, optional
-        Name of the holiday on which each partition lies; empty if on none.
+        Name of each partition's holiday; empty for other days.
     """
 
     times: NDArray[np.datetime64]
@@ -122,19 +123,19 @@ class History:
     restarts: NDArray[np.bool_] | None = None
     holidays: Sequence[str] | None = None
     grid: Grid | None = None
-    """The partitions' time grid if these are the tail of a longer history; else inferred."""
+    """Time grid of the partitions; inferred if None. Given for the end of a longer history."""
     free_days: NDArray[np.datetime64] = field(default_factory=NO_HOLIDAYS.copy)
-    """All holidays, also those without a partition: working days are counted without them."""
+    """All holidays, including days without a partition. They are not working days."""
     extremes: NDArray[np.bool_] | None = None
-    """Mask of the series that are extremes, which one row can move; None if none is."""
+    """Mask of the series that are extremes, which one row can move; None if no series is."""
     series: Sequence[Mapping[str, Any]] = ()
-    """Rows of the series, as in `Facts`; nothing if they are not known by name."""
+    """Rows of the series, as in `Facts`; empty if unknown."""
     empty: NDArray[np.bool_] | None = None
-    """Mask of the points that were measured and are empty or not a number; None if none is."""
+    """Mask of the points that were measured and are empty or not a number; None if no point is."""
     ledger: PartitionLedger | None = None
 
     def rows(self, selection: slice | NDArray[np.intp]) -> History:
-        """Return the history of some of the series."""
+        """Return the history of a selection of the series."""
         indices = (
             range(len(self.values))[selection]
             if isinstance(selection, slice)
@@ -181,9 +182,9 @@ class Scores:
     Attributes
     ----------
     score : array of float
-        Anomaly score: -log10 of the p-value, at most 300; NaN where a point was not scored.
+        Anomaly score: -log10 of the p-value, at most 300; NaN for points that were not scored.
     expected, lower, upper : array of float
-        Expected value and band, in the metric's unit; NaN where the detector expects nothing.
+        Expected value and band, in the metric's unit; NaN if the detector has no expectation.
     reason : array of int
         A `Reason` for each point.
     """
@@ -196,13 +197,13 @@ class Scores:
 
     @property
     def p_value(self) -> Floats:
-        """P-value of each point: 0 at the highest score, NaN where it was not scored."""
+        """P-value of each point: 0 at the highest score, NaN for points that were not scored."""
         p: Floats = np.where(self.score >= MAX_SCORE, 0.0, 10.0**-self.score)
         return p
 
     @classmethod
     def unscored(cls, shape: tuple[int, ...]) -> Self:
-        """Return empty scores of a shape: no point is scored."""
+        """Return scores of a shape in which no point is scored."""
         score, expected, lower, upper = (np.full(shape, np.nan) for _ in range(4))
         return cls(score, expected, lower, upper, np.zeros(shape, dtype=np.uint8))
 
@@ -224,14 +225,14 @@ class Scores:
 
 @dataclass(frozen=True, repr=False)
 class Detector(Description):
-    """Base class of detectors: a frozen description, whose text identifies it in the repository.
+    """Base class of detectors: a frozen description, whose `repr` identifies it in the repository.
 
     Class attributes
     ----------------
     min_points : int
-        Minimum length of a series for any of its points to be scored.
+        Shorter series are not scored.
     rule : str
-        Default rule for a monitor without one.
+        Default decision rule of monitors with this detector.
     """
 
     min_points: ClassVar[int] = 1
@@ -242,7 +243,7 @@ class Detector(Description):
         self.check_parameters()
 
     def reach(self, grid: Grid) -> int | None:
-        """Return the number of earlier partitions that a score may depend on; None for all.
+        """Return the number of earlier partitions that a score can depend on; None for all.
 
         Parameters
         ----------
@@ -264,11 +265,12 @@ class Detector(Description):
         Parameters
         ----------
         history : History
+            The series.
         start : int
             The first partition to score.
         earlier_scores : Scores, optional
-            This detector's scores of the partitions before `start`, of shape (series, start);
-            recomputed if needed and not given.
+            This detector's scores of the partitions before `start`, of shape (series, start). If not
+            given, they are recomputed if needed.
 
         Returns
         -------
@@ -281,19 +283,18 @@ class Detector(Description):
 class PartitionDetector(Detector):
     """Base class of detectors of whole partitions, not of single series.
 
-    Its scores have one row. Its measurement becomes the value of its anomalies, whose metric has
-    the detector's name.
+    Its scores have one row. Its measurement is stored as the value of a metric with the detector's name.
 
     Class attributes
     ----------------
     scale : Scale
         Scale of its measurement.
     needs_values : bool
-        True if it reads metrics; otherwise it is given a history without series.
+        True if it reads metrics; otherwise its history has no series.
     needs_clock : bool
-        True if its scores depend on the time of the detection, so that all are made anew each time.
+        True if its scores depend on the time of detection, so that all are recomputed each time.
     needs_scores : bool
-        True if it goes on from its scores of the partitions before.
+        True if it uses its scores of earlier partitions.
     """
 
     rule: ClassVar[str] = "Threshold(3.0)"
@@ -304,17 +305,17 @@ class PartitionDetector(Detector):
 
     @abstractmethod
     def measure(self, history: History) -> Floats:
-        """Return the detector's measurement of each partition; NaN where there is none."""
+        """Return the detector's measurement of each partition; NaN without a measurement."""
 
     def score_and_measure(
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> tuple[Scores, Floats]:
-        """Return what `score` and `measure` do, for detectors that work out both at once."""
+        """Return the results of `score` and `measure`, for detectors that compute both at once."""
         return self.score(history, start, earlier_scores), self.measure(history)
 
     @abstractmethod
     def explanation(self, history: History, t: int) -> str:
-        """Return the explanation of a partition's anomaly, to follow the partition's name."""
+        """Return the explanation of a partition's anomaly, which follows the partition's name in messages."""
 
 
 DETECTORS: Registry[Detector] = Registry("detector", DETECTOR_MODULES)

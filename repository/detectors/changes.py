@@ -92,8 +92,8 @@ class SlowDrift(Detector):
 class ChangePoint(Detector):
     """Detector of change points: one alarm per new level, once it is confirmed.
 
-    A new level is confirmed by the fourth point within six that lies far off to the same side; the
-    score is the highest `Seasonal` score of these points.
+    A new level is confirmed by the fourth point of six that is far off to the same side. The score is the
+    highest `Seasonal` score of these points.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class VolatilityShift(PartitionDetector):
     def score_and_measure(
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> tuple[Scores, Floats]:
-        """Return what `score` and `measure` do."""
+        """Return the results of `score` and `measure`."""
         change, usual_change, spread, freedom = _noise_changes(history)
         excess = change - usual_change
         score = np.where(

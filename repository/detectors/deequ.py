@@ -1,7 +1,7 @@
 """Deequ's anomaly detection strategies, with Deequ's semantics and known defects fixed.
 
-Fixed: a gap keeps its position; a change after a constant is not certain; the band of `HoltWinters`
-is that of its errors, not of their absolute values; later points never change a score.
+These defects are fixed: a gap keeps its position; a change after a constant is not certain; the band of
+`HoltWinters` follows from its errors, not from their absolute values; later points never change a score.
 
 `Strategy.score` scores each point from earlier points. `Strategy.detect` searches an interval of
 one series with Deequ's semantics. Helpers turn bands into scores. Levels and deviations are computed
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     Factors = tuple[float | None, float | None]
 
 RELATIVE_ROUNDING = 1e-12
-"""Relative tolerance of equal numbers; rounding in sums of another order is smaller."""
+"""Relative tolerance of equal numbers: larger than the rounding errors of sums."""
 SCALE_EXPONENT = 64
-"""Binary exponent by which values are scaled down, so that sums and differences stay finite."""
+"""Values are divided by 2**64, so that sums and differences stay finite."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,11 @@ class Flagged:
     Attributes
     ----------
     index : int
+        Position in the series.
     value : float
+        The value.
     lower, upper : float
-        Allowed range, bounds included; NaN where there is no bound.
+        Allowed range, including its bounds; NaN without a bound.
     """
 
     index: int
@@ -118,7 +120,7 @@ class Strategy(Detector):
         """Score all partitions; scores before ``start`` are discarded and may be anything."""
 
     def _search(self, values: Floats, first: int, last: int) -> Scores:
-        """Score one series of which an interval is searched; by default as `_judge`."""
+        """Score an interval of one series; by default as `_judge`."""
         nowhen = np.full(values.size, "NaT", "M8[s]")
         return self._judge(History(nowhen, values, np.full_like(values, np.nan), []), first)
 
@@ -145,7 +147,7 @@ def training_values(history: History) -> Floats:
 
 
 def scale_down(values: Floats) -> Floats:
-    """Scale values down by 2**ROOM, for levels and deviations that do not overflow."""
+    """Divide values by 2**SCALE_EXPONENT, for levels and deviations that do not overflow."""
     return np.ldexp(values, -SCALE_EXPONENT)
 
 
@@ -157,7 +159,7 @@ def nan_if_infinite(values: Floats) -> Floats:
 def running_moments(values: Floats) -> tuple[Floats, Floats, Floats]:
     """Return running mean, sample standard deviation and count of the values before each point.
 
-    The last column is of all values.
+    The last column describes all values.
 
     Parameters
     ----------
@@ -167,7 +169,7 @@ def running_moments(values: Floats) -> tuple[Floats, Floats, Floats]:
     Returns
     -------
     tuple of array of float, shape (series, points + 1)
-        Mean and deviation are NaN where there are no values before; the deviation of one value is 0.
+        Mean and deviation are NaN without earlier values. The deviation of one value is 0.
 
     Examples
     --------
@@ -194,7 +196,7 @@ def running_moments(values: Floats) -> tuple[Floats, Floats, Floats]:
 def band(
     mean: Floats, deviation: Floats, rounding: Floats, factors: Factors
 ) -> tuple[Floats, Floats]:
-    """Return the band: mean plus/minus factor * deviation and rounding; NaN without a factor."""
+    """Return the band: mean plus or minus factor * deviation + rounding; NaN without a factor."""
     low, high = (np.nan if factor is None else factor for factor in factors)
     return mean - (low * deviation + rounding), mean + (high * deviation + rounding)
 
@@ -209,17 +211,17 @@ def normal_scores(
 ) -> Scores:
     """Return scores by the two-sided tail of the normal distribution.
 
-    After equal points the deviation is 0 and nothing is known of likely distances. Another value
-    then has a probability of 1 in points + 1: that the last of so many is the only one to differ.
+    After equal points the deviation is 0, so likely distances are unknown. A different value then has a
+    probability of 1 in points + 1: the probability that only the last of these points differs.
 
     Parameters
     ----------
     values : array of float, shape (series, partitions)
     mean, deviation, rounding : array of float, shape (series, partitions)
-        Expected value, standard deviation, and how much of it is rounding error; NaN where unknown.
+        Expected value, standard deviation, and rounding error; NaN where unknown.
         On the scale of `scale_down`.
     points : array of float, shape (series, partitions)
-        Number of points behind them.
+        Number of earlier points.
     factors : tuple of float or None
         Half widths of the band below and above, in deviations.
     """
@@ -264,7 +266,7 @@ def scores_from_flags(
 ) -> Scores:
     """Build scores whose bounds agree exactly with the flags below and above.
 
-    Where the score is NaN the point is not scored and all other fields are missing, too.
+    If the score is NaN, the point is not scored and all other fields are empty.
     """
     scored = ~np.isnan(score)
     lower = np.where(below, np.fmax(lower, np.nextafter(values, np.inf)), np.minimum(lower, values))
@@ -284,12 +286,12 @@ MAX_FLOAT = float(np.finfo(np.float64).max)
 class SimpleThreshold(Strategy):
     """Detector of values outside fixed bounds: the highest score outside, 0 inside.
 
-    Infinities are outside.
+    Infinite values are outside.
 
     Parameters
     ----------
     upper_bound, lower_bound : float
-        Allowed range, bounds included, in the metric's unit.
+        Allowed range, including its bounds, in the metric's unit.
 
     Examples
     --------
@@ -342,7 +344,8 @@ class _Change(Strategy):
             raise IllegalAnalyzerParameterError(msg)
         if not (-np.inf if low is None else low) <= (np.inf if high is None else high):
             msg = (
-                f"{self!r}: max_rate_decrease must not exceed max_rate_increase, nor either be NaN"
+                f"{self!r}: max_rate_decrease must not exceed max_rate_increase,"
+                " and neither may be NaN"
             )
             raise IllegalAnalyzerParameterError(msg)
         if self.order < self.least_order:
@@ -361,21 +364,20 @@ def _later(values: Floats, offset: int) -> Floats:
 class AbsoluteChange(_Change):
     """Detector of differences from earlier values outside fixed bounds, with the highest score.
 
-    The first points, and those soon after a gap, are not scored: a difference of order n needs the
-    n values before. An infinite difference is outside.
+    The first points and the points soon after a gap are not scored: a difference of order n needs the n
+    values before. An infinite difference is outside.
 
     Parameters
     ----------
     max_rate_decrease, max_rate_increase : float, optional
-        The least and the greatest difference allowed, both included; at least one is required. A
-        decrease is negative.
+        Smallest and largest allowed difference, both included; at least one is required. A decrease is
+        negative.
     order : int
-        Order of differencing: 1 is the change, 2 the change of the change. 0 bounds the value
-        itself.
+        Order of differencing: 1 for the change, 2 for the change of the change, 0 for the value itself.
 
     Examples
     --------
-    >>> [found.index for found in AbsoluteChange(max_rate_increase=8, order=2).detect([0, 1, 3, 6, 18, 72])]
+    >>> [point.index for point in AbsoluteChange(max_rate_increase=8, order=2).detect([0, 1, 3, 6, 18, 72])]
     [4, 5]
     """
 
@@ -395,16 +397,16 @@ class AbsoluteChange(_Change):
 class RelativeRateOfChange(_Change):
     """Detector of ratios to an earlier value outside fixed bounds, with the highest score.
 
-    The first points, and those whose earlier value is missing, are not scored. From 0 to 0 is no
-    change; from 0 to anything else is infinite, and outside.
+    The first points, and points whose earlier value is missing, are not scored. A step from 0 to 0 is not
+    a change. A step from 0 to any other value is infinite, and outside.
 
     Parameters
     ----------
     max_rate_decrease, max_rate_increase : float, optional
-        The least and the greatest ratio allowed, both included; at least one is required. 0.9
-        allows a decrease by a tenth.
+        Smallest and largest allowed ratio, both included; at least one is required. 0.9 allows a
+        decrease by a tenth.
     order : int
-        Lag of the earlier value: 1 is the one before, 7 that of a week ago in daily partitions.
+        Lag of the earlier value: 1 for the previous value, 7 for the value a week ago in daily partitions.
 
     Examples
     --------
@@ -439,8 +441,8 @@ class _Normal(Strategy):
         factors = [factor for factor in self._factors if factor is not None]
         if not factors or not all(0 <= factor < np.inf for factor in factors):
             msg = (
-                f"{self!r}: lower_deviation_factor and upper_deviation_factor are numbers from 0 on;"
-                " one of them may be None, for no bound on its side"
+                f"{self!r}: lower_deviation_factor and upper_deviation_factor must be finite numbers"
+                " of at least 0; one of them may be None, which removes its bound"
             )
             raise IllegalAnalyzerParameterError(msg)
 
@@ -453,27 +455,27 @@ class _Normal(Strategy):
 class OnlineNormal(_Normal):
     """Detector of values outside a running mean and standard deviation (Welford's recurrence).
 
-    As in Deequ, mean and deviation include the tested point, and the deviation is that of the
-    population; so a point deviates by at most the square root of its index, and three deviations
-    are not exceeded before the eleventh point. A point found outside is removed again; `detect`
-    does so inside its interval only. An infinite value is outside as soon as there are others, and
-    is excluded from mean and deviation.
+    As in Deequ, mean and deviation include the tested point, and the deviation is the population's. So a
+    point deviates by at most the square root of its index, and three deviations are not exceeded before
+    the eleventh point. Points outside the band are removed again; `detect` removes them only inside its
+    interval. An infinite value is outside if there are earlier values. It is excluded from mean and
+    deviation.
 
     Parameters
     ----------
     lower_deviation_factor, upper_deviation_factor : float, optional
-        Half widths of the band, in standard deviations. None is no bound on that side.
+        Half widths of the band, in standard deviations; None for no bound on that side.
     ignore_start_percentage : float
-        Share of the values at the start that are not scored, in [0, 1]: in `score` of those up to
-        the point, as if it were the newest, so that later points never change a score; in `detect`
-        of all.
+        Share of values at the start that are not scored, in [0, 1]. `detect` takes the share of all
+        values; `score` takes the share of the values up to each point, so that later points never
+        change a score.
     ignore_anomalies : bool
         True to exclude values outside the band from mean and deviation.
 
     Examples
     --------
     >>> values = [10, 10.5, 9.8, 10.2, 30, 10.1, 9.9, -5, 10.3, 10]
-    >>> [found.index for found in OnlineNormal(1.5, 1.5, ignore_anomalies=False).detect(values)]
+    >>> [point.index for point in OnlineNormal(1.5, 1.5, ignore_anomalies=False).detect(values)]
     [4, 7]
     """
 
@@ -484,7 +486,7 @@ class OnlineNormal(_Normal):
         """Validate the factors, and that `ignore_start_percentage` is between 0 and 1."""
         super().check_parameters()
         if not 0 <= self.ignore_start_percentage <= 1:
-            msg = f"{self!r}: ignore_start_percentage is a share, from 0 to 1"
+            msg = f"{self!r}: ignore_start_percentage must be a share between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
 
     def _judge(self, history: History, start: int) -> Scores:
@@ -525,20 +527,20 @@ class OnlineNormal(_Normal):
 class BatchNormal(_Normal):
     """Detector of values outside the mean and sample standard deviation of all earlier values.
 
-    `detect` uses all values outside its interval, before and after it. After a single value, or a
-    constant, the deviation is 0 and any change beyond rounding error is outside; its score is
-    -log10 of 1 / (n + 1) for n values.
+    `detect` uses all values outside its interval, before and after it. After a single value or a constant,
+    the deviation is 0 and any change beyond rounding error is outside. Its score is -log10 of 1 / (n + 1)
+    for n values.
 
     Parameters
     ----------
     lower_deviation_factor, upper_deviation_factor : float, optional
-        Half widths of the band, in standard deviations. None is no bound on that side.
+        Half widths of the band, in standard deviations; None for no bound on that side.
     include_interval : bool
         True to include the tested values in mean and deviation.
 
     Examples
     --------
-    >>> [found.index for found in BatchNormal().detect([1, 1, 1, 1000, 500, 1], (3, 5))]
+    >>> [point.index for point in BatchNormal().detect([1, 1, 1, 1000, 500, 1], (3, 5))]
     [3, 4]
     """
 
@@ -567,19 +569,18 @@ class BatchNormal(_Normal):
 
 
 REFIT_DIVISOR = 5
-"""Parameters are refitted when the past has grown by 1 / GROWTH."""
+"""Parameters are refitted when the past has grown by a fifth, because fits are slow."""
 
 
 @detector
 class HoltWinters(Strategy):
     """Additive Holt-Winters smoothing, with a band of standard deviations of its forecast errors.
 
-    Level, trend and season are initialized as in Deequ, from the first two cycles. The smoothing
-    parameters are fitted by least squares to all earlier values; they are refitted whenever these
-    have grown by a fifth, and at most once per cycle. Missing and infinite values are gaps:
-    forecasts continue through them, and the season keeps its phase. If partitions are days or hours
-    and the period is whole weeks or days, missing partitions are gaps, too. Nothing is scored until
-    two cycles' worth of values is known.
+    Level, trend and season are initialized as in Deequ, from the first two cycles. The smoothing parameters
+    are fitted by least squares to all earlier values. They are refitted when the past has grown by a fifth,
+    and at most once per cycle. Missing and infinite values are gaps: forecasts continue through them, and
+    the season keeps its phase. If partitions are days or hours and the period is whole weeks or days,
+    missing partitions are also gaps. Points are scored once two cycles of values are known.
 
     `detect` fits to all values before its interval and forecasts the whole interval from there.
 
@@ -594,7 +595,7 @@ class HoltWinters(Strategy):
     Examples
     --------
     >>> week = [1, 1, 1.2, 1.3, 1.5, 2.1, 1.9]
-    >>> [found.index for found in HoltWinters(7).detect([*week, *week, 0.0])]
+    >>> [point.index for point in HoltWinters(7).detect([*week, *week, 0.0])]
     [14]
     """
 
@@ -609,7 +610,7 @@ class HoltWinters(Strategy):
             msg = f"{self!r}: period must be 2 or more: the points of a cycle"
             raise IllegalAnalyzerParameterError(msg)
         if not 0 <= self.deviation_factor < np.inf:
-            msg = f"{self!r}: deviation_factor must be a number from 0 on"
+            msg = f"{self!r}: deviation_factor must be a finite number of at least 0"
             raise IllegalAnalyzerParameterError(msg)
 
     @property
@@ -669,10 +670,11 @@ class HoltWinters(Strategy):
         Parameters
         ----------
         past : array of float, shape (series, points)
-            Each from its first known value on.
+            Values; each series begins with its first known value.
         fits : iterable of tuple of int
+            Index ranges as from `_fits`.
         start : array of int, shape (series,)
-            Ranges that end at or before it are skipped.
+            First index of each series that is needed; earlier ranges are skipped.
         """
         model = np.full((4, *past.shape), np.nan)
         known_count = np.cumsum(~np.isnan(past), axis=1)

@@ -181,7 +181,7 @@ Calendar = str | Mapping[str, str] | None
 def check_calendar(calendar: Calendar) -> None:
     """Raise `SuiteError` if the value is not a valid calendar."""
     if isinstance(calendar, str) and not COUNTRY_PATTERN.fullmatch(calendar):
-        msg = f"holidays {calendar!r}: write a country as US or US-NY, or names by day"
+        msg = f"invalid holidays {calendar!r}: use a country such as US or US-NY, or names by day"
         raise SuiteError(msg)
     if isinstance(calendar, Mapping):
         for day in calendar:
@@ -190,25 +190,25 @@ def check_calendar(calendar: Calendar) -> None:
             except (TypeError, ValueError):
                 plain = False
             if not plain:
-                msg = f"holidays: {day!r} is no day; write it as 2013-07-04"
+                msg = f"holidays: invalid day {day!r}; use the form 2013-07-04"
                 raise SuiteError(msg)
 
 
 HOLIDAY_DATES_KEY = "holiday_dates"
-"""Member of a stored suite that holds a country's holidays as dates: by year, and names by day."""
+"""Key of a stored suite for the holidays of its country: by year, names by date."""
 
 
 def suite_holidays(suite: Mapping[str, Any], times: Iterable[datetime | None]) -> Mapping[str, str]:
-    """Return the holidays of a stored suite: its dates where they were stored, as `holidays_of`."""
+    """Return the holidays of a stored suite, as `holidays_of` does; stored dates are used first."""
     return holidays_of(suite.get("holidays"), times, suite.get(HOLIDAY_DATES_KEY))
 
 
 def new_dates(
     suite: Mapping[str, Any], times: Iterable[datetime | None]
 ) -> dict[str, dict[str, str]]:
-    """Return the holidays of a suite's country in years that are not stored yet, as in `DATES`.
+    """Return the holidays of a suite's country in years that are not stored yet, by year.
 
-    Empty if the package ``holidays`` is not installed, or does not know the country.
+    Empty if the package ``holidays`` is not installed or does not support the country.
     """
     country = suite.get("holidays")
     missing_years = _years_of(times) - set(map(int, suite.get(HOLIDAY_DATES_KEY, {})))
@@ -233,13 +233,14 @@ def holidays_of(
         Calendar of a suite. A country's holidays come from the package ``holidays``, except for the
         years that are stored.
     times : iterable of datetime
+        Times of the partitions.
     stored : mapping, optional
-        Names by day, by year, as in `DATES`.
+        Stored holidays: by year, names by day.
 
     Raises
     ------
     SuiteError
-        If the package is needed and not installed, or does not know the country.
+        If the package ``holidays`` is needed but not installed, or does not support the country.
 
     Examples
     --------
@@ -268,7 +269,7 @@ def _country_holidays(calendar: str, years: set[int]) -> dict[int, dict[str, str
     try:
         from holidays import country_holidays
     except ImportError as error:
-        msg = f"holidays {calendar!r} need a calendar: pip install 'tidegauge[holidays]'"
+        msg = f"holidays {calendar!r} need the package holidays: pip install 'tidegauge[holidays]'"
         raise SuiteError(msg) from error
     country, _, part = calendar.partition("-")
     try:
@@ -296,7 +297,7 @@ class Matrix:
         As in `Facts`.
     history : History
     version : array of int, shape (series, partitions)
-        Version of each point; 0 where there is none.
+        Version of each point; 0 for missing points.
     """
 
     series: Sequence[SeriesRow]
@@ -308,9 +309,9 @@ class Matrix:
 def group_by_segment(
     partitions: Sequence[PartitionRow] | Sequence[LedgerRow],
 ) -> Mapping[str, list[int]]:
-    """Group the indices of partitions by partition segment: the segment that the non-time keys form.
+    """Group the indices of partitions by their partition segment, which the non-time keys form.
 
-    Keeps the order in which the partitions are given.
+    The indices of each segment keep their order.
     """
     indices_by_segment: dict[str, list[int]] = {}
     for index, partition in enumerate(partitions):
@@ -321,12 +322,12 @@ def group_by_segment(
 def grid_of(
     partitions: Sequence[PartitionRow] | Sequence[LedgerRow], indices: Sequence[int]
 ) -> Grid:
-    """Return the time grid of some partitions."""
+    """Return the time grid of the partitions at these indices."""
     return Grid.from_times(times_of([partitions[index] for index in indices]))
 
 
 def times_of(partitions: Sequence[PartitionRow] | Sequence[LedgerRow]) -> NDArray[np.datetime64]:
-    """Return the times of partitions; NaT where they have none."""
+    """Return the times of partitions; NaT for partitions without a time."""
     return np.array([to_datetime64(partition["time"]) for partition in partitions], dtype="M8[s]")
 
 
@@ -360,7 +361,7 @@ def matrix(
     is_wanted : callable
         Predicate on a row of ``facts.series``.
     min_points : int
-        Series with fewer points are left out, and those without any.
+        Series with fewer points, or without points, are left out.
     teaching : TrainingLabels, optional
         Labels and holidays.
     grid : Grid, optional
@@ -410,7 +411,7 @@ def matrix(
 def _empty(
     shape: tuple[int, int], cells: tuple[Any, Any], values: Floats, status: NDArray[np.object_]
 ) -> NDArray[np.bool_] | None:
-    """Return a mask of the points without a number that did not fail; None if there is none."""
+    """Return a mask of the points without a number that did not fail; None if no such point exists."""
     candidates = np.flatnonzero(np.isnan(values))
     candidates = candidates[np.isin(status[candidates].astype(str), EMPTY_STATUSES)]
     if not candidates.size:

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 SERIES_SELECTORS = ("name", "instance", "segment", "where", "analyzer")
 
 
-_INVALID_LEAST_EFFECT = "least_effect is a share of the expected value, such as 0.1"
+_INVALID_LEAST_EFFECT = "least_effect must be a share of the expected value, such as 0.1"
 
 
 class Sensitivity(StrEnum):
-    """Sensitivity of a monitor: how little evidence makes an anomaly, where `FalseDiscoveryRate` decides.
+    """Sensitivity of a monitor: the evidence that `FalseDiscoveryRate` requires for an anomaly.
 
-    False anomalies expected for a table of fourteen daily metrics in a month, and the share of
-    incidents found, on the synthetic histories of ``benchmarks/histories.py`` (seeds 6 and 7,
-    30 tables each, ``--sensitivities``): low 0.03 and 81 %, normal 0.15 and 92 %, high 0.80 and 97 %.
+    Expected false anomalies per month for a table of fourteen daily metrics, and the share of incidents
+    that are found, on the synthetic histories of ``benchmarks/histories.py`` (seeds 6 and 7, 30 tables
+    each, ``--sensitivities``): low 0.03 and 81 %, normal 0.15 and 92 %, high 0.80 and 97 %.
     """
 
     LOW = "low"
@@ -71,24 +71,24 @@ class Monitor:
     ----------
     series : mapping of str to str
         Selector by ``name``, ``instance``, ``segment``, ``where`` and ``analyzer``; all series if
-        empty. In the first three ``*`` stands for any text, as in ``prices.*``; alone it is the
-        instance of whole datasets.
+        empty. In ``name``, ``instance`` and ``segment``, ``*`` matches any characters, as in
+        ``prices.*``. A single ``*`` is the instance of whole datasets.
     detector : Detector or str
-        The detector, or its text, as in ``OnlineNormal(2, 2)``.
+        The detector, or its description, such as ``OnlineNormal(2, 2)``.
     severity : str, optional
-        ``info``, ``warning`` or ``error``; by the size of each departure if not given, see
+        ``info``, ``warning`` or ``error``; if not given, the size of each departure decides, see
         `severity_steps`.
     rule : DecisionRule or str, optional
-        Decision rule, as in ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
+        Decision rule, such as ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
         ``OutsideBand()``; the detector's default if not given.
     direction : str
-        ``high`` counts only values above the expected one, ``low`` only those below, ``both``
-        either.
+        ``high`` counts only values above the expected value, ``low`` only values below it, ``both``
+        counts all values.
     least_effect : float
         Minimum departure that counts, as a share of the expected value: 0.1 for a tenth.
     sensitivity : str, optional
-        ``low``, ``normal`` or ``high`` in place of a rule, for detectors whose rule is
-        `FalseDiscoveryRate`; the suite's if neither is given.
+        ``low``, ``normal`` or ``high`` instead of a rule, for detectors whose rule is
+        `FalseDiscoveryRate`; the suite's sensitivity if neither is given.
 
     Examples
     --------
@@ -109,14 +109,14 @@ class Monitor:
             if selector not in SERIES_SELECTORS:
                 raise UnknownNameError("selector of series", selector, SERIES_SELECTORS)
             if not isinstance(pattern, str):
-                msg = f"series: {selector} is one text, not {pattern!r}"
+                msg = f"series: {selector} must be a string, not {pattern!r}"
                 raise SuiteError(msg)
             if selector == "analyzer":
                 canonical_of(pattern)
         self._complete()
 
     def _complete(self) -> None:
-        """Parse parameters given as text, and validate the others."""
+        """Parse parameters given as strings, and validate the others."""
         set_ = object.__setattr__
         if isinstance(self.detector, str):
             set_(self, "detector", DETECTORS.parse(self.detector))
@@ -144,22 +144,28 @@ class Monitor:
             raise UnknownNameError("sensitivity", self.sensitivity, list(Sensitivity))
         rule = Sensitivity(self.sensitivity).rule
         if not self.has_sensitivity:
-            msg = f"{self.detector!r} decides by {self.detector.rule}, which has no sensitivity; set its own options"
+            msg = (
+                f"sensitivity {str(self.sensitivity)!r} does not apply to {self.detector!r}, which decides by"
+                f" {self.detector.rule}: set the options of the detector or a rule"
+            )
             raise SuiteError(msg)
         if self.rule is not None and self.rule != rule:
-            msg = f"a monitor has a rule or a sensitivity, not both: {self.rule!r}, {self.sensitivity!r}"
+            msg = (
+                "a monitor has a rule or a sensitivity, not both:"
+                f" {self.rule!r}, {self.sensitivity!r}"
+            )
             raise SuiteError(msg)
         object.__setattr__(self, "rule", rule)
 
     @property
     def weighs(self) -> bool:
-        """True if large departures need less evidence: no severity is set, and the rule weighs."""
+        """True if large departures need less evidence: no severity is set, and the rule uses weights."""
         assert self.rule is not None
         return self.severity is None and self.rule.weighted
 
     @property
     def has_sensitivity(self) -> bool:
-        """True if the detector's rule is one that sensitivities change."""
+        """True if a sensitivity can set the detector's rule."""
         return isinstance(RULES.parse(self.detector.rule), FalseDiscoveryRate)
 
     def with_default(self, sensitivity: str | None) -> Monitor:
@@ -209,17 +215,18 @@ class Monitor:
         Parameters
         ----------
         values : array of float
+            Values of the metrics.
         scores : Scores
+            Scores of the monitor's detector.
         may_alert : array of bool, optional
             Mask of the points that may be anomalies; all if not given.
         before : array of float, shape (series,), optional
             As for `DecisionRule.decide`.
         weights : array of float, optional
-            How much more a departure matters than others: its p-value is divided by it, if the
-            rule is one that weighs.
+            Importance of each departure. Rules that use weights divide p-values by them.
         earlier : array of float, optional
-            Scores of the partitions before, none if not given: `FalseDiscoveryRate` learns from them
-            and from these which series depart together.
+            Scores of the partitions before. From these and ``scores``, `FalseDiscoveryRate` learns which
+            series depart together.
         """
         assert self.rule is not None
         may_alert = np.ones(values.shape, dtype=bool) if may_alert is None else may_alert.copy()
@@ -241,7 +248,7 @@ class Monitor:
         return self.rule.decide(values, weighed, before, past) & may_alert
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the monitor as a suite stores it; defaults are omitted.
+        """Return the monitor as stored in a suite; defaults are omitted.
 
         Examples
         --------
@@ -266,7 +273,7 @@ class Monitor:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Monitor:
-        """Create a monitor from the output of `to_dict`, or from a suite file's entry.
+        """Create a monitor from the output of `to_dict`, or from an entry of a suite file.
 
         Examples
         --------
@@ -279,7 +286,7 @@ class Monitor:
                 raise UnknownNameError("option of a monitor", name, options)
         series = stored.get("series", {})
         if not isinstance(series, Mapping):
-            msg = f"series is a mapping such as {{name: Completeness}}, not {series!r}"
+            msg = f"series must be a mapping such as {{name: Completeness}}, not {series!r}"
             raise SuiteError(msg)
         detector = _build(DETECTORS, stored.get("detector", "Seasonal"))
         rule = _build(RULES, stored["rule"]) if stored.get("rule") else None
@@ -295,18 +302,18 @@ class Monitor:
 
 
 def _build(registry: Registry[Any], value: Any) -> Any:
-    """Build a detector or rule from its text, or from a mapping of one name to options."""
+    """Build a detector or rule from its description, or from a mapping of one name to options."""
     if not isinstance(value, Mapping):
         return registry.parse(value) if isinstance(value, str) else value
     if len(value) != 1:
-        msg = f"a {registry.kind} is one name with options, not {value!r}"
+        msg = f"a {registry.kind} must be one name with options, not {value!r}"
         raise SuiteError(msg)
     ((name, options),) = value.items()
     return registry.build(name, options or {})
 
 
 def selects(pattern: str, name: str) -> bool:
-    """Return whether a selector selects a text; ``*`` within it stands for any text.
+    """Return whether a selector matches a name; ``*`` within it matches any characters.
 
     Examples
     --------
@@ -322,26 +329,27 @@ def _pattern(pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 
 MonitorLike = Detector | Monitor | str
-"""A monitor, or a detector or its text, which stands for a monitor of all series."""
+"""A monitor; or a detector or its description, for a monitor of all series."""
 
 
 def monitors_of(
     monitors: MonitorLike | Iterable[MonitorLike], rule: DecisionRule | str | None = None
 ) -> list[Monitor]:
-    """Return detectors, their texts and monitors as monitors.
+    """Convert detectors, descriptions of detectors and monitors to monitors.
 
     Parameters
     ----------
     monitors : Monitor, Detector, str, or iterable of these
+        What to convert.
     rule : DecisionRule or str, optional
         Replaces the rule of each monitor.
 
     Raises
     ------
     UnknownNameError
-        If there is no such detector or rule; names the nearest match.
+        If a detector or rule does not exist; the message suggests the nearest name.
     SuiteError
-        If something else was given.
+        If an item has another type.
 
     Examples
     --------
@@ -354,9 +362,9 @@ def monitors_of(
     result = []
     for item in monitors:
         if not isinstance(item, Detector | Monitor | str):
-            msg = f"monitors are given as Monitor, detectors or their texts, not as {item!r}"
+            msg = f"a monitor must be a Monitor, a detector or its description, not {item!r}"
             raise SuiteError(msg)
-        # Monitor parses a detector's text.
+        # Monitor parses the description of a detector.
         monitor = item if isinstance(item, Monitor) else Monitor(detector=item)  # type: ignore[arg-type]
         result.append(
             monitor if chosen is None else replace(monitor, rule=chosen, sensitivity=None)

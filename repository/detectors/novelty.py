@@ -1,26 +1,25 @@
 """Novelty detector: values unlike all earlier ones, by nearest-neighbour distance.
 
-A point is novel if it is far from the nearest of all earlier points, compared with the earlier
-points' own such distances. Five distances are used (`nearest`):
+A point is novel if its distance to the nearest earlier point is large, compared with these distances of
+earlier points. Five distances are used:
 
 1. of the value, after arcsinh(3 x / m), where m is the median of the earlier absolute values;
-2. of the value, to those at the same time of earlier days, or on the same weekday if daily;
+2. of the value, to values at the same time of earlier days, or on the same weekday if daily;
 3. of the last three values, to any three in a row;
-4. of the mean of the last 60 values, to earlier such means that share no value with it;
+4. of the mean of the last 60 values, to earlier means of 60 values that do not overlap it;
 5. of the untransformed value.
 
-The first three are standardized by mean and standard deviation of their own past, the last two are
-in standard deviations of the value. By Cantelli's inequality the probability of a distance of z or
-more is at most 1 / (1 + z**2) for any distribution, so the score is log10(1 + z**2) of the largest
-z. Time of day and runs are often novel without being anomalous; their 1 + z is raised to the power
-0.3. Where all earlier distances were equal, z is the square root of their number: the probability
-is 1 in n + 1. The score depends on z alone, so one threshold serves series of any kind. The
-inequality assumes known mean and deviation, and here they are estimated: for numbers of infinite
-variance, such as Cauchy's, scores of 3 are several times as frequent as they should be.
+The first three distances are standardized by mean and standard deviation of their past. The last two are
+measured in standard deviations of the value. By Cantelli's inequality the probability of a distance of at
+least z is at most 1 / (1 + z**2) for any distribution, so the score is log10(1 + z**2) of the largest z.
+Time of day and runs are often novel without being anomalous, so their 1 + z is raised to the power 0.3. If
+all n earlier distances were equal, z is the square root of n: the probability is 1 in n + 1. The score
+depends on z alone, so one threshold suits series of any kind. The inequality assumes a known mean and
+deviation, but they are estimated. For numbers of infinite variance, such as Cauchy's, scores of 3 are
+several times as frequent as they should be.
 
-Nothing looks ahead. The scale m and the deviation of the fourth distance are learned from the
-points so far, until `prefix` of them are known; then they are fixed, so that a slow change does not
-shift its own reference.
+Scores use earlier points only. The scale m and the deviation of the fourth distance are learned from the
+first `prefix` points and then fixed, so that a slow change does not shift its own reference.
 """
 
 from __future__ import annotations
@@ -52,43 +51,42 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 WEAKENING_EXPONENT = 0.3
-"""Exponent that weakens distances which are often novel."""
+"""Exponent for distances that are often novel without being anomalous."""
 SLOW_WINDOW_POINTS = 60
-"""Window of the slow mean, in points."""
+"""Length of the slow mean."""
 QUIET_DAYS = 14
-"""Maximum of `Novelty.quiet` for daily partitions."""
+"""Maximum of `Novelty.quiet` for daily partitions: two weeks."""
 MAX_MAGNITUDE = 1e100
-"""Magnitude to which values are clipped, so that their squares are finite."""
+"""Values are clipped to this magnitude, so that their squares are finite."""
 
 
 @detector
 class Novelty(Detector):
     """Novelty detector by nearest-neighbour distance to all earlier values; see the module.
 
-    Of several novel points near each other only the first is reported, and those more novel than
-    it. All others score 0, and so do distances (PSI and similar) smaller than earlier ones. The
-    first 15 values of a series are not scored, nor are missing and infinite values, which are
-    excluded from training. A restart discards the earlier values of a series.
+    If several novel points are close together, only the first and more novel points are reported. All other
+    points score 0. Distances (PSI and similar) also score 0 if they are smaller than the nearest earlier
+    value. The first 15 values of a series are not scored. Missing and infinite values are neither scored nor
+    used for training. A restart discards the earlier values of a series.
 
-    The expected value is the nearest earlier value, and the band is the range of all earlier
-    values; if a value is novel within that range, the band is the part on the nearest value's side
-    of the gap. If a value is novel only for its time of day or weekday, both refer to that time or
-    weekday.
+    The expected value is the nearest earlier value, and the band is the range of all earlier values. If a
+    value is novel within that range, the band is the part of the range on the nearest value's side. If a
+    value is novel only for its time of day or weekday, expected value and band refer to that time or weekday.
 
-    The default rule, ``Threshold(2.0)``, is for many series: on daily histories of tables it raises
-    half a false alarm in a thousand values. For one long series of minutes a lower one pays: on half
-    of the files of the Numenta Anomaly Benchmark ``Threshold(0.57)`` scores 77 and the default 35,
-    but in tables it raises nineteen false alarms in a thousand.
+    The default rule, ``Threshold(2.0)``, suits many series: on daily histories of tables it raises half a
+    false alarm per thousand values. A lower threshold suits a single long series of minutes: on half of the
+    files of the Numenta Anomaly Benchmark ``Threshold(0.57)`` scores 77 and the default 35. But in tables it
+    raises nineteen false alarms per thousand values.
 
     Parameters
     ----------
     components : {"all", "value"}
-        Distances to use; "value" is the first alone, at a sixth of the time.
+        Distances to use; "value" uses only the first distance and takes a sixth of the time.
     quiet : int
-        A score is reported if it exceeds those of so many earlier points; for daily partitions, at
-        most 14.
+        A score is reported if it exceeds the scores of this many earlier points; at most 14 for daily
+        partitions.
     prefix : int
-        Number of initial points from which scale is learned.
+        Number of first points from which the scale is learned.
 
     Examples
     --------
@@ -120,7 +118,7 @@ class Novelty(Detector):
     def score(
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> Scores:
-        """Score series by series; `known` is ignored, as it does not contain the distances."""
+        """Score series by series; ``earlier_scores`` is ignored, because it lacks the distances."""
         scores = Scores.unscored(history.values.shape)
         weekly = (history.grid or Grid.from_times(history.times)).daily
         usable = np.isfinite(history.values)
@@ -186,13 +184,13 @@ class Novelty(Detector):
 
 
 def weakened(z: Floats) -> Floats:
-    """Compress the z of a distance that is often large: (1 + z) ** 0.3 - 1."""
+    """Compress the z-values of a distance that is often large: (1 + z) ** 0.3 - 1."""
     compressed: Floats = np.expm1(WEAKENING_EXPONENT * np.log1p(z))
     return compressed
 
 
 def cantelli(z: Floats) -> Floats:
-    """Return -log10 of Cantelli's bound on the chance of z standard deviations above the mean.
+    """Return -log10 of Cantelli's bound of the probability of z standard deviations above the mean.
 
     Examples
     --------
@@ -208,7 +206,7 @@ def cantelli(z: Floats) -> Floats:
 def exceeds_recent(
     scores: Floats, is_training: NDArray[np.bool_], window: int
 ) -> NDArray[np.bool_]:
-    """Return a mask of scores above those of all examples among the `reach` points before.
+    """Return a mask of scores above all training scores among the ``window`` points before.
 
     Examples
     --------
@@ -222,7 +220,7 @@ def exceeds_recent(
 
 
 def side(value: float, earlier_values: Floats) -> tuple[float, float, float]:
-    """Return the nearest seen value and the range of all, or of those on its side of a gap.
+    """Return the nearest earlier value, and the range of earlier values, or its part on that side.
 
     Examples
     --------
@@ -240,14 +238,14 @@ def side(value: float, earlier_values: Floats) -> tuple[float, float, float]:
 
 
 class _SeriesStatistics:
-    """A series without missing values, and statistics of the earlier values of each point.
+    """Series without missing values, with statistics of the values before each point.
 
     Attributes
     ----------
     training_values : array
-        The values, NaN where a point is excluded from training.
+        The values; NaN for points that are excluded from training.
     expected, lowest, highest : array
-        The nearest, the least and the largest earlier value.
+        The nearest, the lowest and the highest earlier value.
     past : RunningMoments
         Running statistics of the values.
     """
@@ -276,7 +274,7 @@ class _SeriesStatistics:
         return self._z(np.fmin(y - below, above - y), np.ones_like(y))
 
     def season(self, season: SeasonalRanges) -> Floats:
-        """Return the z of the value's distance to those at this time of day or on this weekday."""
+        """Return the z of the value's distance to values at the same time of day or on the same weekday."""
         return self._z(season.nearest(self.values, self.training_values), self.size)
 
     def run(self) -> Floats:

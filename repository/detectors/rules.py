@@ -160,27 +160,28 @@ class PValue(DecisionRule):
 class FalseDiscoveryRate(DecisionRule):
     """Rule that controls the false discovery rate over all series (Benjamini, Hochberg 1995).
 
-    It decides on each partition in two steps. First the partition is tested as a whole, as if at
-    least ``least`` series were monitored: so that with few series not one normal day in ten has an
-    anomaly. It is rejected, too, if its three largest departures together are no chance, given how
-    these series were related before: see `jointly_significant`. If it is rejected, its series are
-    tested among themselves only: a series that moved with others needs less evidence (Benjamini and
-    Bogomolov 2014). Series that were anomalies in
-    the partition before, to the same side, are also tested separately, at a quarter of the rate: a
-    continuing anomaly needs less evidence than a new one.
+    It decides on each partition in two steps (Benjamini and Bogomolov 2014). First the partition is tested as
+    a whole, as if at least ``least`` series were monitored. Without this minimum, few series would have an
+    anomaly on one normal day in ten. The partition is also rejected if its three largest departures together
+    are significant, given how these series were related before: see `jointly_significant`.
 
-    Where a monitor sets no severity, it weighs the hypotheses (Genovese, Roeder, Wasserman 2006):
-    p-values are halved for departures that would be an error, and count four times for those that
-    would be information, twenty times for a number, such as a mean, that departs alone: of five other
-    series or more of the monitor none has a p-value of 0.01. The weights go by the departure itself, so the rate is that of small and
-    large departures together; of errors alone it is at most twice as high.
+    If the partition is rejected, its series are tested only among themselves: a series that moved with
+    others needs less evidence. Series with an anomaly to the same side in the previous partition are also
+    tested separately, at a quarter of the rate: a continuing anomaly needs less evidence than a new one.
+
+    If a monitor sets no severity, hypotheses are weighted (Genovese, Roeder, Wasserman 2006). P-values of
+    departures that would be an error are halved. P-values of departures that would be information are
+    multiplied by four. P-values of a number, such as a mean, that departs alone are multiplied by twenty; it
+    departs alone if the monitor has more than five other series, none with a p-value of 0.01. The weights
+    depend on the departure, so the rate holds for small and large departures together. For errors alone it
+    is at most twice as high.
 
     Parameters
     ----------
     rate : float
         Expected share of false anomalies.
     least : int
-        Minimum number of tests that a partition counts for.
+        Minimum number of tests assumed for a partition.
 
     Examples
     --------
@@ -198,7 +199,7 @@ class FalseDiscoveryRate(DecisionRule):
     def check_parameters(self) -> None:
         """Validate that the rate is between 0 and 1, and `least` at least 1."""
         if not 0 < self.rate < 1 or self.least < 1:
-            msg = f"{self!r}: rate is between 0 and 1, least is at least 1"
+            msg = f"{self!r}: rate must be between 0 and 1, and least at least 1"
             raise IllegalAnalyzerParameterError(msg)
 
     def decide(
@@ -279,23 +280,24 @@ LONE_NUMBER_WEIGHT, MIN_OTHER_METRICS, MIN_OTHER_SCORE = 0.05, 5, 2.0
 def severity_steps(
     series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
 ) -> NDArray[np.int8]:
-    """Return the severities of anomalies of series whose monitor sets none, as places in `Severity`.
+    """Return the severities of departures, as indices in `Severity`, if a monitor sets no severity.
 
-    Shares: an error from a tenth of the rows, a warning from a hundredth. Counts: an error where
-    half of the expected number is missing or there is half as much again, a warning from a tenth.
-    Other numbers: a warning where the larger is half as much again as the smaller, as from 100 to
-    150 or 67, and an error where it is ten times the smaller. Extremes, which a single row can move, and
-    smaller changes are information. Counts below thirty are at most a warning. An anomaly of a part of
-    the table, by a filter, segment or value, is one step less severe; but it is an error where the part
-    has no rows, of ten or more, or of 1 % of all rows.
+    Shares: an error from a departure of 10 % of the rows, a warning from 1 %. Counts: an error from half of
+    the expected number, a warning from a tenth. Other numbers: a warning if the larger of value and
+    expected value is at least 1.5 times the smaller, and an error if it is at least ten times the smaller.
+    Smaller changes are information, and so are extremes, which a single row can move.
+
+    Counts below thirty are at most a warning. Departures of a part of the table, by a filter, segment or
+    value, are one step less severe. But a part without rows is an error if at least ten rows, or 1 % of all
+    rows, were expected.
 
     Parameters
     ----------
     series : sequence of mapping
         A row for each series, with ``scale``, ``kind``, ``filter`` and ``segment``.
     values, expected : array of float, shape (series, partitions)
-        A value that is not finite departs without bound; NaN as expected value is unknown, and a
-        warning.
+        A value that is not finite departs without bound. If the expected value is unknown (NaN), the
+        departure is a warning.
 
     Examples
     --------
@@ -318,7 +320,7 @@ def severity_steps(
     ]
     with np.errstate(all="ignore"):
         departure = np.abs(values - expected)
-        # A half and a double depart equally far, but for counts, of which none can be missing twice.
+        # Half and double depart equally far, except for counts, which cannot lose more than all.
         smaller = np.minimum(np.abs(values), np.abs(expected))
         reference = np.where(is_count, np.abs(expected), smaller)
         relative = np.where(reference == 0, np.inf, departure / reference)
@@ -347,10 +349,9 @@ def severity_steps(
 def weights_of(
     series: Sequence[Mapping[str, Any]], steps: NDArray[np.int8], score: Floats
 ) -> Floats:
-    """Return how much departures matter in the decision, by their severity and company.
+    """Return the weights of departures in the decision, by their severity and whether others depart.
 
-    Means and other numbers have heavy tails: one that departs while nothing else in the table stirs
-    is mostly chance.
+    Means and other numbers have heavy tails. If a number departs alone in its table, it is mostly chance.
 
     Parameters
     ----------
@@ -378,7 +379,7 @@ def weights_of(
 
 
 def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
-    """Return the departures from which a series' are a warning and an error, and the gravest step."""
+    """Return the minimum departures of a warning and an error, and the maximum severity."""
     scale = Scale(series["scale"])
     if series["kind"] in EXTREME_ANALYZERS:
         return inf, inf, 0
@@ -390,20 +391,20 @@ def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
 
 
 def _is_number(series: Mapping[str, Any]) -> bool:
-    """Return whether a series is of numbers such as means and sums, which no single row moves far."""
+    """Return whether a series has numbers such as means and sums, which single rows hardly move."""
     number = Scale(series["scale"]) in {Scale.POSITIVE, Scale.SIGNED}
     return number and series["kind"] not in EXTREME_ANALYZERS
 
 
 def _counts_rows(series: Mapping[str, Any]) -> bool:
-    """Return whether a series is the number or the share of the rows of a part."""
+    """Return whether a series is the number or share of the rows of a part of the table."""
     name = str(series.get("name", series["kind"]))
     of_value = series["kind"] == "Histogram" and not counts_values("Histogram", name)
     return series["kind"] == "Size" or of_value
 
 
 def counts_values(kind: str, name: str) -> bool:
-    """Return whether a metric counts values, of which one more or less may be news, and not rows.
+    """Return whether a metric counts values, not rows. A change by one value can be an anomaly.
 
     Examples
     --------

@@ -65,7 +65,7 @@ class SeasonEffects:
     ----------
     seasons : list of Season
     slot : array of int, shape (columns,)
-        The slot of each column in the longest season; -1 where there is no partition.
+        The slot of each column in the longest season; -1 for columns without a partition.
     """
 
     def __init__(self, walk: SeasonalWalk, slots: Sequence[tuple[int, NDArray[np.intp]]]) -> None:
@@ -135,13 +135,13 @@ class SeasonEffects:
         return swing, alarmed
 
     def _places(self, first: int, end: int) -> range:
-        """Return the columns of some partitions, and those between them and the one before."""
+        """Return the columns from the one after the previous partition to the last of these partitions."""
         column = self.walk.column
         previous = column[first - 1] if first else column[first] - 1
         return range(int(previous) + 1, int(column[end - 1]) + 1)
 
     def _remembered(self, season: Season, columns: range) -> list[int]:
-        """Return the columns at which a season is given what it will still remember after the last."""
+        """Return the columns whose occurrences a season still remembers after the last column."""
         count, remembered = np.zeros(season.slots, dtype=np.intp), []
         for column in reversed(columns):
             slot = self.slot[column - season.slots // 2]
@@ -160,7 +160,7 @@ class SeasonEffects:
         if season.slots % 2 == 0:
             share[[0, -1]] = 0.5
         mean = self._mean(slice(c - 2 * half, c + 1), share)
-        # The first days have no whole cycle around them: without a weekend they would be low.
+        # The first days have no complete cycle around them: without a weekend their mean is biased.
         mean[self.walk.begun > c - 2 * half] = np.nan
         swing = self.walk.moved[:, c - half] - mean
         alarmed = np.isnan(self.walk.usable[:, c - half])
@@ -169,7 +169,8 @@ class SeasonEffects:
     def _begin(self, season: Season, first: slice, new: NDArray[np.intp]) -> None:
         """Compare the first days of some series with the mean of their first week.
 
-        Of days only: one December that stood out would keep a year from being learned.
+        This is done for days only: a single unusual December would prevent a yearly season from being
+        learned.
         """
         mean = self._mean(first, np.ones(season.slots))
         for p in range(first.start, first.start + season.slots // 2):
@@ -189,24 +190,24 @@ class SeasonEffects:
 
 
 DATE_WINDOW_DAYS, PARTS_DATE_WINDOW_DAYS = 220, 66
-"""Days within which a day of the month must have been repeated; in parts of days, of which there are many."""
+"""Days of the month are compared within this many days. Partitions within days are many, so fewer suffice."""
 COMPARED_MONTHS, MIN_AGREEING_SHARE = 3, 2 / 3
-"""Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
+"""A day of the month is compared with its last 3 occurrences, and two thirds of them must agree."""
 DUE_OCCURRENCES = 5
-"""Last occurrences that must all have stood out alike for a day of the month to be expected to."""
+"""A day of the month is expected to depart after this many occurrences that all departed alike."""
 NEIGHBOUR_DAYS = 7
-"""Days before and after a day of the month by which its effect is measured."""
+"""The effect of a day is its distance from the median of this many days before and after it."""
 DAYS_PER_YEAR = 365
 BASELINE_DAYS = (45, 15)
-"""Days before a day of the year from whose level its effect is measured: from, until."""
+"""The effect of a day of the year is its distance from the level of these days before it: first, last."""
 SURPRISE_SPREADS = 3.0
-"""Spreads off from which a day is compared with the same days of earlier months."""
+"""Points beyond this many spreads are compared with the same day of earlier months."""
 MIN_NOTICEABLE_SPREADS = 2.0
-"""Spreads by which every one of these days must have stood out."""
+"""Each agreeing day must have departed by more than this many spreads."""
 
 
 def days_within(grid: Grid) -> int:
-    """Return the days within which days of the month are compared with each other; 0 for none."""
+    """Return the number of days within which days of the month are compared; 0 if they are not."""
     return DATE_WINDOW_DAYS if grid.daily else PARTS_DATE_WINDOW_DAYS if grid.within_days else 0
 
 
@@ -246,15 +247,15 @@ class DateEffects:
     ----------
     walk : Walked
     month : array of int, shape (ways, partitions), optional
-        Slots of days of the month, as `month_slots` counts them; none if they are not looked for.
+        Slots of days of the month, as returned by `month_slots`; None to ignore days of the month.
     works : array of bool, shape (partitions,)
-        Whether each partition is on a working day.
+        True for partitions on a working day.
     rolled : array of int, shape (ways, 2, partitions)
-        Days of the month that fall due, as `rolled_days` counts them.
+        Days of the month that are due, as returned by `rolled_days`.
     enough : int
-        Occurrences that must agree.
+        Minimum number of occurrences that agree.
     yearly : bool
-        Whether days of the year are looked for.
+        True to compare with the same days of the previous year.
     """
 
     def __init__(
@@ -303,12 +304,12 @@ class DateEffects:
         return expected_values
 
     def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
-        """Return the expected values; for plain values, the value of a day of the month that always stood out.
+        """Return the expected values; for plain values, the value of a day of the month that always departed.
 
-        A missing month end is therefore a surprise. Each of the last `ALWAYS` days must have stood out
-        alike. If these days also fall on one day by another way of counting, that way must expect the same,
-        because it is unknown which way counts. A day off is expected to stand out only if one of these
-        days was a day off, because paydays move to working days. The same holds for working days.
+        So a missing month end is a surprise. Each of the last `DUE_OCCURRENCES` days must have departed
+        alike. If all of these days have the same slot by another way of counting, that way must expect the
+        same effect, because it is unknown which way is right. A day off is expected to depart only if one of
+        these days was a day off, because paydays move to working days. The same holds for working days.
         """
         days = [self._same_days(t, slots, DUE_OCCURRENCES) for slots in self.month]
         effects = [self._always(days_of_effect, width, plain) for days_of_effect in days]
@@ -325,13 +326,13 @@ class DateEffects:
         return expected_values
 
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
-        """Return the effect that all of the given days had on each series; NaN if it is small."""
+        """Return the effect that all of these days had on each series; NaN if it is small or differs."""
         effects = np.full(len(width), np.nan)
         if len(same) < DUE_OCCURRENCES:
             return effects
         columns = self.walk.column[same]
-        stood_out = (self.walk.signs[:, columns] != 0) | self.walk.excluded_from_tail[:, columns]
-        rows = np.flatnonzero(stood_out.all(axis=1) & plain)
+        departed = (self.walk.signs[:, columns] != 0) | self.walk.excluded_from_tail[:, columns]
+        rows = np.flatnonzero(departed.all(axis=1) & plain)
         if rows.size:
             effect, agreeing = self.effect_of_days(same, rows, width[rows])
             always = (agreeing == len(same)) & (np.abs(effect) > SURPRISE_SPREADS * width[rows])
@@ -354,7 +355,7 @@ class DateEffects:
         return self._last(t, slots[self._since(t) : t] == slots[t], limit)
 
     def _due_alike(self, t: int) -> list[NDArray[np.intp]]:
-        """Return the last partitions on which each day of the month was due that may be due at ``t``.
+        """Return, for each day of the month that can be due at ``t``, the last partitions when it was due.
 
         For example, a payday is expected on the 14th if the 15th is a Saturday.
         """
@@ -382,8 +383,17 @@ class DateEffects:
     ) -> tuple[Floats, NDArray[np.intp]]:
         """Return the effect that partitions share, or NaN, and the number of partitions that agree.
 
-        The effect is the median. Most partitions, not all, must stand out and agree with it, so that a
-        single incident does not hide the effect.
+        The effect is the median. Most partitions, not all, must depart and agree with it, so that a single
+        incident does not hide the effect.
+
+        Parameters
+        ----------
+        days : array of int
+            Partitions.
+        rows : array of int
+            Series.
+        width : array of float, shape (rows,)
+            Standard deviation of the next point of each series.
         """
         if len(days) < self.enough:
             return np.full(len(rows), np.nan), np.zeros(len(rows), dtype=np.intp)
@@ -443,7 +453,7 @@ class DateEffects:
 MAX_TRAINING_SCORE = 3.0
 """Points with at least this score are excluded from training."""
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
-"""A level shift needs at least 4 alarms to one side within 6 points."""
+"""A level shift needs at least 4 alarms to the same side within 6 points."""
 SHIFT_SHARE = 0.75
 """Partitions within days: a level shift needs alarms at this share of the points of a day."""
 NEW_DAYS = 3
@@ -534,6 +544,6 @@ def reach_of(grid: Grid, cycles: int) -> int:
 def _shift_reach(grid: Grid) -> int:
     """Return the number of columns of two level shifts.
 
-    The alarms of a new level can cross the edge of the history, and so can those of the previous level.
+    The alarms of a new level can cross the edge of the history, and the alarms of the previous level can too.
     """
     return 2 * shift_rule(grid, new=True)[1]

@@ -1,14 +1,20 @@
 """The default detector: a robust seasonal forecast on the metric's variance-stabilized scale.
 
-Each point is scored from earlier points only, without those that alarmed themselves: the metric is
-transformed by its scale (`transform`); the effect of the weekday (or hour) is the median of that
-weekday's deviations from a running median, used as far as it explains anything; the level is the
-median of the last few points, with the window that would have predicted best; the spread is that of
-such predictions' errors, and never below what the number of rows behind the value implies; and the
-tail is Student's t, heavier where little is known. Nearly constant series are scored by how rarely
-they leave their value, among the points that the season makes alike: nights say nothing of office hours.
+Each point is scored from earlier points only. Points that alarmed are left out. The steps are:
 
-`learned_seasons` describes the seasons that the detector has learned of each series, in words.
+1. The scale of the metric transforms its values (`transform`).
+2. The effect of a weekday (or hour) is the median of its deviations from the cycle around it, shrunk as
+   far as it explains nothing.
+3. The level is the median of the last few points. The length of its window is the one that would have
+   predicted best.
+4. The spread is the robust standard deviation of the errors of these predictions. It has a lower bound
+   that follows from the number of rows behind a value.
+5. The tail is Student's t distribution, heavier if there are few points.
+
+Nearly constant series are scored by how rarely they leave their value. Only points with the same
+seasonal effect are compared, so nights do not count for office hours.
+
+`learned_seasons` describes the seasons that the detector has learned for each series.
 """
 
 from __future__ import annotations
@@ -49,7 +55,7 @@ class Seasonal(Detector):
     """Seasonal detector: robust level, weekday effect and Student's t tail; see the module.
 
     Scores need 7 earlier points, weekday effects 14. A level shift is accepted after four alarms to
-    one side within six points.
+    the same side within six points.
 
     Parameters
     ----------
@@ -57,9 +63,10 @@ class Seasonal(Detector):
         Number of seasons of history used: weeks of daily partitions, days of hourly ones.
     seasons : sequence of str
         Seasons to look for: ``day``, ``week``, ``month`` (days of the month) and ``year``, or
-        ``auto`` for all of them. An empty list is none. Those that the partitions cannot have are
-        ignored, such as the day of daily ones. A ``month`` that is named, alone or beside ``auto``,
-        is believed from the first repetition; else days of the month must have stood out twice.
+        ``auto`` for all of them. An empty list disables seasons. Seasons that the partitions cannot
+        have, such as ``day`` for daily partitions, are ignored. If ``month`` is listed, alone or with
+        ``auto``, the effect of a day of the month is used from its first repetition. Otherwise it must
+        have been seen twice.
 
     Examples
     --------
@@ -78,7 +85,7 @@ class Seasonal(Detector):
     seasons: tuple[str, ...] = (AUTO_SEASON,)
 
     def check_parameters(self) -> None:
-        """Validate that `cycles` exceeds those from which effects are estimated, and the seasons' names."""
+        """Validate the names of seasons, and that `cycles` exceeds the number of remembered occurrences."""
         if self.cycles <= MAX_OCCURRENCES:
             msg = f"{self!r}: cycles must be at least {MAX_OCCURRENCES + 1}"
             raise IllegalAnalyzerParameterError(msg)
@@ -93,16 +100,25 @@ class Seasonal(Detector):
     def score(
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> Scores:
-        """Score points one partition after the other, in blocks of `ROWS` series."""
+        """Score points one partition after the other, in blocks of `BLOCK_SERIES` series."""
         return self.score_rises(history, start, earlier_scores, -np.inf)
 
     def score_rises(
         self, history: History, start: int, earlier_scores: Scores | None, min_rise: float
     ) -> Scores:
-        """Score points as `score` does, but 0 where they exceed the expected value by no more than ``min_rise``.
+        """Score points as `score` does; points that rise by at most ``min_rise`` score 0.
 
-        Such points are no alarms to learn from either, so that ``earlier_scores`` suffices to go on. ``min_rise``
-        is on the transformed scale: of positive numbers the logarithm of a factor.
+        Parameters
+        ----------
+        history : History
+            The series.
+        start : int
+            The first partition to score.
+        earlier_scores : Scores, optional
+            Result of this method for the partitions before ``start``.
+        min_rise : float
+            Distance above the expected value, on the transformed scale: the logarithm of a factor for
+            positive numbers.
         """
         begin = start if earlier_scores is not None else 0
         first = begin - self.reach(history.grid or Grid.from_times(history.times))
@@ -124,7 +140,7 @@ class Seasonal(Detector):
 
 
 def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | slice]:
-    """Yield the series of each group, `ROWS` at a time; as a slice, which copies nothing, if it is one."""
+    """Yield the series of each group, `BLOCK_SERIES` at a time; as a slice, which copies nothing, if contiguous."""
     for group in groups:
         for first in range(0, len(group), BLOCK_SERIES):
             block = group[first : first + BLOCK_SERIES]
@@ -144,13 +160,13 @@ def shifts(history: History) -> list[tuple[int, int, int]]:
 
 
 MIN_REPORTED_SPREADS = 2.0
-"""Spreads of a series' noise that an effect must exceed to be told."""
+"""Effects within this many spreads of a series' noise are not reported."""
 SIMILAR_EFFECT_TOLERANCE = 0.2
-"""Relative difference within which neighbouring effects are told as one."""
+"""Neighbouring effects within this relative difference are reported together."""
 MAX_REPORTED_EFFECTS = 5
-"""Effects told of a series, the largest first; of others only how many there are."""
+"""Effects reported for a series, the largest first. Of further effects only the number is reported."""
 MIN_MULTIPLE = 2.0
-"""Ratio from which an increase is told as a multiple."""
+"""Increases from this ratio on are reported as a multiple, not as a percentage."""
 _WEEKDAY_NAMES = (
     "Mondays",
     "Tuesdays",
@@ -169,32 +185,34 @@ _ORDINAL_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31
 
 
 _Label = Callable[[int, int], str]
-"""Names the slots from a first to a last."""
+"""Returns the name of the slots from the first to the last, both included."""
 
 
 @dataclass(frozen=True)
 class _Effect:
-    """Effect of some slots of a season on a series, on the transformed scale of its metric."""
+    """Effect of neighbouring slots of a season on a series, on the transformed scale of its metric."""
 
     label: str
     size: float
 
 
 def learned_seasons(history: History, detector: Seasonal) -> list[str]:
-    """Return the seasons of each series in words, as learned by the end of its history.
+    """Describe the seasons of each series, as learned by the end of its history.
 
-    Effects are told against the usual slot: the median weekday, hour or month. Those within the noise
-    of the series are left out; so is what days of the year repeat, which are compared one by one.
+    Effects are relative to the usual slot: the median weekday, hour or month. Effects within the noise of
+    the series are left out, and so are days of the year, which are compared one by one.
 
     Parameters
     ----------
     history : History
+        The series.
     detector : Seasonal
+        Its parameters select the seasons.
 
     Returns
     -------
     list of str
-        Empty where nothing was learned.
+        One description per series; empty if nothing was learned.
 
     Examples
     --------
@@ -229,7 +247,7 @@ def learned_seasons(history: History, detector: Seasonal) -> list[str]:
 
 
 def _slot_effects(walk: Walk, i: int, noise: float) -> Iterator[_Effect]:
-    """Return the effects of parts of the day, weekdays or months on a series."""
+    """Yield the effects of parts of the day, weekdays, weeks or months on a series."""
     grid, effects = walk.grid, walk.effects[i]
     if grid.yearly:
         label = (
@@ -251,7 +269,7 @@ def _slot_effects(walk: Walk, i: int, noise: float) -> Iterator[_Effect]:
 
 
 def _group_effects(effects: Floats, noise: float, label: _Label) -> Iterator[_Effect]:
-    """Return the effects of slots that differ from the usual one, neighbours with similar ones as one."""
+    """Yield the effects of slots that differ from the usual slot; similar neighbours are grouped."""
     departures = effects - np.median(effects)
     first = 0
     for last in range(len(departures)):
@@ -266,10 +284,10 @@ def _group_effects(effects: Floats, noise: float, label: _Label) -> Iterator[_Ef
 
 
 def _month_effects(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
-    """Return the effects of days of the month: series, label and size.
+    """Yield the effects of days of the month: series, label and size.
 
-    An effect is told if most of its days in the last months agree; of ways to count that name nearly
-    the same days, the one on which most do.
+    An effect is reported if most of its days in the last months agree. If several ways of counting days
+    name nearly the same dates, only the one with the most agreeing days is reported.
     """
     dated = walk.days[~np.isnat(walk.days)]
     if not days_within(walk.grid) or not len(dated):
@@ -297,7 +315,7 @@ def _month_effects(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]
 def _effect_of_whole_days(
     dates: DateEffects, partitions: NDArray[np.intp], noise: Floats
 ) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the median effect that the parts of some days share, NaN unless most do, and how many agree."""
+    """Return the median effect that most parts of days share, else NaN, and the number that agree."""
     all_series = np.arange(len(noise))
     parts = [
         dates.effect_of_days(partitions[dates.part[partitions] == part], all_series, noise)
@@ -327,7 +345,7 @@ def _day_of_month_name(counting: int, slot: int) -> str:
 
 
 def _week_names(first: int, last: int) -> str:
-    """Return the name of weeks of the year, counted from 0.
+    """Return the name of consecutive weeks of the year, counted from 0.
 
     Examples
     --------
@@ -344,7 +362,7 @@ def _weekday_names(first: int, last: int) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Return names as a list in words.
+    """Join the names of consecutive slots.
 
     Examples
     --------
@@ -357,7 +375,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _time_span(first: int, last: int, step: int) -> str:
-    """Return a span of parts of a day.
+    """Return the name of consecutive parts of a day.
 
     Examples
     --------
@@ -369,7 +387,7 @@ def _time_span(first: int, last: int, step: int) -> str:
 
 
 def _describe_change(size: float, level: float, scale: Scale) -> str:
-    """Return an effect in words.
+    """Describe an effect.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Detectors of whole partitions: missing, overdue and late ones, and those with suspicious contents.
+"""Detectors of whole partitions: missing, overdue and late partitions, and suspicious contents.
 
 Suspicious contents are stale copies, metrics that lost their values, schema changes, restatements and
 joint anomalies.
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 
 
 FIRST_EVENT_SCORE = 2.0
-"""Score added for the first event of its kind, as if it were a hundred times rarer."""
+"""Added to the score of the first event of its kind, as if it were a hundred times rarer."""
 MIN_UNUSUAL_METRICS = 2
-"""Minimum of metrics with a p-value of at most 0.1 for a joint anomaly."""
+"""A joint anomaly needs at least this many metrics with a p-value of at most 0.1."""
 EMPTY_REPORTED_PARTITIONS = 4
-"""Partitions for which a metric that stays empty is told of, as many as confirm a new level."""
+"""A metric that stays empty is reported this often, because four points confirm a new level."""
 MAX_NAMED_COLUMNS = 6
-"""Maximum of changed columns named in an explanation."""
+"""An explanation names at most this many changed columns."""
 
 
 @detector
 class StalePartition(PartitionDetector):
-    """Detector of stale partitions that repeat the one before: a load reread yesterday's data.
+    """Detector of stale partitions, which repeat the previous partition: a load reread yesterday's data.
 
-    It measures the share of metrics exactly equal to those of the partition before, among metrics
-    that do not usually repeat. From ``share`` on, the score is -log10 of the probability that as many
-    repeat, or as rarely repeating ones, by how often each did so far (Chernoff's bound). Where all
-    repeat it is the product of these frequencies.
+    It measures the share of metrics that exactly equal their previous value, among the metrics that
+    rarely repeat. From ``share`` on, the score is -log10 of the probability of such repeats, given how
+    often each metric repeated so far (Chernoff's bound). If all metrics repeat, this is the product of
+    their frequencies.
 
     Parameters
     ----------
     share : float
-        Share of repeated metrics from which a partition is suspected.
+        Minimum share of repeated metrics in a stale partition.
     least_series : int
-        Minimum number of metrics that do not usually repeat.
+        Minimum number of metrics that rarely repeat.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class StalePartition(PartitionDetector):
     def check_parameters(self) -> None:
         """Validate that `share` is above 0 and at most 1, and `least_series` at least 1."""
         if not 0 < self.share <= 1 or self.least_series < 1:
-            msg = f"{self!r}: share is above 0 and at most 1, least_series at least 1"
+            msg = f"{self!r}: share must be above 0 and at most 1, and least_series at least 1"
             raise IllegalAnalyzerParameterError(msg)
 
     def reach(self, grid: Grid) -> int:
@@ -114,17 +114,17 @@ class StalePartition(PartitionDetector):
 
 
 CHERNOFF_EXPONENTS = np.geomspace(0.05, 50, 60)[:, None]
-"""Exponents among which the one of Chernoff's bound is sought."""
+"""Exponents t for which Chernoff's bound is computed; the smallest bound is used."""
 MAX_REPEAT_RATE = 0.5
-"""Frequency of repeats from which a metric is ignored."""
+"""Metrics that repeat at least this often are ignored."""
 FREQUENCY_PARTITIONS = 91
-"""Earlier partitions from which the frequency of repeats is estimated."""
+"""Earlier partitions from which frequencies are estimated: 13 weeks of days."""
 
 
 def _repeats(values: Floats) -> tuple[Floats, Floats]:
-    """Return 1 or 0 for each point that repeats the one before or not, and its past frequency.
+    """Return 1 for points that repeat the previous point, 0 for others, and the past frequency.
 
-    Unknown repeats are NaN.
+    NaN if either point is unknown.
     """
     repeats = np.full(values.shape, np.nan)
     has_both = ~np.isnan(values[:, 1:]) & ~np.isnan(values[:, :-1])
@@ -135,10 +135,10 @@ def _repeats(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _repeat_score(repeats: NDArray[np.bool_], rate: Floats) -> float:
-    """Return -log10 of a bound of the probability of such repeats, given the frequency of each.
+    """Return -log10 of an upper bound of the probability of repeats, given their frequencies.
 
-    Each counts by the logarithm of its frequency. The sum exceeds s with a probability of at most
-    E[exp(t (sum - s))] for every t > 0 (Chernoff 1952).
+    The weight of each repeat is -log of its frequency. For every t > 0, the sum of weights reaches s
+    with a probability of at most E[exp(t (sum - s))] (Chernoff 1952).
 
     Examples
     --------
@@ -155,7 +155,7 @@ def _repeat_score(repeats: NDArray[np.bool_], rate: Floats) -> float:
 
 
 def _recent_count(events: NDArray[Any]) -> Floats:
-    """Return the number of events in the `REACH` partitions before each."""
+    """Return the number of events in the `FREQUENCY_PARTITIONS` partitions before each partition."""
     total = np.concatenate([np.zeros((len(events), 1)), np.cumsum(events, axis=1)], axis=1)
     indices = np.arange(events.shape[1])
     recent: Floats = total[:, indices] - total[:, np.maximum(indices - FREQUENCY_PARTITIONS, 0)]
@@ -166,10 +166,10 @@ def _recent_count(events: NDArray[Any]) -> Floats:
 class EmptyMetrics(PartitionDetector):
     """Detector of metrics that had values and are empty or NaN: a column or a filter lost all of its rows.
 
-    It counts such metrics. The score is the highest of theirs: -log10 of how often the metric was
-    empty so far, where the first time counts as a hundred times rarer. A metric that stays empty
-    keeps its score for four partitions, and is usual from then on. Metrics that failed, or were not
-    measured, are not empty.
+    It counts these metrics. The score is the highest of their scores: -log10 of the past frequency of
+    empty values. The first empty value counts as a hundred times rarer. A metric that stays empty keeps
+    its score for four partitions and is usual from then on. Metrics that failed or were not measured
+    are not empty.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class EmptyMetrics(PartitionDetector):
     def score(
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> Scores:
-        """Score each partition by the metric that was empty the least often."""
+        """Score each partition by its empty metric that was most rarely empty before."""
         score = np.max(_empty_scores(history), axis=0, initial=0.0)
         return _one_row_scores(score, np.ones(score.shape, bool), Reason.EMPTY, 0.0, start)
 
@@ -206,7 +206,7 @@ class EmptyMetrics(PartitionDetector):
 
 
 def _empty_scores(history: History) -> Floats:
-    """Return the score of each point that is empty, by how often its series was; 0 for all others."""
+    """Return the scores of empty points, by how often their series was empty; 0 for all other points."""
     score = np.zeros(history.values.shape)
     if history.empty is None or not history.empty.any():
         return score
@@ -231,10 +231,10 @@ def _empty_scores(history: History) -> Floats:
 
 @detector
 class SchemaChange(PartitionDetector):
-    """Detector of schema changes between a partition and the one before.
+    """Detector of schema changes since the previous partition.
 
     It counts columns that were added, removed or changed their type. The score is -log10 of the
-    frequency of changes so far; the first change counts as a hundred times rarer.
+    frequency of changes so far. The first change counts as a hundred times rarer.
 
     Examples
     --------
@@ -245,7 +245,7 @@ class SchemaChange(PartitionDetector):
     needs_values: ClassVar[bool] = False
 
     def measure(self, history: History) -> Floats:
-        """Return the number of columns that differ."""
+        """Return the number of changed columns of each partition."""
         return np.array([len(change) for change in _changes(history)], dtype=np.float64)
 
     def score(
@@ -273,7 +273,7 @@ def _changes(history: History) -> list[list[str]]:
 
 
 def schema_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return the differences of two schemas, types by column; none if one is empty, so unknown.
+    """Return the differences of two schemas, types by column; none if either is empty, thus unknown.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def schema_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[
 
 
 def list_changes(changes: Sequence[str]) -> str:
-    """Return the first changes as text, with the number of the others.
+    """Return the first changes as a string, with the number of further changes.
 
     Examples
     --------
@@ -310,8 +310,8 @@ def list_changes(changes: Sequence[str]) -> str:
 class Restatement(PartitionDetector):
     """Detector of restatements: partitions whose data changed after they had been measured.
 
-    The score is -log10 of the frequency of restated partitions; the first counts as a hundred times
-    rarer.
+    The score is -log10 of the frequency of restated partitions. The first restatement counts as a
+    hundred times rarer.
 
     Examples
     --------
@@ -344,11 +344,11 @@ class Restatement(PartitionDetector):
 
 @detector
 class Multivariate(PartitionDetector):
-    """Detector of joint anomalies: many metrics off at once, though each alone could be chance.
+    """Detector of joint anomalies: many metrics are off at once, though each alone could be chance.
 
-    Each metric's `Seasonal` score is capped at 3; the mean over the metrics is compared with that
-    of earlier partitions, by `Seasonal` again, upwards only. At least two metrics must score 1 or
-    more.
+    Each metric's `Seasonal` score is capped at 3. `Seasonal` then compares the mean over the metrics
+    with the means of earlier partitions; only higher means are anomalies. At least two metrics must
+    score 1 or more.
 
     Examples
     --------
@@ -418,30 +418,36 @@ def _one_row_scores(
 
 
 RECENT_SEASONS = 8
-"""Earlier seasons in which the same position of the season is looked up."""
+"""Frequencies of missing positions are counted in this many earlier seasons."""
 MIN_PARTITIONS = 7
-"""Number of partitions from which gaps are scored."""
+"""Gaps are scored after at least this many partitions."""
 LONGER_GAP_MARGIN = 2
-"""Positions by which a gap is longer than all before from which on it is unlike them."""
+"""A gap is unlike all earlier gaps if it is at least this many positions longer."""
 MIN_DELAY_HOURS = 0.1
-"""Minimum delay in hours; shorter delays count as this."""
+"""Shorter delays count as this one: differences between them do not matter."""
 LATE_DELAY_RATIO = 2.0
-"""Multiple of the usual delay above which a partition is late."""
+"""A partition is late above this multiple of the usual delay."""
 
 
 @detector
 class MissingPartition(PartitionDetector):
-    """Detector of missing partitions: gaps in the calendar, and overdue ones after the last.
+    """Detector of missing partitions: gaps in the calendar, and overdue partitions after the newest.
 
-    A gap is reported at the partition after it, overdue partitions at the newest one. A missing
-    position scores the higher, the rarer such positions were missing before: the same weekday, or hour
-    of the week, in the last eight weeks, and any that is usually there; an outage counts once, however
-    long it was. So a table without weekends misses none. The
-    first gap counts as a hundred times rarer. So does the second, and further ones while there is at
-    most one in four weeks, as soon as the next partition has come; and one that is longer than all before
-    by two positions or more: a table that has stopped is reported whatever was missing in its past. A
-    partition is overdue twice the longest of the last seven delays after its end, of parts of days those
-    of a day, if all are known and their median is at most as many steps (hours, days, weeks or months).
+    A gap is reported at the partition after it. Overdue partitions are reported at the newest partition.
+
+    The score of a missing position is -log10 of how often such positions were missing before: the same
+    weekday, or hour of the week, in the last eight weeks, and all positions that usually have a
+    partition. So a table without weekends misses nothing on Sundays. An outage counts once, however long
+    it was.
+
+    These gaps count as a hundred times rarer: the first gap; the second gap and further gaps, once the
+    next partition has arrived, if there is at most one gap in four weeks; and a gap that is at least two
+    positions longer than all earlier gaps. So a table that has stopped is reported whatever was missing
+    in its past.
+
+    A partition is overdue after twice the longest of the last seven delays, counted from its end. For
+    partitions within days, all delays of the last day are used. All of these delays must be known, and
+    their median must be at most seven steps (hours, days, weeks or months), or one day of steps.
 
     Examples
     --------
@@ -457,13 +463,13 @@ class MissingPartition(PartitionDetector):
     needs_clock: ClassVar[bool] = True
 
     def measure(self, history: History) -> Floats:
-        """Return the number of partitions missing before each, and overdue after the last."""
+        """Return the number of partitions missing before each partition, and overdue after the newest."""
         return self._gaps(history)[0]
 
     def score(
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> Scores:
-        """Score each gap by the rarity of such gaps."""
+        """Score each gap by the frequency of such gaps."""
         missing, score = self._gaps(history)
         scores = Scores.unscored((1, len(missing)))
         scores.score[0] = np.where(np.arange(len(missing)) >= MIN_PARTITIONS, score, np.nan)
@@ -478,7 +484,7 @@ class MissingPartition(PartitionDetector):
         sentences = []
         for gap in reported_gaps:
             since = _time_text(gap.times(1)[0], has_clock=grid.within_days)
-            count_text = _many(gap.count, unit)
+            count_text = plural(gap.count, unit)
             if gap.overdue:
                 next_ones = f"{unit} is" if gap.count == 1 else f"{count_text} are"
                 due_time = _time_text(_overdue_since(history, grid, gap.times(1)[0]))
@@ -501,7 +507,7 @@ class MissingPartition(PartitionDetector):
             elif not earlier or (not gap.overdue and _is_news(gap.since, earlier)):
                 rarity += FIRST_EVENT_SCORE
             count[gap.partition] += length
-            # A gap before the newest partition and what is overdue after it have one place.
+            # The newest partition reports both the gap before it and the overdue partitions.
             score[gap.partition] = max(score[gap.partition], rarity)
             if gap.partition >= MIN_PARTITIONS:
                 earlier.append(gap.since)
@@ -510,15 +516,15 @@ class MissingPartition(PartitionDetector):
 
 
 NEWS_GAPS = 2
-"""Gaps that are news before any is a habit."""
+"""This many gaps are news; after them, gaps can be a habit."""
 NEWS_GAP_DISTANCE = np.timedelta64(28, "D")
-"""Mean distance of gaps up to which further ones are news."""
+"""Further gaps are news if gaps are at least this far apart on average."""
 HABIT_MEMORY = np.timedelta64(364, "D")
-"""Time after which a gap is no sign of a habit any more."""
+"""Older gaps are ignored."""
 
 
 def _is_news(since: np.datetime64, earlier: Sequence[np.datetime64]) -> bool:
-    """Return whether a gap is no habit yet, given the times of the gaps before.
+    """Return whether a gap is news, not a habit, given the times of earlier gaps.
 
     Examples
     --------
@@ -536,15 +542,11 @@ def _is_news(since: np.datetime64, earlier: Sequence[np.datetime64]) -> bool:
 
 
 _UNITS = {HOUR_SECONDS: "hour", DAY_SECONDS: "day", WEEK_SECONDS: "week", MONTH_SECONDS[1]: "month"}
-"""Names of lengths of partitions, in seconds."""
-
-
-def _many(count: int, unit: str) -> str:
-    return plural(count, unit)
+"""Unit names by the length of a partition in seconds."""
 
 
 def _time_text(moment: np.datetime64, *, has_clock: bool = True) -> str:
-    """Return a time as people write it, with the time of the day or without it.
+    """Format a time for messages, with or without the time of day.
 
     Examples
     --------
@@ -558,25 +560,26 @@ def _time_text(moment: np.datetime64, *, has_clock: bool = True) -> str:
 
 @dataclass(frozen=True)
 class Gap:
-    """A gap: consecutive calendar positions of which some are missing though they usually are not.
+    """Gap: consecutive calendar positions, some of which are missing and rarely were before.
 
     Attributes
     ----------
     partition : int
-        Index of the reported partition: the one after the gap, or the last if they are overdue.
+        Index of the reported partition: the partition after the gap, or the newest if overdue.
     begin : int
         Column of the partition before the gap.
     since : datetime64
-        Time of that partition.
+        Time of the partition before the gap.
     steps : int
-        Positions from it to the next.
+        Positions from the partition before the gap to the partition after it.
     rare : array of bool, shape (season,)
-        Which positions of a season after it are missing, and usually are not.
+        Positions of the season, counted from the gap, that usually have a partition.
     rarest : float
-        -log10 of the frequency at which the rarest of these positions was missing before.
+        -log10 of the lowest past frequency of a missing position in the gap.
     overdue : bool
-        Whether nothing came after it yet.
+        True if no partition follows the gap yet.
     grid : Grid
+        Time grid of the partitions.
     """
 
     partition: int
@@ -590,12 +593,12 @@ class Gap:
 
     @property
     def count(self) -> int:
-        """Number of missing partitions, without those that are often missing."""
+        """Number of missing partitions, without positions that are often missing."""
         seasons, remaining = divmod(self.steps - 1, len(self.rare))
         return seasons * int(self.rare.sum()) + int(self.rare[:remaining].sum())
 
     def times(self, limit: int | None = None) -> NDArray[np.datetime64]:
-        """Return the times of the missing partitions, or of the first so many."""
+        """Return the times of the missing partitions, or of the first ``limit`` of them."""
         offsets, season = np.flatnonzero(self.rare) + 1, len(self.rare)
         count = self.count if limit is None else min(limit, self.count)
         seasons = np.arange(-(-count // len(offsets))) * season
@@ -606,9 +609,15 @@ class Gap:
 def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
     """Yield the gaps in the calendar of a history in order, overdue partitions last.
 
-    Partitions without a time come after the others, and have no place in it, nor have those far in the
-    future. Of parts of days neither has the first week: its nights and its weekend are no gaps.
-    ``only_partition`` selects those of one place.
+    Partitions without a time, which come last, are ignored. So are partitions far in the future and, for
+    partitions within days, the gaps of the first week, whose nights and weekend are not known yet.
+
+    Parameters
+    ----------
+    history : History
+        The partitions, sorted by time.
+    only_partition : int, optional
+        Index of a partition; yield only the gaps that are reported there.
     """
     grid = _grid(history)
     times = history.times[: _current(history, grid)]
@@ -636,15 +645,13 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
 
 
 USUALLY_MISSING_RATE = 0.5
-"""Frequency from which a position that is often missing is no gap."""
+"""A position that is missing at least this often is not a gap."""
 RECENT_DELAYS = 7
-"""Recent delays examined for overdue partitions, at least, and the maximum of their median in steps."""
-
-
+"""Minimum number of recent delays that decide what is overdue, and the maximum of their median in steps."""
 MIN_WHOLE_WEEK_SHARE = 0.8
-"""Share of the first steps of a grid of weeks that are whole weeks, to a day: ten days are no calendar."""
+"""Weekly grids need this share of whole weeks, to a day, in their first steps: ten days are not regular."""
 MIN_KNOWN_SEASONS = 3
-"""Earlier seasons below which a position is usual if its time of the day is, on all days."""
+"""With fewer earlier seasons, a position is usual if its time of day is usual over all days."""
 
 
 def _grid(history: History) -> Grid:
@@ -652,7 +659,7 @@ def _grid(history: History) -> Grid:
 
 
 def _is_regular(grid: Grid, times: NDArray[np.datetime64]) -> bool:
-    """Return whether partitions have regular steps, so that it is known which are missing."""
+    """Return whether partitions have regular steps, so that missing partitions are known."""
     if grid.step != WEEK_SECONDS:
         return grid.months or grid.step > 0
     days = np.diff(times[: FIRST_STEPS + 1]).astype("m8[D]").astype(np.int64)
@@ -666,13 +673,13 @@ class _Absences:
     Attributes
     ----------
     season, day : int
-        Positions of a season, and of a part of it that repeats: a day, or 1.
-    gaps : array of float
-        By column: gaps at this column and at those whole seasons before it. Each absent position is its
-        part of a gap, so that an outage counts once however long it was.
-    recent : array of int
-        By column: absent positions among the same columns of the last `CYCLES` seasons, without those of
-        outages, of a season and of `CYCLES` positions or longer, which are no habit.
+        Positions of a season, and of a day within it; ``day`` is 1 if a day has one position.
+    gaps : array of float, shape (columns,)
+        Number of gaps at the same position of this and all earlier seasons. A gap of n positions counts
+        1/n at each, so that an outage counts once however long it was.
+    recent : array of int, shape (columns,)
+        Number of absences at the same position of the last `RECENT_SEASONS` seasons. Outages are left
+        out: gaps longer than a season and than `RECENT_SEASONS` positions are not a habit.
     """
 
     season: int
@@ -686,14 +693,16 @@ class _Absences:
         seasons = int(column[-1]) // season + 1
         absent = np.ones(seasons * season, dtype=bool)
         absent[column] = False
-        absent[column[-1] :] = False  # what is not over is not absent
+        absent[column[-1] :] = False  # the last gap is not over yet
+        # Count the absences of recent seasons, without outages.
         steps = np.diff(column)
         habit = absent.copy()
         habit[: column[-1]] &= np.repeat(steps <= max(season, RECENT_SEASONS), steps)
         so_far = np.zeros((RECENT_SEASONS + seasons, season), dtype=np.int64)
         np.cumsum(habit.reshape(seasons, season), axis=0, out=so_far[RECENT_SEASONS:])
-        lately = so_far[RECENT_SEASONS:] - so_far[:-RECENT_SEASONS]
-        earlier = np.concatenate([np.zeros((1, season), dtype=np.int64), lately[:-1]])
+        recent = so_far[RECENT_SEASONS:] - so_far[:-RECENT_SEASONS]
+        # Count gaps at usual positions: each absent position is a share of its gap.
+        earlier = np.concatenate([np.zeros((1, season), dtype=np.int64), recent[:-1]])
         known_seasons = np.minimum(np.arange(seasons), RECENT_SEASONS)[:, None]
         is_usual = (known_seasons < MIN_KNOWN_SEASONS) | (
             earlier < USUALLY_MISSING_RATE * known_seasons
@@ -702,14 +711,15 @@ class _Absences:
         in_gap = np.add.reduceat(shares, column[:-1])
         shares[: column[-1]] /= np.repeat(np.maximum(in_gap, 1), steps)
         gaps = np.cumsum(shares.reshape(seasons, season), axis=0)
-        return cls(season, day, gaps.ravel(), lately.ravel())
+        return cls(season, day, gaps.ravel(), recent.ravel())
 
     def rates(self, begin: int) -> Floats:
-        """Return the frequencies of absences before a column at each position of a season after it.
+        """Return the past frequencies of absences at each position of the season after a column.
 
-        They are smoothed by the frequency of gaps among positions that are usually there. Those that
-        usually are not, such as nights, say nothing of the others.
+        They are smoothed towards the frequency of gaps at positions that usually have a partition.
+        Other positions, such as nights, are not evidence for these.
         """
+        # Look up the counts of the season that ends at the column; positions before the start have none.
         columns = np.arange(max(begin + 1 - self.season, 0), begin + 1)
         counts = np.zeros((3, self.season))
         counts[:, self.season - len(columns) :] = (
@@ -717,19 +727,21 @@ class _Absences:
             self.gaps[columns],
             self.recent[columns],
         )
-        known_seasons, gaps, lately = counts
+        known_seasons, gaps, absences = counts
         recent = np.minimum(known_seasons, RECENT_SEASONS)
-        by_day = lately.reshape(-1, self.day).sum(axis=0)
+        # Find the positions that usually have a partition; in new series, the usual times of day.
+        by_day = absences.reshape(-1, self.day).sum(axis=0)
         is_usual_time = by_day < USUALLY_MISSING_RATE * recent.reshape(-1, self.day).sum(axis=0)
         is_new = (recent < MIN_KNOWN_SEASONS) & np.tile(is_usual_time, self.season // self.day)
-        is_usual = is_new | (lately < USUALLY_MISSING_RATE * recent)
+        is_usual = is_new | (absences < USUALLY_MISSING_RATE * recent)
+        # Smooth the frequencies.
         overall = (gaps[is_usual].sum() + 1) / (known_seasons[is_usual].sum() + 3)
-        rates: Floats = (lately + overall) / (recent + 1)
+        rates: Floats = (absences + overall) / (recent + 1)
         return rates
 
 
 def _overdue(history: History, grid: Grid) -> int:
-    """Return the number of partitions that are overdue after the last."""
+    """Return the number of overdue partitions after the newest partition."""
     patience = _patience(history, grid)
     if patience is None or history.ledger is None:
         return 0
@@ -738,14 +750,14 @@ def _overdue(history: History, grid: Grid) -> int:
 
 
 def _overdue_since(history: History, grid: Grid, time: np.datetime64) -> np.datetime64:
-    """Return the time at which a partition that has not come became overdue."""
+    """Return the time at which a missing partition became overdue."""
     patience = _patience(history, grid)
     (end,) = grid.after(np.array([time]))
     return np.datetime64(end) + (patience or np.timedelta64(0, "s"))
 
 
 def _patience(history: History, grid: Grid) -> np.timedelta64 | None:
-    """Return the time after its end at which a partition is overdue; None if none can be told."""
+    """Return how long after its end a partition is overdue; None if delays are unknown or irregular."""
     ledger = history.ledger
     if ledger is None or np.isnat(ledger.now):
         return None
@@ -770,7 +782,7 @@ def _patience(history: History, grid: Grid) -> np.timedelta64 | None:
 
 
 def _current(history: History, grid: Grid) -> int:
-    """Return the number of partitions that have a time, without those far in the future."""
+    """Return the number of partitions with a time, without partitions far in the future."""
     dated = history.times[~np.isnat(history.times)]
     now = np.datetime64("NaT", "s") if history.ledger is None else history.ledger.now
     return grid.current(dated, now)
@@ -779,7 +791,7 @@ def _current(history: History, grid: Grid) -> int:
 def delays_of(history: History) -> NDArray[np.timedelta64]:
     """Return each partition's arrival delay after the end of its period; not-a-time if unknown.
 
-    The period is what a partition spans: such as an hour, a day or a month.
+    The period is the time that a partition spans, such as an hour, a day or a month.
     """
     if history.ledger is None:
         return np.full(len(history.times), np.timedelta64("NaT", "s"))
@@ -792,9 +804,8 @@ def delays_of(history: History) -> NDArray[np.timedelta64]:
 class Late(PartitionDetector):
     """Detector of late partitions: arrivals much later than usual.
 
-    The delay is the time from the end of a partition's period until its data were written, in
-    hours, compared with earlier delays by `Seasonal`; only delays of more than twice the usual
-    count.
+    The delay is the time from the end of a partition's period until its data were written, in hours.
+    `Seasonal` compares it with earlier delays. Only delays of more than twice the usual delay count.
 
     Examples
     --------
@@ -812,7 +823,7 @@ class Late(PartitionDetector):
         return Seasonal().reach(grid)
 
     def measure(self, history: History) -> Floats:
-        """Return each partition's delay in hours, at least `LEAST_DELAY`; NaN if unknown."""
+        """Return each partition's delay in hours, at least `MIN_DELAY_HOURS`; NaN if unknown."""
         delay = delays_of(history)
         hours = delay.astype(np.float64) / HOUR_SECONDS
         return np.where(np.isnat(delay), np.nan, np.maximum(hours, MIN_DELAY_HOURS))
@@ -833,7 +844,7 @@ class Late(PartitionDetector):
             grid=history.grid,
         )
         scores = Seasonal().score_rises(late, start, earlier_scores, np.log(LATE_DELAY_RATIO))
-        # The other reasons say what `Seasonal` learned of a delay.
+        # Keep the other reasons: `Seasonal` reads them when it learns from these scores.
         is_late = (scores.score > 1) & np.isin(scores.reason, (Reason.LEVEL, Reason.CONSTANT))
         scores.reason[is_late] = Reason.LATE
         return scores

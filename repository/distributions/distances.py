@@ -5,9 +5,9 @@ Numbers are compared by quantiles, categories by counts. The baseline comes firs
 completeness measures them.
 
 PSI is in nats and has no upper bound; Jensen-Shannon is the divergence in bits, between 0 and 1.
-For numbers both use bins of equal mass, so they are invariant if both sides are mapped by one
-increasing function; Kolmogorov-Smirnov is, too, and needs no bins. Wasserstein is in the column's
-unit. Before categories are compared, the rare ones are pooled.
+For numbers both use bins of equal mass, so an increasing transformation of both sides does not change
+them. It does not change Kolmogorov-Smirnov either, which needs no bins. Wasserstein is in the column's
+unit. Rare categories are pooled before categories are compared.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def align_categories(
 def pool_rare_categories(expected: Floats, actual: Floats) -> tuple[Floats, Floats]:
     """Pool categories with fewer than 5 rows expected, from the baseline's shares, on either side.
 
-    Unseen categories are pooled, too, so that a column of many rare values does not differ by
+    Categories that the baseline lacks are pooled also. So a column of many rare values does not differ by
     chance alone.
 
     Examples
@@ -165,23 +165,23 @@ def joined(counts: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(-e, a) for e, a in groups]
 
 
-MOST_POOLED = 0.5
-"""Share of rows in rare categories up to which PSI of the others says something of all."""
-SIGNIFICANCE_LEVEL = 1.8
+MAX_POOLED_SHARE = 0.5
+"""With a larger share of rows in rare categories, PSI does not describe the distribution."""
+KOLMOGOROV_CRITICAL_VALUE = 1.8
 """Critical value c of c sqrt((n + m) / (n m)): Kolmogorov's bound at about 0.3 %, as in Deequ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distances:
-    """Distances between two distributions; NaN where one is undefined, or a side has no rows.
+    """Distances between two distributions; NaN if undefined, or if a side has no rows.
 
     Attributes
     ----------
     psi : float
         Population stability index, in nats; NaN if most rows of both sides are in rare categories.
     psi_rest : float
-        Share of rows in the rare categories that `psi` pools, on the side where it is larger; if it
-        is most of them, `psi` says little, and `js` more. Categories only.
+        Share of rows in the rare categories that `psi` pools, on the side where it is larger. If the
+        share is large, use `js` instead of `psi`. Categories only.
     js : float
         Jensen-Shannon divergence, in bits, 0 to 1.
     ks : float
@@ -190,13 +190,13 @@ class Distances:
     ks_significant : bool
         True if `ks` exceeds sampling and sketch error. With millions of rows it nearly always does.
     wasserstein : float
-        Mean distance by which values moved, in the column's unit. Numbers only.
+        Mean distance that values moved, in the column's unit. Numbers only.
     wasserstein_iqr : float
-        Effect size: the same as a multiple of the baseline's interquartile range. If that is 0, the
-        effect size is 0 or infinite.
+        Effect size: `wasserstein` as a multiple of the baseline's interquartile range; 0 or infinite if
+        the range is 0.
     unseen, lost : float
-        Share of current rows whose category the baseline lacks, and of baseline rows whose category
-        is gone. Categories only.
+        Share of current rows whose category the baseline lacks, and share of baseline rows whose category
+        has no current rows. Categories only.
     l_infinity : float
         Greatest difference of a category's shares. Categories only.
     chi_square_p : float
@@ -241,8 +241,9 @@ def numeric_distances(baseline: Quantiles, current: Quantiles) -> Distances:
 def category_distances(baseline: Mapping[str, float], current: Mapping[str, float]) -> Distances:
     """Return all distances between two categorical distributions, given as counts by value.
 
-    PSI pools rare and unseen categories; see `pool_rare_categories`. It is NaN if these are more than
-    half of the rows of both sides, as it would compare what is left. Nothing else is smoothed.
+    PSI pools rare and unseen categories; see `pool_rare_categories`. It is NaN if they have
+    more than half of the rows of both sides, because the other categories do not represent the column.
+    The other distances are not smoothed.
 
     Examples
     --------
@@ -256,7 +257,7 @@ def category_distances(baseline: Mapping[str, float], current: Mapping[str, floa
     binned = pool_rare_categories(expected, actual)
     pooled = (float(binned[0][-1] / n), float(binned[1][-1] / m)) if both else (nan, nan)
     return Distances(
-        psi=psi(*binned) if min(pooled) <= MOST_POOLED else nan,
+        psi=psi(*binned) if min(pooled) <= MAX_POOLED_SHARE else nan,
         psi_rest=max(pooled),
         js=jensen_shannon(expected, actual),
         unseen=float(actual[expected == 0].sum() / m) if both else nan,
@@ -272,10 +273,10 @@ def category_distances(baseline: Mapping[str, float], current: Mapping[str, floa
 def psi(expected: ArrayLike, actual: ArrayLike) -> float:
     """Return the population stability index of counts in the same bins: sum of (a - e) ln(a / e).
 
-    a and e are shares. A bin that is empty on one side counts there as half a row, since the index
-    would be infinite; one that is empty on both sides is ignored. The index is symmetric and in
-    nats. Common thresholds are below 0.1 for stable and above 0.2 for changed; at production row
-    counts they miss many changes, and a series of distances is better compared with its own past.
+    a and e are shares. A bin that is empty on one side counts there as half a row, because the index would
+    be infinite. Bins that are empty on both sides are ignored. The index is symmetric and in nats. Common
+    thresholds are 0.1 for stable and 0.2 for changed distributions. At production row counts they miss many
+    changes, so compare a series of distances with its own past.
 
     Parameters
     ----------
@@ -338,7 +339,7 @@ def l_infinity(expected: ArrayLike, actual: ArrayLike) -> float:
 
 
 def excess(
-    distance: float, n: float, m: float, *, error: float = 0.0, c: float = SIGNIFICANCE_LEVEL
+    distance: float, n: float, m: float, *, error: float = 0.0, c: float = KOLMOGOROV_CRITICAL_VALUE
 ) -> float:
     """Return the excess of a KS or L-infinity distance over sampling and sketch error.
 
@@ -450,7 +451,7 @@ def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> C
 
     As in Deequ, the baseline's shares count as known, and small categories are `joined`. Categories
     that the baseline lacks have no share, and Deequ leaves them out. Here their number of rows is
-    tested, too (see `unseen_p`), and the p-value is twice the smaller of both.
+    also tested (see `unseen_p`), and the p-value is twice the smaller of both.
 
     Examples
     --------
@@ -481,9 +482,9 @@ def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> C
 def unseen_p(baseline: Mapping[str, float], current: Mapping[str, float]) -> float:
     """Return the p-value of the number of current rows whose category the baseline lacks.
 
-    By Good and Turing (1953) the share of such rows is that of the baseline's rows whose category
-    occurs once; one is added, so that it is never 0. The number of rows is taken as Poisson. NaN if
-    there are none.
+    The expected share of these rows is the share of baseline rows whose category occurs once (Good and
+    Turing 1953). One row is added, so that the share is never 0. The number of rows has a Poisson
+    distribution. The p-value is NaN without such rows.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Stored distributions of a column: quantiles or category counts, from the states of any suitable analyzer.
 
-No Spark. `StoredColumn` reads the states of a column as distributions; `Quantiles` is the
-distribution of numbers, and a counter of values that of categories.
+`StoredColumn` reads the states of a column as distributions, without Spark. Distributions of numbers are
+`Quantiles`; distributions of categories are counters of values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 class Quantiles:
     """Empirical distribution of numbers: a step function that rises at each value.
 
-    Nulls and NaN are left out, infinities stay. Equal values are one step. Create it with `from_values`.
+    Nulls and NaN are left out, infinities are included. Equal values form one step. Create it with
+    `from_values`.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Quantiles:
     cumulative : array of float
         Number of rows with at most each value; the last is the number of rows.
     error : float
-        Rank error: by how much a share may be off, at the sketch's confidence; 0 if exact.
+        Rank error: maximum error of a share, at the sketch's confidence; 0 if exact.
 
     Examples
     --------
@@ -82,10 +83,11 @@ class Quantiles:
         Parameters
         ----------
         values : array of float
+            Values in any order.
         weights : array of float, optional
-            Number of rows that each value stands for; one if not given. Values of no rows are left
-            out.
+            Number of rows with each value; 1 if not given. Values without rows are left out.
         error : float
+            Rank error.
         """
         numbers = np.asarray(values, dtype=float)
         rows = np.ones(numbers.shape) if weights is None else np.asarray(weights, dtype=float)
@@ -126,7 +128,10 @@ class Quantiles:
         return self._before(values, "left")
 
     def at(self, ranks: ArrayLike) -> Floats:
-        """Return quantiles: the least value that each share of rows does not exceed, or NaN."""
+        """Return quantiles: for each share, the smallest value that at least this share of rows does not exceed.
+
+        NaN without rows.
+        """
         target_rows = np.asarray(ranks, dtype=float) * self.rows * (1 - RANK_TOLERANCE)
         if not self.rows:
             return np.full(target_rows.shape, np.nan)
@@ -155,13 +160,13 @@ def is_numeric(state: State | KllUnion) -> bool:
 def quantiles_of(state: State | KllUnion) -> Quantiles:
     """Return the numeric distribution of a KLL or REQ sketch, or of frequencies.
 
-    A sketch is read as its retained values, each weighted by the rows it stands for. So sketches of
-    any size merge, always with the same result.
+    A sketch is read as its retained values, weighted by the number of rows that each represents. So
+    sketches of different sizes can be merged, in any order with the same result.
 
     Raises
     ------
     StateMismatchError
-        If the state holds no numeric distribution.
+        If the state does not contain a numeric distribution.
 
     Examples
     --------
@@ -180,12 +185,12 @@ def quantiles_of(state: State | KllUnion) -> Quantiles:
         if is_numeric(state):
             values = state.frequencies["0"].cast("float64", safe=False).to_numpy()
             return Quantiles.from_values(values, state.frequencies[COUNT].to_numpy())
-    msg = f"a {type(state).__name__} does not tell the quantiles of numbers"
+    msg = f"the state {type(state).__name__} does not contain quantiles of numbers"
     raise StateMismatchError(msg)
 
 
 def categories_of(state: State | KllUnion) -> Counter[str]:
-    """Return row counts by value, as text as in `Histogram`; nulls are left out.
+    """Return row counts by value, as a string as in `Histogram`; nulls are left out.
 
     Raises
     ------
@@ -200,11 +205,14 @@ def categories_of(state: State | KllUnion) -> Counter[str]:
     if isinstance(state, FrequentItemsState):
         counts = {escaped(value): bounds.lower for value, bounds in state.top().items()}
         if sum(counts.values()) < state.count:
-            msg = "there were more values than were tracked; raise tracked= of TopValues, or add a Histogram"
+            msg = (
+                "the column has more values than TopValues tracked;"
+                " raise its parameter tracked, or add a Histogram"
+            )
             raise StateMismatchError(msg)
         return Counter(counts)
     if not isinstance(state, FrequenciesAndNumRows):
-        msg = f"a {type(state).__name__} does not tell how often each value occurs"
+        msg = f"the state {type(state).__name__} does not contain the counts of values"
         raise StateMismatchError(msg)
     return Counter(dict(counts_by_key(state)))
 
@@ -215,7 +223,7 @@ _TAGS_BY_KIND = {
     NUMERIC_KIND: ("kll", "req", "sketch-pairs", "frequencies"),
     CATEGORICAL_KIND: ("frequencies", "frequent-items"),
 }
-"""State tags that hold a distribution of each kind, in order of preference."""
+"""Tags of states that contain a distribution of each kind, in order of preference."""
 
 
 @dataclass(frozen=True)
@@ -225,17 +233,21 @@ class StoredColumn:
     Attributes
     ----------
     database : Database
+        Database of the repository.
     artifacts : Artifacts
+        Stored states outside the database.
     dataset, name : str
+        Names of the dataset and the column.
     segment : str or None
-        All segments made by partition keys if None.
+        Segment; all segments of partition keys if None.
     where : str or None
         Exactly this filter; unfiltered if None.
     as_of : str, date, datetime, int or None
+        Read the states that were stored at this time.
     kind : str or None
         ``numeric`` or ``categorical``; inferred from the states if None.
-    of : str
-        Of a compared feature, whose values are on two sides: ``logged`` or ``backfilled``.
+    side : str
+        Side of a compared feature: ``logged`` or ``backfilled``.
     """
 
     database: Database
@@ -246,7 +258,7 @@ class StoredColumn:
     where: str | None = None
     as_of: AsOf = None
     kind: str | None = None
-    of: str = "logged"
+    side: str = "logged"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", (self.where or "").strip() or None)
@@ -254,12 +266,12 @@ class StoredColumn:
             raise UnknownNameError("kind of distribution", str(self.kind), _TAGS_BY_KIND)
 
     def stored(self, connection: Connection, window: Window) -> list[StoredState]:
-        """Return each partition's reference to the preferred state that is stored for the column.
+        """Return a reference to the preferred stored state of the column for each partition.
 
         Raises
         ------
         HistoryError
-            If no analyzer stored a distribution of the column.
+            If no stored state contains a distribution of the column.
         """
         preferred: list[StoredState] = []
         for analyzer in self._analyzers(connection):
@@ -281,7 +293,7 @@ class StoredColumn:
         yield from ((reference, self._read(reference, read)) for reference in available)
 
     def kind_of_all(self, stored: Sequence[StoredState]) -> str:
-        """Return the kind as which all of some states are read."""
+        """Return the kind of distribution that all of these states are read as."""
         available = [reference for reference in stored if reference.payload is not None]
         tags = {
             reference.payload.tag.partition("/")[0] for reference in available if reference.payload
@@ -298,13 +310,13 @@ class StoredColumn:
         try:
             state = self.artifacts.unpack(reference.payload)
             return function(
-                state.distribution(self.of) if isinstance(state, SketchPairs) else state
+                state.distribution(self.side) if isinstance(state, SketchPairs) else state
             )
         except StateError as error:
             raise type(error)(f"{self.dataset!r}, {reference.partition!r}: {error}") from error
 
     def _analyzers(self, connection: Connection) -> list[AnyAnalyzer]:
-        """Return one analyzer per statistic that holds the distribution, in order of preference."""
+        """Return one analyzer per statistic that contains the distribution, in order of preference."""
         analyzer, canonical = s.analyzer.c, s.statistic.c.canonical
         dataset_key = dataset_id(connection, self.dataset)
         query = (
@@ -333,8 +345,8 @@ class StoredColumn:
         raise HistoryError(self._nothing(connection))
 
     def _of_feature(self, connection: Connection) -> list[tuple[int, str]]:
-        """Return the sizes and texts of analyzers of a compared feature; largest sketches first."""
-        series_names = (f"{PREFIX}{self.of}-{QUANTILES[0]}", f"{PREFIX}{self.of}{TOP_SUFFIX}")
+        """Return the negative sizes and descriptions of the analyzers of a compared feature."""
+        series_names = (f"{PREFIX}{self.side}-{QUANTILES[0]}", f"{PREFIX}{self.side}{TOP_SUFFIX}")
         analyzer, series, canonical = s.analyzer.c, s.series.c, s.statistic.c.canonical
         query = (
             sa.select(canonical, sa.func.min(analyzer.text))
@@ -358,21 +370,18 @@ class StoredColumn:
     def _nothing(self, connection: Connection) -> str:
         filtered = f", where={self.where!r}" if self.where else ""
         numbers = f"ApproxQuantile({self.name!r}, 0.5{filtered}) or "
-        message = (
-            f"nothing that is stored for {self.dataset!r} tells the distribution of {self.name!r}"
-            f"{filtered}"
-        )
+        message = f"no stored state of {self.dataset!r} describes the distribution of {self.name!r}{filtered}"
         columns = columns_with_distribution(connection, self.dataset)
         close = None if self._is_measured(connection) else nearest(self.name, columns)
         if close is not None and close != self.name:
-            return f"{message}, but of {close!r}; did you mean {close!r}?"
+            return f"{message}; did you mean {close!r}?"
         return (
             f"{message}; add {'' if self.kind == CATEGORICAL_KIND else numbers}"
             f"Histogram({self.name!r}{filtered}) to the suite"
         )
 
     def _is_measured(self, connection: Connection) -> bool:
-        """Return whether the column has any metric, so that its name is not misspelt."""
+        """Return whether the column has any metric. If so, its name is not misspelt."""
         dataset_key = dataset_id(connection, self.dataset)
         query = (
             sa.select(s.series.c.id)
@@ -383,7 +392,7 @@ class StoredColumn:
 
 
 def columns_with_distribution(connection: Connection, dataset: str) -> list[str]:
-    """Return the columns with a stored distribution, under any filter."""
+    """Return the columns with a stored distribution, with any filter."""
     columns, dataset_key = s.statistic.c, dataset_id(connection, dataset)
     query = sa.select(columns.canonical).where(
         columns.dataset_id == dataset_key, columns.canonical.contains('"state":')
@@ -402,7 +411,7 @@ def columns_with_distribution(connection: Connection, dataset: str) -> list[str]
 
 
 def _statistic(canonical: str) -> dict[str, Any]:
-    """Parse a statistic's state tag, column and sketch size; None for what it lacks."""
+    """Parse a statistic: its state tag, column and sketch size. Missing entries are None, sizes 0."""
     document = json.loads(canonical)
     if "columns" in document and len(document["columns"]) == 1 and "edges" not in document:
         document["column"] = document["columns"][0]

@@ -1,10 +1,10 @@
 """Statistics of arrays: medians and quantiles of many short rows, and of the points before each point.
 
-All other numerical routines build on this module, also on its array types and limits. Medians and
-quantiles ignore NaN. For the points before each point of a series there are running moments
-(`RunningMoments`), medians of absolute values, and distances to the nearest of these points. There,
-``seen`` holds the values that later points are compared with, NaN where a point is excluded from
-training. ``values`` themselves are finite.
+All other numerical routines use this module, its array types and its limits. Medians and quantiles
+ignore NaN. Running statistics of the points before each point are moments (`RunningMoments`), medians of
+absolute values, and distances to the nearest point. For these, ``values`` are finite, and
+``training_values`` are the values that later points are compared with: NaN for points that are excluded
+from training.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_SCORE = 300.0
-"""The highest score: -log10 of the smallest p-value worth telling apart."""
+"""The highest score, near -log10 of the smallest p-value that a double can represent."""
 
 
 def zero_if_nan(values: Floats) -> Floats:
-    """Return the values with 0 for NaN; `numpy.nan_to_num` takes four times as long on short arrays.
+    """Replace NaN by 0; `numpy.nan_to_num` takes four times as long on short arrays.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def quantiles(values: Floats, qs: tuple[float, ...]) -> list[Floats]:
 
 
 def _take(values: Floats, indices: NDArray[np.intp]) -> Floats:
-    """Return `numpy.take_along_axis` of the last axis, whose own way of indexing is slow on short rows."""
+    """Return `numpy.take_along_axis` of the last axis; numpy's own indexing is slow on short rows."""
     shape = values.shape[:-1]
     row_starts = np.arange(math.prod(shape)).reshape(*shape, 1) * values.shape[-1]
     taken: Floats = values.reshape(-1)[row_starts + indices]
@@ -130,21 +130,21 @@ def _running_seven(values: Floats, triples: Sequence[Floats], step: int) -> Floa
 
 
 def median_of_seven(parts: list[Floats]) -> Floats:
-    """Return the medians of the entries of seven arrays; NaN where one is."""
+    """Return the entrywise medians of seven arrays; NaN if any entry is NaN."""
     return _middle_of_sorted(_sorted_three(*parts[:3]), parts[3], _sorted_three(*parts[4:]))
 
 
 def _sorted_three(a: Floats, b: Floats, c: Floats) -> list[Floats]:
-    """Return three arrays with their entries in ascending order; all NaN where one is."""
+    """Sort the entries of three arrays in ascending order; all are NaN if any entry is NaN."""
     low, high = np.minimum(a, b), np.maximum(a, b)
     between = np.maximum(low, c)
     return [np.minimum(low, c), np.minimum(between, high), np.maximum(between, high)]
 
 
 def _middle_of_sorted(a: Sequence[Floats], single: Floats, b: Sequence[Floats]) -> Floats:
-    """Return the medians of seven arrays: two sorted triples, and one that stands alone.
+    """Return the medians of seven arrays: two sorted triples and a single array.
 
-    It lies between the third and the fourth smallest of the triples, which are those of two sorted lists.
+    The median is the single value, limited to the third and fourth smallest of the six sorted values.
     """
     third = np.maximum(a[0], b[1])
     for candidate in (np.maximum(a[1], b[0]), a[2], b[2]):
@@ -159,7 +159,7 @@ def _middle_of_sorted(a: Sequence[Floats], single: Floats, b: Sequence[Floats]) 
 def middle_mean(values: Floats) -> Floats:
     """Return the mean of the middle half along the last axis, ignoring NaN; NaN if all values are.
 
-    It varies less than the median, and a quarter of the values on either side cannot move it far.
+    It varies less than the median, and outliers among the lowest and highest quarter cannot move it far.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def middle_mean(values: Floats) -> Floats:
 
 
 def forward_fill(values: Floats) -> Floats:
-    """Forward-fill NaN along the last axis; NaN before the first number stays."""
+    """Forward-fill NaN along the last axis; NaN before the first number remains."""
     is_gap = np.isnan(values)
     has_gaps = is_gap.any(axis=-1)
     sources = np.where(is_gap[has_gaps], 0, np.arange(values.shape[-1]))
@@ -186,9 +186,9 @@ def forward_fill(values: Floats) -> Floats:
 
 
 MIN_Z_POINTS = 14
-"""Known points required before the first z."""
+"""With fewer earlier points, z-scores are 0."""
 EQUALITY_TOLERANCE = 1e-9
-"""Relative tolerance below which numbers are equal."""
+"""Numbers are equal if their relative difference is smaller."""
 
 
 @dataclass
@@ -201,7 +201,7 @@ class RunningMoments:
 
     @classmethod
     def from_values(cls, values: Floats) -> RunningMoments:
-        """Compute the statistics of a series, in which NaN is unknown.
+        """Compute the statistics of a series; NaN is unknown.
 
         Examples
         --------
@@ -213,7 +213,7 @@ class RunningMoments:
         first = values[np.argmax(is_known)] if is_known.any() else 0.0
         centred = np.where(
             is_known, values - first, 0.0
-        )  # squares of large, equal numbers would cancel
+        )  # squares of large, nearly equal numbers would cancel
         count, total, squares = (
             np.concatenate([[0.0], np.cumsum(x)[:-1]])
             for x in (is_known, centred, centred * centred)
@@ -223,10 +223,10 @@ class RunningMoments:
         return cls(count, mean + first, np.sqrt(np.maximum(variance, 0.0)))
 
     def z(self, distance: Floats, unit: Floats) -> Floats:
-        """Return the one-sided z-score of distances; 0 with fewer than `WARM` earlier values.
+        """Return the one-sided z-score of distances; 0 with fewer than `MIN_Z_POINTS` earlier values.
 
-        Where the earlier standard deviation is negligible compared with ``unit``, it is the square
-        root of their number; 0 where the excess over the mean is negligible.
+        If the earlier standard deviation is negligible compared with ``unit``, z is the square root of
+        the number of earlier values. It is 0 if the excess over the mean is negligible.
         """
         excess = np.maximum(distance - self.mean, 0.0)
         z = np.where(self.sd > EQUALITY_TOLERANCE * unit, excess / self.sd, np.sqrt(self.count))
@@ -234,7 +234,7 @@ class RunningMoments:
 
 
 def running_absolute_medians(training_values: Floats, prefix: int) -> Floats:
-    """Return the running median of earlier absolute values, of the first `prefix`; 0 before any.
+    """Return running medians of the earlier absolute values, at most the first `prefix`; 0 without any.
 
     Examples
     --------
@@ -253,18 +253,17 @@ def running_absolute_medians(training_values: Floats, prefix: int) -> Floats:
 
 
 SAME_TIME_SECONDS = 2 * HOUR_SECONDS
-"""Tolerance around the same time of a cycle, in seconds."""
+"""Times of a cycle within this tolerance are the same."""
 BLOCK_POINTS = 4096
-"""Points whose runs are compared at once, sized to fit the processor cache."""
+"""Number of points compared at once; they fit the processor cache."""
 MAX_SIDE_POINTS = 25
-"""Points per cycle compared on either side of the same time."""
+"""Maximum number of points per cycle compared before, and after, the same time."""
 
 
 def neighbours(values: Floats, training_values: Floats, lag: int = 1) -> tuple[Floats, Floats]:
     """Return the nearest lower and higher values among points at least `lag` earlier.
 
-    An equal value counts as above. A sorted list is bisected, so the search costs O(log n) per
-    point.
+    An equal value counts as higher. The search bisects a sorted list, so it costs O(log n) per point.
 
     Parameters
     ----------
@@ -274,7 +273,7 @@ def neighbours(values: Floats, training_values: Floats, lag: int = 1) -> tuple[F
     Returns
     -------
     below, above : array of float, shape (points,)
-        NaN where there is none.
+        NaN if no such value exists.
 
     Examples
     --------
@@ -307,12 +306,12 @@ def nearest_run(
     size : int
         Length of a run, at least 2.
     lag, horizon : int
-        Least and greatest number of points by which the other run ends earlier.
+        Minimum and maximum number of points by which the earlier run ends before this one.
 
     Returns
     -------
     array of float, shape (points,)
-        NaN where there is no earlier run.
+        NaN without an earlier run.
 
     Examples
     --------
@@ -344,7 +343,7 @@ def nearest_run(
 
 
 class Cycle(NamedTuple):
-    """A cycle's length in seconds, the number of cycles compared, and the minimum of points."""
+    """Length of a cycle in seconds, number of cycles compared, and minimum number of points."""
 
     seconds: int
     cycles: int
@@ -361,7 +360,7 @@ class SeasonalRanges:
     Attributes
     ----------
     low, high : array of int, shape (cycles, points)
-        The first index in each cycle, and the one after the last.
+        First index in each cycle, and last index plus 1.
     min_points : int
         Minimum number of points to compare with.
     """
@@ -374,7 +373,7 @@ class SeasonalRanges:
     def from_times(cls, times: NDArray[np.datetime64], cycle: Cycle) -> SeasonalRanges:
         """Find the ranges in the last cycles, from sorted times.
 
-        A time that is missing or goes back counts as the latest before it.
+        A missing or decreasing time counts as the latest time before it.
 
         Parameters
         ----------
@@ -395,7 +394,7 @@ class SeasonalRanges:
         return cls(low, np.maximum(low, np.minimum(high, np.arange(len(times)))), cycle.min_points)
 
     def nearest(self, values: Floats, training_values: Floats) -> Floats:
-        """Return the distance of each value to the nearest of its points; NaN with too few."""
+        """Return the distance of each value to the nearest of its comparable points; NaN if there are too few."""
         best = np.full(len(values), np.inf)
         known_before = np.concatenate([[0], np.cumsum(~np.isnan(training_values))])
         count = (known_before[self.high] - known_before[self.low]).sum(axis=0)

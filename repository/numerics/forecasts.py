@@ -3,10 +3,10 @@
 Values are first transformed by the scale of their metric (`transform`). The transforms stabilize the
 variance, so deviations are comparable at any level.
 
-A season (`Season`) divides time into slots that recur: the hours of a day, of a week, or the days of
-a week. A slot's occurrences are kept as deviations from the mean of the cycle around them, and its
-effect is their median. Occurrences that alarmed count only if the newest of them agree: what was
-surprising once is expected once it has been repeated.
+A season (`Season`) divides time into recurring slots: the hours of a day, of a week, or the days of a
+week. A slot's occurrences are stored as deviations from the mean of the cycle around them. The effect of a
+slot is their median. Occurrences that alarmed count only if the newest occurrences agree: a surprise is
+expected after it has been repeated.
 
 `forecast` predicts the next point robustly from the past: season, level and spread. All values are
 on the transformed scale. The past is an array of shape (series, memory), the newest point last; gaps and points excluded from training are NaN.
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 MIN_COUNT_SPREAD, MIN_RATIO_SPREAD, MIN_LOG_SPREAD = 0.005, 0.0025, 0.01
 MIN_POSITIVE = 1e-12
-"""Number as which smaller positive ones count, 0 among them."""
+"""Smaller positive numbers, including 0, count as this number."""
 DEFAULT_RATIO_ROWS = 1000.0
-"""Row count assumed for a ratio whose row count is unknown."""
+"""Row count of ratios whose row count is unknown."""
 
 
 class ScaleRows(dict[Scale, "NDArray[np.intp] | slice"]):
-    """Rows of the series of each scale; a slice of all of them if they have one scale.
+    """Rows of the series of each scale; a slice of all rows if all series have the same scale.
 
-    Whoever transforms values of the same series often takes them in place of the scales.
+    Pass it instead of the scales to transform values of the same series repeatedly.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class ScaleRows(dict[Scale, "NDArray[np.intp] | slice"]):
 
     @classmethod
     def from_scales(cls, scales: Sequence[Scale] | ScaleRows) -> ScaleRows:
-        """Return the rows by scale; those that are given, if they are."""
+        """Return the rows by scale; the argument itself if it is a `ScaleRows`."""
         if isinstance(scales, ScaleRows):
             return scales
         distinct = list(dict.fromkeys(scales))
@@ -74,8 +74,8 @@ def transform(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     """Apply the variance-stabilizing transform of each series' scale.
 
     Counts: log(1 + x). Ratios: arcsin(sqrt(x)), under which a share of n rows has the standard
-    deviation 1 / (2 sqrt(n)) at any level. Positive numbers: log x. Distances: sqrt(x). All others
-    are unchanged. Non-finite values become NaN.
+    deviation 1 / (2 sqrt(n)) at any level. Positive numbers: log x. Distances: sqrt(x). Values of other
+    scales are unchanged. Non-finite values become NaN.
 
     Parameters
     ----------
@@ -94,14 +94,14 @@ def min_spread_of(level: Floats, weights: Floats, scales: Sequence[Scale] | Scal
     """Return a lower bound of the standard deviation, on the transformed scale.
 
     Counts n: 1 / sqrt(n), at least 0.005. Shares of n rows: 1 / (2 sqrt(n)), at least 0.0025; n is
-    `ROWS_UNKNOWN` if not known. Positive numbers and distances: 0.01. Signed numbers: 0, no bound.
+    `DEFAULT_RATIO_ROWS` if unknown. Positive numbers and distances: 0.01. Signed numbers: 0, no bound.
 
     Parameters
     ----------
     level : array of float, shape (series,)
         Expected value, on the transformed scale.
     weights : array of float, shape (series,)
-        Rows behind the value.
+        Number of rows that the value summarizes; NaN if unknown.
     scales : sequence of Scale, one for each series, or ScaleRows
     """
     spread = np.zeros(len(level))
@@ -135,7 +135,7 @@ def _apply(
 
 
 def _positive(y: Floats) -> Floats:
-    """Return positive numbers by their logarithms; 0 where they were no larger than the least."""
+    """Return positive numbers from their logarithms; 0 for numbers near `MIN_POSITIVE`."""
     return np.where(y < np.log(2 * MIN_POSITIVE), 0.0, np.exp(np.minimum(y, 709)))
 
 
@@ -154,23 +154,24 @@ _INVERSES_BY_SCALE: dict[Scale, Callable[[Floats], Floats]] = {
 
 
 MAX_OCCURRENCES = 6
-"""Occurrences of a slot that are remembered."""
+"""Number of stored occurrences of each slot."""
 MIN_REPETITIONS = 2
-"""Newest occurrences that must agree if they alarmed, or if they are the only ones."""
+"""At least this many newest occurrences must agree if they alarmed, or if there are no others."""
 AGREEMENT_TOLERANCE = 0.6
-"""Largest difference between repeated occurrences that agree, as a share of their size."""
+"""Repeated occurrences agree if their difference is at most this share of their size."""
 MONTH_END_DAYS = 5
-"""Days, and working days, that are counted from either end of a month."""
+"""Days and working days are counted from either end of a month up to this number."""
 NO_HOLIDAYS = np.array([], dtype="M8[D]")
 
 
 def month_slots(
     days: NDArray[np.datetime64], holidays: NDArray[np.datetime64] = NO_HOLIDAYS
 ) -> NDArray[np.intp]:
-    """Return the slots of days in their month, by four ways to count; -1 for none.
+    """Return the slots of days in their month, counted in four ways; -1 without a slot.
 
-    Days from the end of the month, days from its beginning, working days from the end and from the
-    beginning; Monday to Friday are working days, but for holidays. An unknown day has no slots.
+    The four ways count days from the end of the month, days from its beginning, working days from the end,
+    and working days from the beginning. Monday to Friday are working days, except for holidays. An unknown
+    day has no slots.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ def month_slots(
     >>> month_slots(np.array(["2021-05-03", "2021-05-31"], dtype="M8[D]")).tolist()
     [[-1, 0], [3, 31], [-1, 0], [1, -1]]
 
-    On 31 May 2021 was Memorial Day: the last working day of the month was Friday the 28th.
+    31 May 2021 was Memorial Day, so the last working day of the month was Friday the 28th.
 
     >>> memorial = np.array(["2021-05-31"], dtype="M8[D]")
     >>> month_slots(np.array(["2021-05-28", "2021-05-31"], dtype="M8[D]"), memorial)[2].tolist()
@@ -221,10 +222,10 @@ def _month_slots(
 def rolled_days(
     days: NDArray[np.datetime64], holidays: NDArray[np.datetime64] = NO_HOLIDAYS
 ) -> NDArray[np.intp]:
-    """Return the days of the month that fall due on each day, if paid before or after days off.
+    """Return the days of the month that are due on each day, if payment avoids days off.
 
-    What is due on a day off is brought forward to the last working day before it, or put off to the
-    first one after it; within its month.
+    Payments due on a day off move back to the previous working day or forward to the next working day,
+    within the same month.
 
     Parameters
     ----------
@@ -234,11 +235,11 @@ def rolled_days(
     Returns
     -------
     array of int, shape (2, 2, days)
-        First and last day of the month, brought forward and put off; 1 and 0 for days off.
+        First and last day of the month, moved back and moved forward; 1 and 0 for days off.
 
     Examples
     --------
-    The 15th of May 2021 was a Saturday: it falls due on Friday the 14th, or on Monday the 17th.
+    15 May 2021 was a Saturday: its payments are due on Friday the 14th or on Monday the 17th.
 
     >>> days = np.array(["2021-05-14", "2021-05-15", "2021-05-17"], dtype="M8[D]")
     >>> rolled_days(days).tolist()
@@ -263,7 +264,7 @@ def rolled_days(
 
 
 NO_COLUMN = np.iinfo(np.int32).max
-"""Column of an occurrence that there is not."""
+"""Column of empty entries."""
 
 
 class Season:
@@ -291,7 +292,21 @@ class Season:
         column: int,
         rows: NDArray[np.intp] | slice = slice(None),
     ) -> None:
-        """Add an occurrence of a slot of all series, or of some, at a column; NaN for none."""
+        """Add an occurrence of a slot.
+
+        Parameters
+        ----------
+        slot : int
+            The slot.
+        swing : array of float, shape (series,)
+            Deviations from the mean of the cycle; NaN without an occurrence.
+        alarmed : array of bool, shape (series,)
+            Whether the occurrence alarmed.
+        column : int
+            Column of the occurrence.
+        rows : array of int or slice, optional
+            Series with the occurrence; all if not given.
+        """
         for stored, new in (
             (self.swing, swing[rows]), (self.alarmed, alarmed[rows]), (self.column, column)
         ):  # fmt: skip
@@ -299,7 +314,7 @@ class Season:
             stored[rows, slot, -1] = new
 
     def forget(self, column: int) -> None:
-        """Forget occurrences before a column; those of a slot that is often missing reach far back."""
+        """Delete occurrences before a column; occurrences of rarely present slots can be old."""
         is_old = self.column < column
         if is_old.any():
             self.swing[is_old] = np.nan
@@ -311,35 +326,38 @@ class Season:
         shorter_effects: Floats,
         newest: tuple[Floats, NDArray[np.bool_]] | None = None,
     ) -> Floats:
-        """Return the effect of each slot beyond what is known; 0 where it explains nothing.
+        """Return the effect of each slot beyond the effects of a shorter season; 0 if it explains nothing.
 
-        Each effect is shrunk as far as chance could explain it, and all of them as far as they fail
+        Each effect is shrunk as far as chance could explain it. All effects are shrunk as far as they fail
         to reduce the deviations.
 
         Parameters
         ----------
         points : array of int, shape (series,)
-            Number of points that the series have so far.
+            Number of earlier points of each series.
         shorter_effects : array of float, shape (series, slots)
             Effects of a shorter season.
         newest : tuple of array, optional
-            One more occurrence of each slot, and whether it alarmed, both of shape (series, slots).
+            One more occurrence of each slot, and whether it alarmed; of shape (series, slots).
         """
-        kept, alarmed = self.swing, self.alarmed
+        # Collect the occurrences; those that alarmed count only if they are repeated.
+        occurrences, alarmed = self.swing, self.alarmed
         if newest is not None:
-            kept = np.concatenate([kept, newest[0][..., None]], axis=2)
+            occurrences = np.concatenate([occurrences, newest[0][..., None]], axis=2)
             alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
-        remaining = kept - shorter_effects[..., None]
+        remaining = occurrences - shorter_effects[..., None]
         counted = ~np.isnan(remaining)
         rows = np.flatnonzero(alarmed.any(axis=(1, 2)))
         counted[rows] &= ~alarmed[rows] | self._repeated(rows)[..., None]
         counted_swing = np.where(counted, remaining, np.nan)
+        # Shrink each median as far as chance, by the noise of single occurrences, could explain it.
         effects = zero_if_nan(median(counted_swing))
         departures = np.abs(counted_swing - effects[..., None])
         noise = 1.4826 * median(departures.reshape(len(remaining), -1))
         count = counted.sum(axis=2)
         chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
         effects = zero_if_nan(effects * count / (count + chance))
+        # Shrink all effects as far as they fail to reduce the deviations.
         size_before = np.where(counted, np.abs(remaining), 0).sum(axis=(1, 2))
         size_after = np.where(counted, np.abs(remaining - effects[..., None]), 0).sum(axis=(1, 2))
         explained = np.where(size_before > 0, 1 - size_after / size_before, 0)
@@ -348,7 +366,7 @@ class Season:
         return gated_effects
 
     def _repeated(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return a mask of the slots of some series whose newest occurrences all alarmed, and agree."""
+        """Return a mask of the slots, in these rows, whose newest occurrences all alarmed and agree."""
         newest = self.swing[rows, :, -MIN_REPETITIONS:]
         size = np.abs(newest).min(axis=2)
         agrees = newest.max(axis=2) - newest.min(axis=2) <= AGREEMENT_TOLERANCE * size
@@ -360,17 +378,18 @@ class Season:
 
 
 LEVEL_WINDOWS = (3, 7, 1)
-"""Window lengths of the level's median; the one with the smaller recent errors is used.
+"""Window lengths of the level's median; the window with the smallest recent errors is used.
 
-The last value alone is the level of what wanders, as an autoregression of .9 does.
+A window of one point is the best level of a wandering series, such as an autoregression of 0.9.
 """
 MIN_WANDERING_POINTS = 28
-"""Points from which it may be: of fewer, chance would choose it."""
+"""With fewer points, chance would choose the window of one point."""
 MAX_WANDERING_ERROR_RATIO = 0.92
-"""Share of the other levels' mean root error at which it is."""
+"""The window of one point is used if its mean root error is below this share of the other errors."""
 RECENT_ERRORS = 35
+"""Number of recent errors that decide the level window: five weeks of days."""
 MIN_ERRORS_TO_JUDGE = 7
-"""Errors required to judge a level window."""
+"""A level window needs this many errors, or a third of the number of points if that is smaller."""
 
 
 @dataclass(frozen=True)
@@ -388,11 +407,11 @@ class Forecast:
     errors : array of float, shape (series, memory)
         Absolute errors that the forecast would have made at training points.
     surprises : array of float, shape (series, memory)
-        The same, including the first of each run of points that alarmed.
+        Like ``errors``, including the first point of each run of alarms.
     flat : array of float, shape (series, memory)
         The past without its season.
     level : array of float, shape (series, memory)
-        The same, forward-filled.
+        Like ``flat``, forward-filled.
     effect : array of float, shape (series,)
         Seasonal effect on the point.
     """
@@ -416,12 +435,13 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     usable : array of float, shape (series, memory)
         The training points of the past.
     moved : array of float, shape (series, memory)
-        The same, and points whose errors tell of the tail, though nobody learns from them.
+        The training points and further points that are used for the tail only.
     season : array of float, shape (series, memory)
         Seasonal effects on the past.
     effect : array of float, shape (series,)
         Seasonal effect on the next point.
     """
+    # Remove the season, and choose the window of the level by recent errors.
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
@@ -439,7 +459,7 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     errors = np.abs(flat[:, 1:] - forecasts)
     middle, high = quantiles(errors, (0.5, 0.9))
     length = np.array(LEVEL_WINDOWS)[choice]
-    # A median of one is chosen where its errors are all there is.
+    # The errors of a one-point window already include its noise, so inflate it like a window of three.
     inflation = np.sqrt(1 + 1 / np.maximum(length, LEVEL_WINDOWS[0]) + 3 / np.maximum(points, 1))
     return Forecast(
         points=points,
@@ -455,7 +475,7 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
 
 
 def _best_level(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the index of the best level window, by mean root error, robust to outliers."""
+    """Return the index of the level window with the smallest mean root error, which resists outliers."""
     is_known = ~np.isnan(errors)
     count = is_known.sum(axis=2)
     mean_root_error = np.where(is_known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
@@ -511,8 +531,8 @@ def holt_winters_forecasts(values: Floats, begin: int, period: int) -> Floats:
 def _beginning(values: Floats, period: int) -> tuple[Floats, Floats, Floats]:
     """Return the initial level, trend and season as Deequ computes them, tolerating gaps.
 
-    A seasonal position missing in the first cycle is taken from the next cycle that has it, minus
-    the trend up to there.
+    If a seasonal position is missing in the first cycle, the first cycle with a value is used, minus the
+    trend up to it.
     """
     whole_points = values.shape[1] // period * period
     cycles = values[:, :whole_points].reshape(len(values), -1, period)
@@ -549,7 +569,7 @@ def _fit(values: Floats, level: float, trend: float, season: Floats) -> tuple[fl
         )
         return total
 
-    from scipy import optimize  # which takes longer to import than all of this package's numerics
+    from scipy import optimize  # slow to import
 
     start_cost = cost(START_PARAMETERS)
     if not len(scaled) * EXACT_ERROR**2 < start_cost < DIVERGED_COST:
@@ -558,7 +578,7 @@ def _fit(values: Floats, level: float, trend: float, season: Floats) -> tuple[fl
     def objective(parameters: Floats) -> float:
         return min(
             DIVERGED_COST, cost(parameters.tolist()) / start_cost
-        )  # min() returns DIVERGED_COST for NaN, too
+        )  # min() also returns DIVERGED_COST for NaN
 
     optimum = optimize.minimize(objective, START_PARAMETERS, method="L-BFGS-B", bounds=[(0, 1)] * 3)
     return tuple(optimum.x.tolist())
@@ -574,7 +594,18 @@ def _walk(
 ) -> list[N]:
     """Forecast one step ahead at each point, for scalars of one series or arrays of many.
 
-    ``is_known`` is 0 at a gap, elsewhere 1.
+    Parameters
+    ----------
+    values : sequence
+        Values, 0 at gaps.
+    is_known : sequence
+        0 at gaps, else 1.
+    level, trend : float or array
+        Initial level and trend.
+    season : sequence
+        Initial seasonal components of one cycle.
+    parameters : tuple
+        alpha, beta and gamma.
     """
     alpha, beta, gamma = parameters
     seasonal = list(season)

@@ -18,20 +18,20 @@ STEP_SECONDS = (
     DAY_SECONDS,
     WEEK_SECONDS,
 )
-"""Steps of a grid, in seconds: parts of a day, a day, a week."""
+"""Possible steps of a grid: parts of a day, a day, a week."""
 MONTH_SECONDS = (28 * DAY_SECONDS, 31 * DAY_SECONDS)
-"""Shortest and longest step of months."""
+"""Shortest and longest month."""
 MAX_STEP_RATIO = 1.5
-"""Ratio of the usual step to that of a grid within which it is of the grid."""
+"""A step fits a grid if it differs from the grid's step by at most this factor."""
 FIRST_STEPS = 7
-"""Steps that determine the grid: those before the first point that is ever scored."""
+"""Number of first steps that determine the grid; points before them are never scored."""
 MAX_GAP_CYCLES = 14
-"""Seasons to which a longer gap is shortened, keeping its phase in the longest season."""
-FUTURE_GAP_POSITIONS, MAX_FUTURE_SHARE = 7, 0.05
-"""Positions in which a future partition goes on from the one before; number or share of those that do not."""
+"""Longer gaps are shortened to this many seasons, keeping their phase in the longest season."""
+FUTURE_GAP_POSITIONS, MAX_FUTURE_PARTITIONS, MAX_FUTURE_SHARE = 7, 7, 0.05
+"""Future partitions are ignored after a gap of more than 7 positions, if they are at most 7 or 5 % of all."""
 DAYS_PER_WEEK = 7
 WEEKS_PER_YEAR, MONTHS_PER_YEAR = 52, 12
-"""Weeks and months of a year."""
+"""Slots of a year."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Grid:
     size : int
         Number of columns.
     period : int
-        Columns per season: 7 for days, 24 for hours, 2 for half days, 12 for months, 1 for all else.
+        Columns per season: 7 for days, 24 for hours, 2 for half days, 12 for months, else 1.
     step : int
-        Seconds between columns; 0 for months, and where there is no regular step.
+        Seconds between columns; 0 for months and without a regular step.
     """
 
     column: NDArray[np.intp]
@@ -59,8 +59,8 @@ class Grid:
     def from_times(cls, times: NDArray[np.datetime64]) -> Grid:
         """Infer the grid from sorted times, by the median of the first steps.
 
-        Without times, or at steps of no part of a day, day, week or month, partitions take
-        consecutive columns and the period is 1.
+        Partitions take consecutive columns and the period is 1 if they have no times, or if their step is
+        not a part of a day, a day, a week or a month.
 
         Examples
         --------
@@ -93,9 +93,9 @@ class Grid:
         return cls(column, int(column[-1]) + 1, period, step)
 
     def steps(self, times: NDArray[np.datetime64]) -> NDArray[np.intp]:
-        """Return the steps from each partition to the next: 1, and more over a gap, however long.
+        """Return the steps from each partition to the next: 1 without a gap.
 
-        1 where one has no time, or where there is no regular step.
+        Also 1 if either partition has no time, or without a regular step.
 
         Examples
         --------
@@ -115,34 +115,34 @@ class Grid:
 
     @property
     def cycle(self) -> int:
-        """Columns of the longest season: a week of days and parts of days, a year of weeks and months."""
+        """Columns of the longest season: a week for days and parts of days, a year for weeks and months."""
         if self.step == WEEK_SECONDS:
             return WEEKS_PER_YEAR
         return DAYS_PER_WEEK * self.period if self.within_days else self.period
 
     @property
     def yearly(self) -> bool:
-        """Whether the longest season is a year."""
+        """True if the longest season is a year."""
         return self.step == WEEK_SECONDS or self.months
 
     @property
     def months(self) -> bool:
-        """Whether partitions are months."""
+        """True if partitions are months."""
         return self.period == MONTHS_PER_YEAR and not self.step
 
     @property
     def daily(self) -> bool:
-        """Whether partitions are days."""
+        """True if partitions are days."""
         return self.step == DAY_SECONDS
 
     @property
     def within_days(self) -> bool:
-        """Whether several partitions make a day."""
+        """True if a day has several partitions."""
         return 0 < self.step < DAY_SECONDS
 
     @property
     def length(self) -> np.timedelta64:
-        """Time that a partition spans, at most; a day where there is no regular step."""
+        """Maximum time that a partition spans; a day without a regular step."""
         return np.timedelta64(self.step or (MONTH_SECONDS[1] if self.months else DAY_SECONDS), "s")
 
     def after(
@@ -150,7 +150,7 @@ class Grid:
         time: np.datetime64 | NDArray[np.datetime64],
         columns: int | NDArray[np.integer[Any]] = 1,
     ) -> NDArray[np.datetime64]:
-        """Return the times of the partitions so many columns after others; of the next, their ends.
+        """Return the times that are ``columns`` after other times; with 1, the ends of their partitions.
 
         Examples
         --------
@@ -164,7 +164,7 @@ class Grid:
         return np.asarray(times + columns * self.length)
 
     def passed(self, time: np.datetime64, now: np.datetime64) -> int:
-        """Return the number of partitions after that of a time that have ended by another; 0 at least.
+        """Return the number of partitions after ``time`` that have ended by ``now``; at least 0.
 
         Examples
         --------
@@ -179,11 +179,18 @@ class Grid:
         return max(whole_steps - 1, 0)
 
     def current(self, times: NDArray[np.datetime64], now: np.datetime64) -> int:
-        """Return the number of partitions without those far in the future, which say nothing of the present.
+        """Return the number of partitions before those far in the future, such as ``9999-12-31``.
 
-        As ``9999-12-31``: one that begins a day after a time or later, after a gap that is longer than all
-        before; and what follows it, if that is little. A table of bookings, much of which lies in the
-        future, keeps its partitions.
+        The far future begins with the first partition that starts more than a day after ``now`` and follows
+        a gap longer than all earlier gaps, if only few partitions follow the gap. A table of bookings, many
+        of which are in the future, keeps its partitions.
+
+        Parameters
+        ----------
+        times : array of datetime64[s], shape (partitions,)
+            Sorted times.
+        now : datetime64[s]
+            The present.
 
         Examples
         --------
@@ -201,16 +208,16 @@ class Grid:
         far_future = np.flatnonzero(
             is_future
             & is_longer
-            & (remaining <= max(FUTURE_GAP_POSITIONS, MAX_FUTURE_SHARE * len(times)))
+            & (remaining <= max(MAX_FUTURE_PARTITIONS, MAX_FUTURE_SHARE * len(times)))
         )
         return int(far_future[0]) + 1 if len(far_future) else len(times)
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.
 
-        The day and the week of parts of a day, the week of days, the year of weeks and of months.
-        Shorter seasons come first. A week belongs to the year of its middle; what is left of a
-        year after 52 weeks is one with the last. A partition without a time has the slot -1.
+        Parts of a day have the seasons day and week, days have the week, weeks and months have the year.
+        Shorter seasons come first. A week belongs to the year of its middle. The days after the 52nd week of
+        a year belong to that week. A partition without a time has the slot -1.
 
         Examples
         --------
@@ -241,7 +248,7 @@ class Grid:
         return [(self.period, part), (DAYS_PER_WEEK * self.period, weekday * self.period + part)]
 
     def part(self, first: int, last: int | None = None) -> Grid:
-        """Return the grid of the partitions from ``first`` up to, excluding, ``last``."""
+        """Return the grid of the partitions from ``first`` to ``last``, excluding ``last``."""
         column = self.column[first:last]
         if not len(column):
             return Grid(column, 0, self.period, self.step)

@@ -189,7 +189,7 @@ RECURRENCE_FACTOR = 1.1
 TAIL_START = 2.5
 """The tail begins at this many spreads."""
 MAX_TAIL_EXCESS = 2.0
-"""Larger errors count as this multiple of the start of the tail, because they may be incidents."""
+"""Larger errors count as this multiple of the start of the tail, because they can be incidents."""
 PRIOR_EXPONENT, PRIOR_ERRORS, PRIOR_POINTS = 4.0, 4.0, 60.0
 """Exponent of a tail without known errors, and the weight of this prior in errors and in points."""
 MIN_CONSTANT_SHARE = 0.6

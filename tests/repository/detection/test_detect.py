@@ -173,7 +173,7 @@ def test_infinite_bounds_are_restored(repo):
     repo.store.commit_batch(run, [day(1)])
     assert repo.detect("d").empty
     assert tg.Monitor(detector=repr(limit)).detector == limit
-    with pytest.raises(tg.SuiteError, match="name is one text"):
+    with pytest.raises(tg.SuiteError, match="name must be a string"):
         tg.Monitor({"name": ["a", "b"]})
 
 

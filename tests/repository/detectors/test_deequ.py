@@ -504,12 +504,15 @@ def test_detectors_are_restored_from_their_repr(detector):
         ("RelativeRateOfChange()", "give max_rate_decrease, max_rate_increase or both"),
         ("RelativeRateOfChange(1, order=0)", "order must be 1 or more"),
         ("RelativeRateOfChange('much')", "max_rate_decrease must be a number or nothing"),
-        ("OnlineNormal(-1)", "numbers from 0 on"),
+        ("OnlineNormal(-1)", "must be finite numbers of at least 0"),
         ("OnlineNormal(None, None)", "one of them may be None"),
         ("OnlineNormal(ignore_start_percentage=1.5)", "a share, from 0 to 1"),
-        ("BatchNormal(3, inf)", "numbers from 0 on"),
+        ("BatchNormal(3, inf)", "must be finite numbers of at least 0"),
         ("HoltWinters(1)", "period must be 2 or more"),
-        ("HoltWinters(deviation_factor=-1)", "deviation_factor must be a number from 0 on"),
+        (
+            "HoltWinters(deviation_factor=-1)",
+            "deviation_factor must be a finite number of at least 0",
+        ),
     ],
 )
 def test_the_error_for_invalid_parameters_names_them(text, message):
@@ -528,12 +531,12 @@ def test_the_ends_of_an_interval_must_be_in_order(interval):
     [
         (lambda: HoltWinters(0), r"HoltWinters\(period=0\): period must be 2 or more"),
         (lambda: SimpleThreshold(1, 2), "lower_bound must not exceed upper_bound"),
-        (lambda: OnlineNormal(-1), "numbers from 0 on"),
+        (lambda: OnlineNormal(-1), "must be finite numbers of at least 0"),
         (lambda: tg.Novelty(quiet=0), "quiet and prefix must be at least 1"),
         (lambda: tg.Drift("x", distance="far"), "distance must be one of"),
         (lambda: Threshold(-1), "score is -log10 of a p-value"),
         (lambda: PValue(0), "p is a probability above 0"),
-        (lambda: FalseDiscoveryRate(1), "rate is between 0 and 1"),
+        (lambda: FalseDiscoveryRate(1), "rate must be between 0 and 1"),
     ],
 )
 def test_a_detector_or_rule_is_checked_when_it_is_made(make, message):

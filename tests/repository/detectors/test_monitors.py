@@ -52,7 +52,7 @@ def test_detectors_and_their_reprs_stand_for_monitors_of_all_series(repo):
     found = repo.detect("d", [tg.Monitor(detector=text)])
     for monitors in (text, [text], tg.SimpleThreshold(0.1), tg.Monitor(detector=text)):
         assert repo.detect("d", monitors)["id"].tolist() == found["id"].tolist() != []
-    with pytest.raises(SuiteError, match="detectors or their texts, not as 3"):
+    with pytest.raises(SuiteError, match="a detector or its description, not 3"):
         repo.detect("d", 3)
     with pytest.raises(UnknownNameError, match="did you mean 'Seasonal'"):
         repo.detect("d", "Sesonal()")

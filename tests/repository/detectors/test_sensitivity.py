@@ -19,7 +19,7 @@ def test_a_sensitivity_stands_for_a_rule():
     [
         ({"sensitivity": "hihg"}, "did you mean 'high'"),
         ({"sensitivity": "low", "rule": "PValue(0.1)"}, "a rule or a sensitivity, not both"),
-        ({"sensitivity": "low", "detector": "OnlineNormal()"}, "has no sensitivity"),
+        ({"sensitivity": "low", "detector": "OnlineNormal()"}, "does not apply to"),
     ],
 )
 def test_invalid_sensitivities_are_refused(options, told):
@@ -83,7 +83,7 @@ def test_few_labels_suggest_the_default(labelled):
     found = repo.sensitivities("t").set_index("sensitivity")
     assert found.loc["high", "recall"] == 1 > found.loc["normal", "recall"]
     assert found.index[found["suggested"]].tolist() == ["normal"]
-    with pytest.raises(tg.TidegaugeError, match="has no sensitivity"):
+    with pytest.raises(tg.TidegaugeError, match="does not apply to"):
         repo.sensitivities("t", detector="OnlineNormal")
 
 

@@ -342,9 +342,9 @@ def test_frequencies_are_compared_as_numbers_or_categories():
     assert categories_of(numbers) == {"2": 3, "1": 1}
     assert quantiles_of(FrequenciesAndNumRows()).rows == 0
     texts = FrequenciesAndNumRows.from_groups([(("x",), 3)])
-    with pytest.raises(tg.StateMismatchError, match="does not tell the quantiles"):
+    with pytest.raises(tg.StateMismatchError, match="does not contain quantiles"):
         quantiles_of(texts)
-    with pytest.raises(tg.StateMismatchError, match="how often each value occurs"):
+    with pytest.raises(tg.StateMismatchError, match="does not contain the counts of values"):
         categories_of(kll([1]))
 
 
@@ -355,7 +355,7 @@ def test_top_values_are_compared_as_categories_if_none_was_dropped():
     assert categories_of(FrequentItemsState(sketch.serialize())) == {"a": 2, "b": 1}
     for i in range(1000):
         sketch.update(str(i))
-    with pytest.raises(tg.StateMismatchError, match="raise tracked="):
+    with pytest.raises(tg.StateMismatchError, match="raise its parameter tracked"):
         categories_of(FrequentItemsState(sketch.serialize()))
 
 
@@ -534,7 +534,7 @@ def test_errors_say_what_to_do(repo):
         tg.HistoryError, match=r"add ApproxQuantile\('x', 0.5\) or Histogram\('x'\) to the suite"
     ):
         repo.drift("d", "x", *days)
-    with pytest.raises(tg.HistoryError, match="of 'ss', but of 's'; did you mean 's'") as raised:
+    with pytest.raises(tg.HistoryError, match="of 'ss'; did you mean 's'") as raised:
         repo.drift("d", "ss", *days)
     assert "add " not in str(raised.value)
     repo.record("d", "Mean", 1.0, partition=days[0], instance="ss")

@@ -64,7 +64,7 @@ def test_recorded_distances_are_metrics_of_the_feature(recorded_hours):
 
 def test_logged_values_of_two_hours_are_compared(recorded_hours):
     assert recorded_hours.drift("shop.search", "prices.index", SEVEN, EIGHT).ks == 0
-    with pytest.raises(tg.HistoryError, match="nothing that is stored"):
+    with pytest.raises(tg.HistoryError, match="no stored state of"):
         recorded_hours.drift("shop.search", "prices.indx", SEVEN, EIGHT)
 
 

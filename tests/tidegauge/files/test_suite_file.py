@@ -99,7 +99,7 @@ def test_a_suite_file_defines_a_suite(write):
         (("analyzers:\n", "analyzers: [\n"), "not YAML"),
         (("windows: [7d, month]", "segments: [[origin], [origin]]"), ":15: suite 'flights': a set of segment columns is listed twice"),
         (("windows: [7d, month]", "max_segments: 0"), ":15: suite 'flights': max_segments must be at least 1"),
-        (("windows: [7d, month]", "holidays:\n  2013-07-04: Fourth\n  July 5: Fifth"), ":17: holidays: 'July 5' is no day"),
+        (("windows: [7d, month]", "holidays:\n  2013-07-04: Fourth\n  July 5: Fifth"), ":17: holidays: invalid day 'July 5'"),
         (("windows: [7d, month]", "sensitivity: hihg"), ":15: unknown sensitivity 'hihg'; did you mean 'high'?"),
     ],
 )  # fmt: skip

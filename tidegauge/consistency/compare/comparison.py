@@ -465,7 +465,7 @@ def drift(
     1.0
     """
     logged = StoredColumn(repository.database, repository.artifacts, dataset, feature, segment)
-    backfilled = dataclasses.replace(logged, of="backfilled")
+    backfilled = dataclasses.replace(logged, side="backfilled")
     drifted = drift_of(logged, at, at, record=record, against=backfilled, prefix=PREFIX)
     return dataclasses.replace(
         drifted, baseline=f"backfilled, {drifted.baseline}", current=f"logged, {drifted.current}"
