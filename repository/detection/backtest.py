@@ -353,7 +353,7 @@ def _per_month(incidents: int, past: BacktestHistory) -> float | None:
 MIN_LABELLED_INCIDENTS = 5
 """With fewer labelled incidents, real and false, the default sensitivity is suggested."""
 _PREFERENCE_ORDER = (Sensitivity.NORMAL, Sensitivity.LOW, Sensitivity.HIGH)
-"""Of equally good sensitivities, the first is suggested."""
+"""If several sensitivities are equally good, the first is suggested."""
 
 
 def monitor_with_sensitivity(detector: Detector | str) -> Monitor:

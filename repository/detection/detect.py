@@ -1,7 +1,7 @@
 """Anomaly detection: score stored metrics, and store scores, anomalies and incidents.
 
 Scores depend only on current metrics and labels. A detector therefore rescores the partitions from the
-first one that changed since its last run, and a replay of the whole history gives the same result.
+first partition that changed since its last run, and a replay of the whole history gives the same result.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def detect(
                 continue
             results = job.run(connection)
         is_done = database.write(lambda c, w=job, f=results: write_results(c, w, f))  # type: ignore[misc]
-    return [m for m in monitors or () if m.series and not any(map(m.watches, job.known[0]))]
+    return [m for m in monitors or () if m.series and not any(map(m.watches, job.dimensions[0]))]
 
 
 def detect_each(
@@ -226,7 +226,7 @@ class DetectionJob(DetectionScope):
     Attributes
     ----------
     dataset : str
-    known : FactDimensions
+    dimensions : FactDimensions
         All series and partitions of the dataset.
     watched : mapping of Detector to list of Monitor
         The monitors of each detector.
@@ -239,7 +239,7 @@ class DetectionJob(DetectionScope):
     """
 
     dataset: str
-    known: FactDimensions
+    dimensions: FactDimensions
     watched: Mapping[Detector, list[Monitor]]
     calendar: Calendar
     replay: bool
@@ -266,8 +266,8 @@ class DetectionJob(DetectionScope):
         return cls(
             dataset=dataset,
             id=dataset_key,
-            seen=last_commit,
-            known=dimensions,
+            last_commit=last_commit,
+            dimensions=dimensions,
             watched=group_by_detector(active_monitors),
             marks={name: (commit, key) for name, commit, key in connection.execute(query)},
             teaching=TrainingLabels(
@@ -286,18 +286,18 @@ class DetectionJob(DetectionScope):
     def has_partition_series(self) -> bool:
         """True if the series of partition-level measures exist, for all partition segments."""
         names = [repr(d) for d in self.watched if isinstance(d, PartitionDetector)]
-        segments = group_by_segment(self.known[1])
+        segments = group_by_segment(self.dimensions[1])
         return all((name, within) in self.whole_series for name in names for within in segments)
 
     def run(self, connection: Connection) -> list[DetectorResult]:
         """Score the changed partitions with each detector."""
         results = []
-        facts = _FactReader(connection, self.dataset, self.known)
+        facts = _FactReader(connection, self.dataset, self.dimensions)
         for detector, monitors in self.watched.items():
             decision_inputs = [[m.to_dict() for m in monitors], self.calendar]
             result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
             changed = self._changed(connection, detector, result)
-            for within, indices in group_by_segment(self.known[1]).items():
+            for within, indices in group_by_segment(self.dimensions[1]).items():
                 start = next((k for k, p in enumerate(indices) if self._id(p) in changed), None)
                 if start is None:
                     continue
@@ -309,7 +309,7 @@ class DetectionJob(DetectionScope):
         return results
 
     def _id(self, index: int) -> int:
-        return int(self.known[1][index]["id"])
+        return int(self.dimensions[1][index]["id"])
 
     def _changed(
         self, connection: Connection, detector: Detector, result: DetectorResult
@@ -326,7 +326,7 @@ class DetectionJob(DetectionScope):
             or decided_by != result.decided_by
             or self.window != Window()
         ):
-            return {int(row["id"]) for row in self.known[1]}
+            return {int(row["id"]) for row in self.dimensions[1]}
         reads = [s.metric]
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
             reads.append(s.partition_version)  # partitions of recorded metrics have no version
@@ -343,7 +343,7 @@ class DetectionJob(DetectionScope):
             changed |= set(connection.execute(new_data).scalars())
         new_labels = [label for label in self.teaching.labels if label.commit > mark]
         return changed | {
-            int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new_labels)
+            int(row["id"]) for row in self.dimensions[1] if any(x.covers(row) for x in new_labels)
         }
 
     def _score(
@@ -371,7 +371,7 @@ class DetectionJob(DetectionScope):
             Receives the scores and anomalies.
         """
         # Read only the partitions that the scores depend on: from `first`.
-        grid = grid_of(self.known[1], indices)
+        grid = grid_of(self.dimensions[1], indices)
         history_needed = None if self.teaching.restarts else detector.reach(grid)
         first = (
             0 if history_needed is None else max(start - max(history_needed, EARLIER_PARTITIONS), 0)
@@ -401,7 +401,7 @@ class DetectionJob(DetectionScope):
             previous_sides=previous_sides,
         )
         values = _earlier_values(
-            connection, series_matrix, {i for i, _ in result.places}, first, ids
+            connection, series_matrix, {i for i, _ in result.anomaly_indices}, first, ids
         )
         detector_result.add(result, result.findings(values))
 
@@ -432,10 +432,10 @@ class DetectionJob(DetectionScope):
         detector_result : DetectorResult
             Receives the scores and anomalies.
         """
-        grid = grid_of(self.known[1], indices)
+        grid = grid_of(self.dimensions[1], indices)
         history_needed = detector.reach(grid)
         first = 0 if history_needed is None else max(start - history_needed, 0)
-        ids = [self._id(place) for place in indices]
+        ids = [self._id(index) for index in indices]
         connection = reader.connection
         facts = reader.read(ids[first:] if detector.needs_values else [])
         is_watched = _watched_by(monitors) if detector.needs_values else _watches_nothing

@@ -87,7 +87,7 @@ class Finding:
         return self.series["id"], self.partition["id"], self.version, self.detector
 
 
-FINDING_FIELDS = tuple(one.name for one in fields(Finding) if one.name in s.finding.c)
+FINDING_FIELDS = tuple(item.name for item in fields(Finding) if item.name in s.finding.c)
 """Fields of a `Finding` that are stored under their names."""
 
 
@@ -122,7 +122,7 @@ def apply_rules(
     Returns
     -------
     tuple of array
-        Flags, and indices in `Severity`, -1 where there is no anomaly.
+        Flags, and indices in `Severity`, -1 for points that are not anomalies.
     """
     values = series_matrix.history.values[:, start:]
     gravest = np.full(values.shape, -1, dtype=np.int8)
@@ -194,7 +194,7 @@ def make_finding(
     start: int,
     severity: Severity,
     earlier_values: Sequence[float],
-    others: int = 0,
+    other_series: int = 0,
     *,
     after: bool = False,
     weighed: bool = False,
@@ -215,7 +215,7 @@ def make_finding(
     severity : Severity
     earlier_values : sequence of float
         All earlier values of the series.
-    others : int
+    other_series : int
         Number of other anomalies in the partition.
     after : bool
         Whether the series was an anomaly in the previous partition.
@@ -250,7 +250,7 @@ def make_finding(
             lower,
             upper,
             Reason(int(scores.reason[i, k])),
-            others,
+            other_series,
             scale=written_scale(series["name"], series["scale"]),
             after=after,
             grave=weighed and severity is Severity.ERROR,
@@ -290,7 +290,7 @@ class Scored:
     weighed: bool
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def anomaly_indices(self) -> list[tuple[int, int]]:
         """The anomalies: index of the series, and of the partition counted from ``start``."""
         return sorted((int(i), int(k)) for i, k in zip(*np.nonzero(self.flags), strict=True))
 
@@ -323,7 +323,7 @@ class Scored:
         """
         other_counts = self.flags.sum(axis=0) - 1
         findings = []
-        for i, k in self.places:
+        for i, k in self.anomaly_indices:
             past = self.matrix.history.values[i, : self.start + k]
             values_before = [*(earlier_values or {}).get(i, ()), *past[~np.isnan(past)].tolist()]
             findings.append(
@@ -434,7 +434,7 @@ def score_partitions(
         previous_sides,
     )
     findings = []
-    for (_, k), anomaly in zip(scored_measure.places, scored_measure.findings(), strict=True):
+    for (_, k), anomaly in zip(scored_measure.anomaly_indices, scored_measure.findings(), strict=True):
         name = anomaly.partition["partition"] or "the table"
         explanation = f"{name} {detector.explanation(history, k + start)}."
         findings.append(replace(anomaly, explanation=explanation, direction="high"))
@@ -476,7 +476,7 @@ class DetectionScope:
     ----------
     id : int
         Id of the dataset.
-    seen : int
+    last_commit : int
         The last commit that was read.
     marks : mapping of str to tuple
         The last commit that each detector has scored, and a hash of the monitors that decided.
@@ -492,7 +492,7 @@ class DetectionScope:
     """
 
     id: int
-    seen: int
+    last_commit: int
     marks: Mapping[str, tuple[int, str]]
     teaching: TrainingLabels
     window: Window
@@ -553,7 +553,7 @@ def write_results(
         (
             scope.id,
             result.detector,
-            scope.seen if is_unlimited else 0,
+            scope.last_commit if is_unlimited else 0,
             result.decided_by if is_unlimited else "",
         )
         for result in results

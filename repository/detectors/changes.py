@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 MAX_EARLIER_CHANGES, MIN_EARLIER_CHANGES = 98, 28
-"""A change of noise is compared with at most 98 partitions, of which at least 28 must be known."""
+"""A change of noise is compared with at most 98 partitions, and at least 28 of them must be known."""
 MIN_NOISE_SERIES = 5
 MAX_NOISE_SERIES = 256
 """More metrics do not make the noise of a table more precise, but slower to compute."""
@@ -148,7 +148,7 @@ class VolatilityShift(PartitionDetector):
     scale: ClassVar[Scale] = Scale.POSITIVE
 
     def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score may depend on."""
+        """Return the number of earlier partitions that a score can depend on."""
         return noise_reach(grid.period) + MAX_EARLIER_CHANGES + REPORT_WINDOW
 
     def measure(self, history: History) -> Floats:
@@ -271,9 +271,11 @@ class Drift(Detector):
         return (series["name"], series["instance"]) == (f"Drift.{self.distance}", self.column)
 
     def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score may depend on."""
+        """Return the number of earlier partitions that a score can depend on."""
         return Seasonal().reach(grid)
 
-    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+    def score(
+        self, history: History, start: int = 0, earlier_scores: Scores | None = None
+    ) -> Scores:
         """Score the distances as `Seasonal` does."""
-        return Seasonal().score(history, start, known)
+        return Seasonal().score(history, start, earlier_scores)

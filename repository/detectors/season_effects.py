@@ -102,7 +102,7 @@ class SeasonEffects:
     def learn(self, t: int) -> None:
         """Learn from a partition, and from the empty columns since the previous one."""
         for season in self.seasons:
-            for column in self._places(t, t + 1):
+            for column in self._columns_since(t, t + 1):
                 self._compare(season, column)
                 starting = np.flatnonzero(self.walk.begun == column - season.slots + 1)
                 if self.walk.grid.daily and starting.size:
@@ -111,7 +111,7 @@ class SeasonEffects:
     def learn_together(self, first: int, end: int) -> None:
         """Learn from several partitions, none of them among the first partitions of a series."""
         for season in self.seasons:
-            for column in self._remembered(season, self._places(first, end)):
+            for column in self._remembered(season, self._columns_since(first, end)):
                 self._compare(season, column)
 
     def _newest(
@@ -134,7 +134,7 @@ class SeasonEffects:
                 alarmed[is_new, slot] = np.isnan(self.walk.usable[is_new, p])
         return swing, alarmed
 
-    def _places(self, first: int, end: int) -> range:
+    def _columns_since(self, first: int, end: int) -> range:
         """Return the columns from the one after the previous partition to the last of these partitions."""
         column = self.walk.column
         previous = column[first - 1] if first else column[first] - 1
@@ -288,10 +288,12 @@ class DateEffects:
         surprise = np.abs(y - centre) > SURPRISE_SPREADS * width
         surprising = np.flatnonzero(surprise)
         plain = ~surprise & ~np.isnan(y)
-        expected_values = self._due(t, centre, width, plain) if daily else centre.copy()
+        expected_values = self._expect_due_days(t, centre, width, plain) if daily else centre.copy()
         if not surprising.size:
             return expected_values
-        for days in [self._same_days(t, slots) for slots in self.month] + self._due_alike(t):
+        for days in [self._same_days(t, slots) for slots in self.month] + self._days_due_together(
+            t
+        ):
             effects, _ = self.effect_of_days(days, surprising, width[surprising])
             self._explain(expected_values, surprising, y, centre[surprising] + effects)
         if not daily:
@@ -303,7 +305,9 @@ class DateEffects:
             self._explain(expected_values, surprising, y, centre[surprising] + effects)
         return expected_values
 
-    def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
+    def _expect_due_days(
+        self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]
+    ) -> Floats:
         """Return the expected values; for plain values, the value of a day of the month that always departed.
 
         So a missing month end is a surprise. Each of the last `DUE_OCCURRENCES` days must have departed
@@ -354,7 +358,7 @@ class DateEffects:
             return np.empty(0, dtype=np.intp)
         return self._last(t, slots[self._since(t) : t] == slots[t], limit)
 
-    def _due_alike(self, t: int) -> list[NDArray[np.intp]]:
+    def _days_due_together(self, t: int) -> list[NDArray[np.intp]]:
         """Return, for each day of the month that can be due at ``t``, the last partitions when it was due.
 
         For example, a payday is expected on the 14th if the 15th is a Saturday.

@@ -94,7 +94,7 @@ class Seasonal(Detector):
                 raise UnknownNameError("season", season, SEASON_NAMES)
 
     def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score may depend on."""
+        """Return the number of earlier partitions that a score can depend on."""
         return reach_of(grid, self.cycles)
 
     def score(
@@ -140,7 +140,7 @@ class Seasonal(Detector):
 
 
 def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | slice]:
-    """Yield the series of each group, `BLOCK_SERIES` at a time; as a slice, which copies nothing, if contiguous."""
+    """Yield the series of each group, `BLOCK_SERIES` at a time; contiguous series as a slice, without a copy."""
     for group in groups:
         for first in range(0, len(group), BLOCK_SERIES):
             block = group[first : first + BLOCK_SERIES]

@@ -807,7 +807,7 @@ class Walk:
     def _columns(self, t: int | slice, before: int = 0) -> np.intp | slice | NDArray[np.intp]:
         """Return the columns of partitions, or the columns ``before`` positions earlier.
 
-        Returns a slice, which copies nothing, if there are no gaps between the columns.
+        Returns a slice, which avoids a copy, if the columns have no gaps.
         """
         c = self.column[t] - before
         if isinstance(t, slice) and c[-1] - c[0] == len(c) - 1:

@@ -84,7 +84,7 @@ class StalePartition(PartitionDetector):
             raise IllegalAnalyzerParameterError(msg)
 
     def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score may depend on."""
+        """Return the number of earlier partitions that a score can depend on."""
         return FREQUENCY_PARTITIONS + 1
 
     def measure(self, history: History) -> Floats:
@@ -182,7 +182,7 @@ class EmptyMetrics(PartitionDetector):
     """
 
     def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score may depend on."""
+        """Return the number of earlier partitions that a score can depend on."""
         return FREQUENCY_PARTITIONS + EMPTY_REPORTED_PARTITIONS
 
     def measure(self, history: History) -> Floats:
@@ -819,7 +819,7 @@ class Late(PartitionDetector):
     needs_scores: ClassVar[bool] = True
 
     def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score may depend on."""
+        """Return the number of earlier partitions that a score can depend on."""
         return Seasonal().reach(grid)
 
     def measure(self, history: History) -> Floats:

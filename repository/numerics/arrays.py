@@ -70,8 +70,8 @@ def _take(values: Floats, indices: NDArray[np.intp]) -> Floats:
     """Return `numpy.take_along_axis` of the last axis; numpy's own indexing is slow on short rows."""
     shape = values.shape[:-1]
     row_starts = np.arange(math.prod(shape)).reshape(*shape, 1) * values.shape[-1]
-    taken: Floats = values.reshape(-1)[row_starts + indices]
-    return taken
+    result: Floats = values.reshape(-1)[row_starts + indices]
+    return result
 
 
 def running_medians(values: Floats, lengths: Sequence[int]) -> list[Floats]:

@@ -105,15 +105,15 @@ def min_spread_of(level: Floats, weights: Floats, scales: Sequence[Scale] | Scal
     scales : sequence of Scale, one for each series, or ScaleRows
     """
     spread = np.zeros(len(level))
-    for scale, of in ScaleRows.from_scales(scales).items():
+    for scale, rows in ScaleRows.from_scales(scales).items():
         if scale is Scale.COUNT:
-            count = np.expm1(np.clip(zero_if_nan(level[of]), 0, 700))
-            spread[of] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), MIN_COUNT_SPREAD)
+            count = np.expm1(np.clip(zero_if_nan(level[rows]), 0, 700))
+            spread[rows] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), MIN_COUNT_SPREAD)
         elif scale is Scale.RATIO:
-            row_counts = np.where(weights[of] > 0, weights[of], DEFAULT_RATIO_ROWS)
-            spread[of] = np.maximum(0.5 / np.sqrt(row_counts), MIN_RATIO_SPREAD)
+            row_counts = np.where(weights[rows] > 0, weights[rows], DEFAULT_RATIO_ROWS)
+            spread[rows] = np.maximum(0.5 / np.sqrt(row_counts), MIN_RATIO_SPREAD)
         elif scale in {Scale.POSITIVE, Scale.DISTANCE}:
-            spread[of] = MIN_LOG_SPREAD
+            spread[rows] = MIN_LOG_SPREAD
     return spread
 
 

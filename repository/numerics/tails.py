@@ -237,7 +237,7 @@ class HeavyTail:
     Attributes
     ----------
     share, exponent : array of float, shape (series,)
-        Share of errors in the tail, and the power of the distance by which it falls.
+        Share of errors in the tail, and the exponent of the distance with which the tail decreases.
     """
 
     share: Floats
@@ -752,7 +752,7 @@ def _tail_of_largest(independent: float, count: int) -> float:
     independent : float
         Probability of the sum if the scores were not selected.
     count : int
-        Number of scores of which the largest were selected.
+        Number of scores from which the largest were selected.
     """
     if count == COMBINED_P_VALUES:
         return independent
