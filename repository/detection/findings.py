@@ -434,7 +434,9 @@ def score_partitions(
         previous_sides,
     )
     findings = []
-    for (_, k), anomaly in zip(scored_measure.anomaly_indices, scored_measure.findings(), strict=True):
+    for (_, k), anomaly in zip(
+        scored_measure.anomaly_indices, scored_measure.findings(), strict=True
+    ):
         name = anomaly.partition["partition"] or "the table"
         explanation = f"{name} {detector.explanation(history, k + start)}."
         findings.append(replace(anomaly, explanation=explanation, direction="high"))

@@ -206,9 +206,9 @@ class Monitor:
         values: Floats,
         scores: Scores,
         may_alert: NDArray[np.bool_] | None = None,
-        before: Floats | None = None,
+        previous_sides: Floats | None = None,
         weights: Floats | None = None,
-        earlier: Floats | None = None,
+        earlier_scores: Floats | None = None,
     ) -> NDArray[np.bool_]:
         """Return a mask of the anomalies; all arrays are of shape (series, partitions).
 
@@ -220,11 +220,11 @@ class Monitor:
             Scores of the monitor's detector.
         may_alert : array of bool, optional
             Mask of the points that may be anomalies; all if not given.
-        before : array of float, shape (series,), optional
+        previous_sides : array of float, shape (series,), optional
             As for `DecisionRule.decide`.
         weights : array of float, optional
             Importance of each departure. Rules that use weights divide p-values by them.
-        earlier : array of float, optional
+        earlier_scores : array of float, optional
             Scores of the partitions before. From these and ``scores``, `FalseDiscoveryRate` learns which
             series depart together.
         """
@@ -243,9 +243,9 @@ class Monitor:
         score = np.where(may_alert, score, np.minimum(score, 0.0))
         weighed = replace(scores, score=score)
         if not isinstance(self.rule, FalseDiscoveryRate):
-            return self.rule.decide(values, weighed, before) & may_alert
-        past = scores.score if earlier is None else np.hstack([earlier, scores.score])
-        return self.rule.decide(values, weighed, before, past) & may_alert
+            return self.rule.decide(values, weighed, previous_sides) & may_alert
+        past = scores.score if earlier_scores is None else np.hstack([earlier_scores, scores.score])
+        return self.rule.decide(values, weighed, previous_sides, past) & may_alert
 
     def to_dict(self) -> dict[str, Any]:
         """Return the monitor as stored in a suite; defaults are omitted.

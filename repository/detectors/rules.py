@@ -1,8 +1,8 @@
 """Decision rules and severity: which scores are anomalies, and how serious they are.
 
-A rule is given one detector's scores of all monitored series, partition by partition, so that it
-can correct for the number of series. The severity of an anomaly depends on the size of the departure
-and on how much of the table it concerns.
+A rule reads a detector's scores of all monitored series, partition by partition, so that it can correct
+for the number of series. The severity of an anomaly depends on the size of the departure and on the part of
+the table that it concerns.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class DecisionRule(Description):
         self.check_parameters()
 
     @abstractmethod
-    def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
+    def decide(self, values: Floats, scores: Scores, previous_sides: Floats | None = None) -> Flags:
         """Return a mask of the anomalies.
 
         Parameters
         ----------
         values : array of float, shape (series, partitions)
         scores : Scores
-        before : array of float, shape (series,), optional
+        previous_sides : array of float, shape (series,), optional
             State in the partition before the first: 1 for series that were an anomaly and too high,
             -1 for too low, 0 for all others.
         """
@@ -86,7 +86,7 @@ class OutsideBand(DecisionRule):
     OutsideBand()
     """
 
-    def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
+    def decide(self, values: Floats, scores: Scores, previous_sides: Floats | None = None) -> Flags:
         """Flag values outside the bounds; a missing bound allows everything."""
         with np.errstate(invalid="ignore"):
             return (values < scores.lower) | (values > scores.upper)
@@ -117,7 +117,7 @@ class Threshold(DecisionRule):
             msg = f"{self!r}: score is -log10 of a p-value, so at least 0"
             raise IllegalAnalyzerParameterError(msg)
 
-    def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
+    def decide(self, values: Floats, scores: Scores, previous_sides: Floats | None = None) -> Flags:
         """Flag scores at or above the threshold."""
         with np.errstate(invalid="ignore"):
             return scores.score >= self.score
@@ -144,12 +144,12 @@ class PValue(DecisionRule):
     p: float = 0.001
 
     def check_parameters(self) -> None:
-        """Validate that `p` is a probability above 0, of at most 1."""
+        """Validate that `p` is above 0 and at most 1."""
         if not 0 < self.p <= 1:
-            msg = f"{self!r}: p is a probability above 0, of at most 1"
+            msg = f"{self!r}: p must be a probability above 0 and at most 1"
             raise IllegalAnalyzerParameterError(msg)
 
-    def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
+    def decide(self, values: Floats, scores: Scores, previous_sides: Floats | None = None) -> Flags:
         """Flag p-values at or below the significance level."""
         with np.errstate(invalid="ignore"):
             flags: Flags = scores.score >= -np.log10(self.p)
@@ -206,16 +206,16 @@ class FalseDiscoveryRate(DecisionRule):
         self,
         values: Floats,
         scores: Scores,
-        before: Floats | None = None,
-        earlier: Floats | None = None,
+        previous_sides: Floats | None = None,
+        earlier_scores: Floats | None = None,
     ) -> Flags:
         """Flag the discoveries of each partition.
 
         Parameters
         ----------
-        values, scores, before
+        values, scores, previous_sides
             As for all rules.
-        earlier : array of float, shape (series, before + partitions), optional
+        earlier_scores : array of float, shape (series, earlier + partitions), optional
             Scores of earlier partitions, followed by the scores of these partitions. They show which
             series depart together. Without them the joint test is skipped.
         """
@@ -224,26 +224,26 @@ class FalseDiscoveryRate(DecisionRule):
         with np.errstate(invalid="ignore"):
             side: Floats = np.sign(np.nan_to_num(values - scores.expected, posinf=1, neginf=-1))
         flags = np.zeros(p.shape, dtype=bool)
-        previous_sides = np.zeros(len(p)) if before is None else before
+        last_sides = np.zeros(len(p)) if previous_sides is None else previous_sides
         is_candidate: NDArray[np.bool_] = np.any(p <= self.rate, axis=0)
         for t in range(p.shape[1]):
             if is_candidate[t]:
                 p_values = p[is_known[:, t], t]
                 tests = len(p_values)
                 rejected = self._limit(p_values, max(tests, self.least)) > 0
-                if not rejected and earlier is not None:
-                    now = earlier.shape[1] - p.shape[1] + t
+                if not rejected and earlier_scores is not None:
+                    now = earlier_scores.shape[1] - p.shape[1] + t
                     level = self.rate * min(tests, MAX_JOINT_SERIES) / max(tests, self.least)
                     # Use unweighted scores: weights of errors would multiply three times.
-                    score = np.fmin(scores.score[:, t], earlier[:, now])
-                    rejected = jointly_significant(score, earlier[:, :now], level)
+                    score = np.fmin(scores.score[:, t], earlier_scores[:, now])
+                    rejected = jointly_significant(score, earlier_scores[:, :now], level)
                 if rejected:
                     flags[:, t] = np.less_equal(p[:, t], self._limit(p_values, tests))
-                continuing = np.flatnonzero(is_known[:, t] & (previous_sides * side[:, t] > 0))
+                continuing = np.flatnonzero(is_known[:, t] & (last_sides * side[:, t] > 0))
                 limit = self._limit(p[continuing, t], ONGOING_TESTS * len(continuing))
                 flags[continuing, t] |= p[continuing, t] <= limit
                 flags[:, t] &= is_known[:, t]
-            previous_sides = np.where(flags[:, t], side[:, t], 0)
+            last_sides = np.where(flags[:, t], side[:, t], 0)
         return flags
 
     def _limit(self, p: Floats, tests: int) -> float:

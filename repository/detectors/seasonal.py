@@ -331,7 +331,7 @@ def _day_of_month_name(counting: int, slot: int) -> str:
 
     Examples
     --------
-    >>> _day_of_month(0, 0), _day_of_month(1, 15), _day_of_month(2, 1), _day_of_month(3, 1)
+    >>> _day_of_month_name(0, 0), _day_of_month_name(1, 15), _day_of_month_name(2, 1), _day_of_month_name(3, 1)
     ('month ends', 'the 15th of months', 'second last working days of months', 'first working days of months')
     """
     if counting == 1:
@@ -349,7 +349,7 @@ def _week_names(first: int, last: int) -> str:
 
     Examples
     --------
-    >>> _weeks(0, 0), _weeks(48, 51)
+    >>> _week_names(0, 0), _week_names(48, 51)
     ('week 1 of years', 'weeks 49 to 52 of years')
     """
     if first == last:
@@ -366,7 +366,7 @@ def _join_names(names: Sequence[str]) -> str:
 
     Examples
     --------
-    >>> _listed(["a"]), _listed(["a", "b"]), _listed(["a", "b", "c"])
+    >>> _join_names(["a"]), _join_names(["a", "b"]), _join_names(["a", "b", "c"])
     ('a', 'a and b', 'a to c')
     """
     if len(names) > 2:
@@ -379,7 +379,7 @@ def _time_span(first: int, last: int, step: int) -> str:
 
     Examples
     --------
-    >>> _clock(9, 16, 3600), _clock(1, 1, 43200)
+    >>> _time_span(9, 16, 3600), _time_span(1, 1, 43200)
     ('09:00 to 17:00', '12:00 to 24:00')
     """
     minutes = (first * step // 60, (last + 1) * step // 60)
@@ -391,7 +391,7 @@ def _describe_change(size: float, level: float, scale: Scale) -> str:
 
     Examples
     --------
-    >>> _change(np.log(2.5), np.log(100), Scale.POSITIVE), _change(-0.5, 3.0, Scale.SIGNED)
+    >>> _describe_change(np.log(2.5), np.log(100), Scale.POSITIVE), _describe_change(-0.5, 3.0, Scale.SIGNED)
     ('2.5 times as high', '0.5 lower')
     """
     usual, changed = restore(np.array([[level, level + size]]), [scale])[0].tolist()

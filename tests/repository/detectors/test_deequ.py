@@ -535,7 +535,7 @@ def test_the_ends_of_an_interval_must_be_in_order(interval):
         (lambda: tg.Novelty(quiet=0), "quiet and prefix must be at least 1"),
         (lambda: tg.Drift("x", distance="far"), "distance must be one of"),
         (lambda: Threshold(-1), "score is -log10 of a p-value"),
-        (lambda: PValue(0), "p is a probability above 0"),
+        (lambda: PValue(0), "p must be a probability above 0"),
         (lambda: FalseDiscoveryRate(1), "rate must be between 0 and 1"),
     ],
 )
