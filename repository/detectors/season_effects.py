@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -34,9 +35,9 @@ class SeasonalWalk(Protocol):
 
     Attributes
     ----------
-    season_window : int
-        Number of columns from which seasons are learned.
-    begun : array of int, shape (series,)
+    windows : ScoringWindows
+        Numbers of columns that scores depend on.
+    first_columns : array of int, shape (series,)
         The first column with a value of each series.
     """
 
@@ -45,8 +46,8 @@ class SeasonalWalk(Protocol):
     moved: Floats
     usable: Floats
     filled: Floats
-    season_window: int
-    begun: NDArray[np.intp]
+    windows: ScoringWindows
+    first_columns: NDArray[np.intp]
 
 
 class SeasonEffects:
@@ -92,7 +93,7 @@ class SeasonEffects:
         effects = np.zeros((len(points), 1))
         for season in self.seasons:
             # With the cycle around it, an occurrence is learned from columns within reach.
-            season.forget(c - self.walk.season_window + season.slots // 2)
+            season.forget(c - self.walk.windows.season + season.slots // 2)
             shorter_effects = np.tile(effects, season.slots // effects.shape[1])
             effects = shorter_effects + season.effects(
                 points, shorter_effects, self._newest(season, c, points)
@@ -104,7 +105,7 @@ class SeasonEffects:
         for season in self.seasons:
             for column in self._columns_since(t, t + 1):
                 self._compare(season, column)
-                starting = np.flatnonzero(self.walk.begun == column - season.slots + 1)
+                starting = np.flatnonzero(self.walk.first_columns == column - season.slots + 1)
                 if self.walk.grid.daily and starting.size:
                     self._begin(season, slice(column - season.slots + 1, column + 1), starting)
 
@@ -161,7 +162,7 @@ class SeasonEffects:
             share[[0, -1]] = 0.5
         mean = self._mean(slice(c - 2 * half, c + 1), share)
         # The first days have no complete cycle around them: without a weekend their mean is biased.
-        mean[self.walk.begun > c - 2 * half] = np.nan
+        mean[self.walk.first_columns > c - 2 * half] = np.nan
         swing = self.walk.moved[:, c - half] - mean
         alarmed = np.isnan(self.walk.usable[:, c - half])
         season.push(slot % season.slots, swing, alarmed, c - half)
@@ -464,6 +465,51 @@ NEW_DAYS = 3
 """In a new series, whose weekends are unknown, a level must last longer than a weekend."""
 MIN_CYCLE_POINTS, MAX_CYCLE_POINTS = 7, 24
 """Limits of the cycle length, in points, that determines the window of levels."""
+MIN_POINTS_TO_SCORE = 7
+"""Earlier points required before a point is scored."""
+RECOVERY_CYCLES = 4
+"""Cycles after a level shift within which a return to the previous level is not a surprise."""
+
+
+@dataclass(frozen=True)
+class ScoringWindows:
+    """Numbers of columns, and of points, that scores depend on.
+
+    Attributes
+    ----------
+    level, season, record : int
+        Columns before a point from which levels and spreads, seasons, and records are learned.
+    padding : int
+        Empty columns before the history.
+    recovery : int
+        Columns after a level shift within which a return to the previous level is not a surprise.
+    warm_up : int
+        Earlier points required before a point is scored.
+    shift_rules : tuple
+        `shift_rule` for established and for new series.
+    """
+
+    level: int
+    season: int
+    record: int
+    padding: int
+    recovery: int
+    warm_up: int
+    shift_rules: tuple[tuple[int, int], tuple[int, int]]
+
+    @classmethod
+    def from_grid(cls, grid: Grid, cycles: int, start: int) -> ScoringWindows:
+        """Return the windows for a grid, seasons learned from ``cycles``, and scores from ``start``."""
+        level, season = lookback_of(grid, cycles)
+        return cls(
+            level=level,
+            season=season,
+            record=margin_of(grid, cycles),
+            padding=padding_of(grid, cycles, start),
+            recovery=RECOVERY_CYCLES * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS),
+            warm_up=max(MIN_POINTS_TO_SCORE, grid.period if grid.within_days else 0),
+            shift_rules=(shift_rule(grid), shift_rule(grid, new=True)),
+        )
 
 
 def lookback_of(grid: Grid, cycles: int) -> tuple[int, int]:

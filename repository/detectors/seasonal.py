@@ -5,8 +5,8 @@ Each point is scored from earlier points only. Points that alarmed are left out.
 1. The scale of the metric transforms its values (`transform`).
 2. The effect of a weekday (or hour) is the median of its deviations from the cycle around it, shrunk as
    far as it explains nothing.
-3. The level is the median of the last few points. The length of its window is the one that would have
-   predicted best.
+3. The level is the median of the last few points. Of three window lengths, the one with the smallest
+   recent errors is used.
 4. The spread is the robust standard deviation of the errors of these predictions. It has a lower bound
    that follows from the number of rows behind a value.
 5. The tail is Student's t distribution, heavier if there are few points.
@@ -30,12 +30,13 @@ from tidegauge.analyzers.core.formatting import number, percent
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, Scores, detector
 from tidegauge.repository.detectors.season_effects import (
+    MIN_POINTS_TO_SCORE,
     DateEffects,
     days_within,
     reach_of,
     unsettled,
 )
-from tidegauge.repository.detectors.walk import AUTO_SEASON, MIN_POINTS_TO_SCORE, SEASON_NAMES, Walk
+from tidegauge.repository.detectors.walk import AUTO_SEASON, SEASON_NAMES, Walk
 from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import MAX_OCCURRENCES, restore
 from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, Grid
@@ -164,7 +165,7 @@ MIN_REPORTED_SPREADS = 2.0
 SIMILAR_EFFECT_TOLERANCE = 0.2
 """Neighbouring effects within this relative difference are reported together."""
 MAX_REPORTED_EFFECTS = 5
-"""Effects reported for a series, the largest first. Of further effects only the number is reported."""
+"""Maximum number of effects reported for a series. Further effects are only counted."""
 MIN_MULTIPLE = 2.0
 """Increases from this ratio on are reported as a multiple, not as a percentage."""
 _WEEKDAY_NAMES = (

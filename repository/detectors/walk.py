@@ -20,17 +20,12 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.rules import counts_values
 from tidegauge.repository.detectors.season_effects import (
     FEW_CYCLES,
-    MAX_CYCLE_POINTS,
     MAX_TRAINING_SCORE,
-    MIN_CYCLE_POINTS,
     SURPRISE_SPREADS,
     DateEffects,
+    ScoringWindows,
     SeasonEffects,
     first_training_partition,
-    lookback_of,
-    margin_of,
-    padding_of,
-    shift_rule,
 )
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.arrays import median
@@ -165,8 +160,6 @@ class SeriesKinds:
 AUTO_SEASON = "auto"
 SEASON_NAMES = (AUTO_SEASON, "day", "week", "month", "year")
 """Seasons to look for: ``auto`` is all seasons that the partitions can have."""
-MIN_POINTS_TO_SCORE = 7
-"""Earlier points required before a point is scored."""
 MAX_HOLIDAY_TRAINING_SCORE = 1.3
 """On holidays even points that are not anomalies can be unsuitable for training."""
 MIN_REASON_SCORE = 1.0
@@ -177,8 +170,6 @@ NEW_WEEKS = 2.5
 """With fewer weeks of points, effects of the week are unknown."""
 SURE_WEEKS = 4
 """With fewer weeks of points, effects of the week are too uncertain to report a drift."""
-RECOVERY_CYCLES = 4
-"""Cycles after a level shift within which a return to the previous level is not a surprise."""
 WHOLE_NUMBER_TOLERANCE = 1e-6
 """Tolerance for rounding errors of whole numbers."""
 MATURE_POINTS, MAX_SPREAD_RATIO = 28, 3.0
@@ -302,6 +293,8 @@ class Walk:
 
     Attributes
     ----------
+    y, unmuted : array
+        The transformed values; without points that labels exclude.
     moved : array
         The transformed values, moved to the current level after level shifts.
     usable : array
@@ -313,7 +306,7 @@ class Walk:
     excluded_from_tail : array of bool
         Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
     open : array
-        Alarms that can still become a level shift.
+        1 or -1 for alarms that can still become a level shift.
     levels : list of _Level
         The current level of each series.
     shifts : list
@@ -328,39 +321,37 @@ class Walk:
         min_rise: float = -np.inf,
         start: int = 0,
     ) -> None:
-        self.history = history
-        self.min_rise = min_rise
-        self.start = start
+        # Inputs.
         grid = history.grid or Grid.from_times(history.times)
-        self.grid = grid
-        self.cycles = cycles
-        self.level_window, self.season_window = lookback_of(grid, cycles)
-        self.record_window = margin_of(grid, cycles)
-        padding = padding_of(grid, cycles, start)
-        self.column = padding + grid.column
+        self.history, self.grid, self.cycles = history, grid, cycles
+        self.min_rise, self.start = min_rise, start
+        self.windows = ScoringWindows.from_grid(grid, cycles, start)
         self.kinds = SeriesKinds.from_history(history)
-        shape = (len(history.values), padding + grid.size)
         self.units = Units(history)
+        self.days = history.times.astype("M8[D]")
+        self.is_holiday = np.zeros(len(self.days), dtype=bool)
+        if history.holidays and not grid.yearly:  # a holiday does not explain a week or a month
+            self.is_holiday = np.array([bool(day) for day in history.holidays], dtype=bool)
+        # Transformed values, by column.
+        self.column = self.windows.padding + grid.column
+        shape = (len(history.values), self.windows.padding + grid.size)
         self.y = np.full(shape, np.nan)
         self.y[:, self.column] = self.units.transformed(history.values, slice(None))
+        self.unmuted = self.y
+        if history.muted is not None:
+            self.unmuted = self.y.copy()
+            self.unmuted[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
+        is_known = ~np.isnan(self.y)
+        self.first_columns = np.where(is_known.any(axis=1), is_known.argmax(axis=1), shape[1])
+        # Running state: what has been learned of earlier points.
         self.moved, self.usable, self.filled, self.centre = (
             np.full(shape, np.nan) for _ in range(4)
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.excluded_from_tail = np.zeros(shape, dtype=bool)
-        self.seen = self.y  # without points that labels exclude
-        if history.muted is not None:
-            self.seen = self.y.copy()
-            self.seen[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
-        is_known = ~np.isnan(self.y)
-        self.begun = np.where(is_known.any(axis=1), is_known.argmax(axis=1), shape[1])
-        self.recovery = RECOVERY_CYCLES * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS)
-        self.warm_up = (
-            max(MIN_POINTS_TO_SCORE, grid.period) if grid.within_days else MIN_POINTS_TO_SCORE
-        )
-        self.shift_rules = [shift_rule(grid, new=new) for new in (False, True)]
+        # Seasons and calendar.
         slots = [
             season
             for season in grid.slots(history.times)
@@ -368,22 +359,22 @@ class Walk:
         ]
         self.by_season = SeasonEffects(self, slots)
         self.slot = self.by_season.slot
-        self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
-        self.points = np.zeros(len(history.values), dtype=np.intp)
-        self.days = history.times.astype("M8[D]")
-        self.dates = DateEffects(
+        self.effects = np.zeros((shape[0], slots[-1][0] if slots else 1))
+        self.points = np.zeros(shape[0], dtype=np.intp)
+        self.dates = self._date_effects(season_names)
+
+    def _date_effects(self, season_names: Sequence[str]) -> DateEffects:
+        """Return the effects of dates, for the wanted seasons."""
+        free_days, names = self.history.free_days, set(season_names)
+        has_months = bool({AUTO_SEASON, "month"} & names)
+        return DateEffects(
             self,
-            month_slots(self.days, history.free_days)
-            if {AUTO_SEASON, "month"} & set(season_names)
-            else None,
-            np.is_busday(self.days, holidays=history.free_days),
-            rolled_days(self.days, history.free_days),
-            enough=1 if "month" in season_names else MIN_REPETITIONS,
-            yearly=bool({AUTO_SEASON, "year"} & set(season_names)),
+            month_slots(self.days, free_days) if has_months else None,
+            np.is_busday(self.days, holidays=free_days),
+            rolled_days(self.days, free_days),
+            enough=1 if "month" in names else MIN_REPETITIONS,
+            yearly=bool({AUTO_SEASON, "year"} & names),
         )
-        self.free = np.zeros(len(self.days), dtype=bool)
-        if history.holidays and not grid.yearly:  # a holiday does not explain a week or a month
-            self.free = np.array([bool(day) for day in history.holidays], dtype=bool)
 
     def run(self, earlier_scores: Scores | None = None, *, is_settled: bool = False) -> Scores:
         """Score the partitions from `start`.
@@ -434,7 +425,7 @@ class Walk:
 
     def _ahead(self, c: int, slot: int) -> Forecast:
         """Return the forecast of a column for a slot of the longest season."""
-        past = slice(c - self.level_window, c)
+        past = slice(c - self.windows.level, c)
         season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
         effect = self.effects[:, slot]
         tail_values = np.where(self.excluded_from_tail[:, past], np.nan, self.moved[:, past])
@@ -450,14 +441,14 @@ class Walk:
     def _refresh(self, c: int) -> None:
         """Compute the effects of all slots as of a column."""
         if self.by_season.seasons:
-            past = slice(c - self.season_window, c)
+            past = slice(c - self.windows.season, c)
             self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
             self.effects = self.by_season.effects(c, self.points)
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
         """Score partition ``t``, and write its scores, reasons and bands to column ``k``."""
         c = self.column[t]
-        past = slice(c - self.level_window, c)
+        past = slice(c - self.windows.level, c)
         y, expected = self.y[:, c], self._expect(t)
         now = expected.now
         distance = np.abs(y - now.centre)
@@ -480,7 +471,7 @@ class Walk:
         is_harmless = (self.kinds.distances & (y < now.centre)) | (y <= centre + self.min_rise)
         score = np.where(is_harmless, 0.0, score)
         # Write the results of points with enough history.
-        is_scored = ~np.isnan(distance + score) & (now.points >= self.warm_up)
+        is_scored = ~np.isnan(distance + score) & (now.points >= self.windows.warm_up)
         if self.history.restarts is not None:
             is_scored &= ~self.history.restarts[:, t]
         scores.score[:, k] = np.where(is_scored, score, np.nan)
@@ -531,7 +522,7 @@ class Walk:
         unknown.
         """
         c = self.column[t]
-        signs = self.signs[:, c - self.level_window : c]
+        signs = self.signs[:, c - self.windows.level : c]
         score, start, spread = tails.drift(expected.now, self.y[:, c], signs, expected.min_spread)
         score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
         rows = np.flatnonzero(score)
@@ -542,7 +533,7 @@ class Walk:
         self, past: slice, alarms: NDArray[np.bool_], expected: _Expected
     ) -> tails.ConstantModel | None:
         """Return the model of the nearly constant series; None if no series is."""
-        repeating = tails.has_repeats(self.seen[:, past])
+        repeating = tails.has_repeats(self.unmuted[:, past])
         return tails.ConstantModel.fit(
             self._same_season_values(past, np.flatnonzero(repeating), expected),
             alarms,
@@ -570,7 +561,7 @@ class Walk:
             The series that repeat values.
         expected : _Expected
         """
-        now, values = expected.now, self.seen[:, past]
+        now, values = expected.now, self.unmuted[:, past]
         seasonal = seasonal[np.ptp(self.effects[seasonal], axis=1) > expected.width[seasonal]]
         if not seasonal.size:
             return values
@@ -599,7 +590,7 @@ class Walk:
         rows = extremes[score[extremes] > tails.RECORD_CHECK_SCORE]
         if not rows.size:
             return score
-        past = self.seen[rows, c - self.record_window : c]
+        past = self.unmuted[rows, c - self.windows.record : c]
         value, above = y[rows, None], (y[rows] > now.centre[rows])[:, None]
         as_extreme = np.where(above, past >= value, past <= value).sum(axis=1)
         limit = np.log10(now.points[rows] + 1)
@@ -613,7 +604,7 @@ class Walk:
         """Return the forecast of a partition after all corrections that can explain its values."""
         c = self.column[t]
         now, y = self._forecast(t), self.y[:, c]
-        few, counted = self._small_counts(now, slice(c - self.level_window, c))
+        few, counted = self._small_counts(now, slice(c - self.windows.level, c))
         now.centre[few] = np.log1p(counted.mean)
         mean = now.centre[few]
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
@@ -671,7 +662,7 @@ class Walk:
             level = self.levels[i]
             previous = centre[i] - level.offset
             if (
-                c - level.accepted <= self.recovery
+                c - level.accepted <= self.windows.recovery
                 and abs(y[i] - previous) <= SURPRISE_SPREADS * width[i]
             ):
                 expected[i] = previous
@@ -717,7 +708,7 @@ class Walk:
         is_new = (now.points > DAYS_PER_WEEK) & (now.points < 2 * DAYS_PER_WEEK)
         if not self.grid.daily or not self.by_season.seasons or not is_new.any():
             return now.spread
-        past = slice(c - self.level_window + 1, c)
+        past = slice(c - self.windows.level + 1, c)
         week_before = slice(past.start - DAYS_PER_WEEK, past.stop - DAYS_PER_WEEK)
         repeated = np.abs(self.moved[is_new, past] - self.moved[is_new, week_before])
         errors = np.fmin(now.errors[is_new], repeated)
@@ -737,7 +728,7 @@ class Walk:
         alarmed = np.flatnonzero(alarm)
         is_young = self._are_new(alarmed, c)
         groups = (alarmed[~is_young], alarmed[is_young])
-        for group, (alarms, within) in zip(groups, self.shift_rules, strict=True):
+        for group, (alarms, within) in zip(groups, self.windows.shift_rules, strict=True):
             first = c - within + 1
             recent = self.open[group, first : c + 1].sum(axis=1)
             for i in group[np.abs(recent) >= alarms]:
@@ -750,7 +741,7 @@ class Walk:
         """Return a mask of the series that have fewer than ``weeks`` weeks of points, as of a column."""
         if not self.grid.within_days:
             return np.zeros(len(rows), dtype=bool)
-        is_known = ~np.isnan(self.y[rows, c - self.season_window : c])
+        is_known = ~np.isnan(self.y[rows, c - self.windows.season : c])
         is_new: NDArray[np.bool_] = is_known.sum(axis=1) < weeks * self.grid.cycle
         return is_new
 
@@ -795,7 +786,9 @@ class Walk:
         explained = ~alarm & by_date  # the calendar's value differs from the level
         repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
         self.excluded_from_tail[:, c] = explained | repeats_alarm
-        is_training = ~alarm & ~explained & ~(self.free[t] & (score >= MAX_HOLIDAY_TRAINING_SCORE))
+        is_training = (
+            ~alarm & ~explained & ~(self.is_holiday[t] & (score >= MAX_HOLIDAY_TRAINING_SCORE))
+        )
         if muted is not None:  # excluded from the tail and from new levels
             is_training &= ~muted[:, t]
             self.excluded_from_tail[:, c] |= muted[:, t]

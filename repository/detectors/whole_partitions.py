@@ -560,7 +560,7 @@ def _time_text(moment: np.datetime64, *, has_clock: bool = True) -> str:
 
 @dataclass(frozen=True)
 class Gap:
-    """Gap: consecutive calendar positions, some of which are missing and rarely were before.
+    """Gap: consecutive calendar positions that include positions which are rarely missing.
 
     Attributes
     ----------
@@ -647,7 +647,7 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
 USUALLY_MISSING_RATE = 0.5
 """A position that is missing at least this often is not a gap."""
 RECENT_DELAYS = 7
-"""Minimum number of recent delays that decide what is overdue, and the maximum of their median in steps."""
+"""Partitions are overdue by this many recent delays, or more, whose median is at most this many steps."""
 MIN_WHOLE_WEEK_SHARE = 0.8
 """Weekly grids need this share of whole weeks, to a day, in their first steps: ten days are not regular."""
 MIN_KNOWN_SEASONS = 3

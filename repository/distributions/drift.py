@@ -76,7 +76,7 @@ class Drifted(Rendered, Distances):
     axis : tuple of float or of str
         Plot axis: ranks from 0 to 1, or the 20 most frequent categories.
     baseline_values, current_values : tuple of float
-        The quantile at each rank, NaN if there are no values; or each category's share of all values.
+        The quantile at each rank, NaN without values; or each category's share of all values.
     segment, where : str or None
     """
 

@@ -306,7 +306,7 @@ def nearest_run(
     size : int
         Length of a run, at least 2.
     lag, horizon : int
-        Minimum and maximum number of points by which the earlier run ends before this one.
+        Minimum and maximum distance, in points, between the ends of the two runs.
 
     Returns
     -------

@@ -156,7 +156,7 @@ _INVERSES_BY_SCALE: dict[Scale, Callable[[Floats], Floats]] = {
 MAX_OCCURRENCES = 6
 """Number of stored occurrences of each slot."""
 MIN_REPETITIONS = 2
-"""At least this many newest occurrences must agree if they alarmed, or if there are no others."""
+"""At least this many newest occurrences must agree if they alarmed, or if they are the only occurrences."""
 AGREEMENT_TOLERANCE = 0.6
 """Repeated occurrences agree if their difference is at most this share of their size."""
 MONTH_END_DAYS = 5

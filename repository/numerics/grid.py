@@ -182,8 +182,8 @@ class Grid:
         """Return the number of partitions before those far in the future, such as ``9999-12-31``.
 
         The far future begins with the first partition that starts more than a day after ``now`` and follows
-        a gap longer than all earlier gaps, if only few partitions follow the gap. A table of bookings, many
-        of which are in the future, keeps its partitions.
+        a gap longer than all earlier gaps, if only few partitions follow the gap. So a table
+        of bookings, which are mostly in the future, keeps its partitions.
 
         Parameters
         ----------

@@ -506,7 +506,7 @@ def test_detectors_are_restored_from_their_repr(detector):
         ("RelativeRateOfChange('much')", "max_rate_decrease must be a number or nothing"),
         ("OnlineNormal(-1)", "must be finite numbers of at least 0"),
         ("OnlineNormal(None, None)", "one of them may be None"),
-        ("OnlineNormal(ignore_start_percentage=1.5)", "a share, from 0 to 1"),
+        ("OnlineNormal(ignore_start_percentage=1.5)", "must be a share between 0 and 1"),
         ("BatchNormal(3, inf)", "must be finite numbers of at least 0"),
         ("HoltWinters(1)", "period must be 2 or more"),
         (
