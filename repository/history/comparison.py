@@ -449,7 +449,7 @@ class _SeriesGroup:
                 differences = current.scaled - baseline.scaled
                 difference = median(differences)
                 counts = ((~np.isnan(differences)).sum(axis=1).astype(np.float64),) * 2
-            is_same = np.abs(change) <= EQUAL * np.fmax(
+            is_same = np.abs(change) <= EQUALITY_TOLERANCE * np.fmax(
                 np.abs(baseline.finite_value), np.abs(current.finite_value)
             )
             change[is_same] = difference[is_same] = 0.0
