@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs soak matrix schedulers lint types bench lock release widgets clean
+.PHONY: help setup demo test docs soak matrix schedulers lint spelling types bench lock release widgets clean
 
 help: ## Say what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -50,8 +50,13 @@ matrix: setup ## Run the tests of all kinds of work on each Spark from 3.5 on (S
 schedulers: setup ## Run the operator, the assets and the cookbook's recipes in Airflow and Dagster
 	@$(BIN)/python -m pytest tests/schedulers -m soak --numprocesses 2 --dist loadscope
 
-lint: setup ## Check style and format, and look for dead code
+lint: spelling ## Check style, format and spelling, and look for dead code
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m tests.dead_code
+
+# Strings of tests are left out in the second run: they misspell names on purpose.
+spelling: setup ## Look for misspelled words
+	@$(BIN)/codespell --skip ./tests,./tidegauge/widgets/tests
+	@$(BIN)/codespell --ignore-regex '(?<!")"(?!")[^"\n]+"(?!")' tests tidegauge/widgets/tests
 
 types: widgets ## Check types
 	@$(BIN)/mypy
