@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs soak matrix schedulers lint spelling types bench lock release widgets clean
+.PHONY: help setup demo test coverage docs soak matrix schedulers lint spelling types bench lock release widgets clean
 
 help: ## Say what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,10 +34,14 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 	@$(BIN)/tidegauge demo --folder .demo --db sqlite:///.demo/tidegauge.db
 
 # Each process that a test starts would compile all modules anew.
-test soak schedulers: export PYTHONDONTWRITEBYTECODE :=
+test coverage soak schedulers: export PYTHONDONTWRITEBYTECODE :=
 
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+coverage: widgets ## Measure the branch coverage of the tests (TESTS=FOLDERS MARKERS="not spark": of a part)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(if $(MARKERS),-m "$(MARKERS)") $(TESTS) \
+	  --cov --cov-report=term --cov-report=xml
 
 soak: widgets ## Run all tests in full, the long ones too (two and a half hours)
 	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} HYPOTHESIS_PROFILE=soak \
@@ -78,4 +82,4 @@ lock: setup ## Pin the newest versions of all requirements
 	@$(BIN)/python requirements/lock.py
 
 clean: ## Remove what can be made again
-	@rm -rf $(VENV) .demo .matrix site .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules
+	@rm -rf $(VENV) .demo .matrix site .coverage coverage.xml .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build tidegauge/widgets/static tidegauge/widgets/node_modules
