@@ -28,7 +28,10 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-TOP = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md")
+TOP = (
+    *("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "ARCHITECTURE.md"),
+    *("CHANGELOG.md", "SECURITY.md"),
+)
 PAGES = [
     *(ROOT / name for name in TOP),
     *sorted((ROOT / "docs").rglob("*.md")),
