@@ -2,10 +2,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# Go downloads this version and compares it with Go's public checksum database.
+ACTIONLINT := 1.7.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage docs soak matrix schedulers lint spelling types bench lock release widgets clean
+.PHONY: help setup demo test coverage docs soak matrix schedulers lint spelling types workflows bench lock release widgets clean
 
 help: ## Say what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -65,6 +67,14 @@ spelling: setup ## Look for misspelled words
 types: widgets ## Check types
 	@$(BIN)/mypy
 	@$(BIN)/python hatch_build.py --types
+
+$(VENV)/actionlint-$(ACTIONLINT): | $(BIN)/python
+	@command -v go >/dev/null || { echo "actionlint needs Go; install golang-go"; exit 1; }
+	@GOBIN="$(abspath $(VENV))" go install github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT)
+	@mv $(VENV)/actionlint $@
+
+workflows: $(VENV)/actionlint-$(ACTIONLINT) ## Check the workflows in .github, which needs Go
+	@$< -shellcheck= -pyflakes= .github/workflows/*.yml
 
 docs: setup $(VENV)/docs.installed ## Build the documentation as a site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean --strict --quiet
