@@ -47,7 +47,7 @@ class Metrics(list[Metric[Any]]):
     >>> metrics
        name instance  value   entity  weight analyzer
     0  Size        *    3.0  Dataset     3.0   Size()
-    nothing in error
+    empty: error
     >>> metrics.json()
     '[{"entity": "Dataset", "instance": "*", "name": "Size", "value": 3.0, "weight": 3, "error": null, "analyzer": "Size()"}]'
     """

@@ -16,8 +16,6 @@ from xml.etree import ElementTree as ET
 class Cause(StrEnum):
     """The subject of a problem."""
 
-    FILE = "file"
-    """A file that cannot be read."""
     TABLE = "table"
     """A table that cannot be opened or measured."""
     PARTITION = "partition"

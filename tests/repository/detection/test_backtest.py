@@ -173,7 +173,7 @@ def test_errors_name_valid_alternatives(low):
         low.backtest("d", "Seasonal()", rule="Treshold(3)")
     with pytest.raises(SuiteError, match="at least one detector"):
         low.backtest("d", [])
-    with pytest.raises(SuiteError, match="not as 3"):
+    with pytest.raises(SuiteError, match="not 3"):
         low.backtest("d", [3])
     with pytest.raises(tg.UnknownDatasetError, match="did you mean"):
         low.backtest("dd", "Seasonal()")

@@ -120,7 +120,8 @@ def test_schemas_describe_names_and_options():
     assert set(schema["$defs"]["detector"]["anyOf"][-1]["properties"]) == set(DETECTORS)
     monitor = schema["$defs"]["MonitorFields"]["properties"]
     assert (
-        monitor["detector"]["description"] == "The detector, or its text, as in OnlineNormal(2, 2)."
+        monitor["detector"]["description"]
+        == "The detector, or its description, such as OnlineNormal(2, 2)."
     )
     checks = schema["$defs"]["check"]["anyOf"][-1]["properties"]
     column, options = checks["is_complete"]["anyOf"]

@@ -551,7 +551,7 @@ def test_the_address_of_the_dashboard_is_read_from_the_environment_or_a_file(tmp
     assert dashboard_url() == "http://b.example"
     for wrong in ("javascript:alert(1)", "quality.example", "https://a.example/#/home"):
         monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", wrong)
-        with pytest.raises(tg.DatabaseAccessError, match="write it as https://host/"):
+        with pytest.raises(tg.DatabaseAccessError, match="use an address such as https://host/"):
             dashboard_url()
 
 
