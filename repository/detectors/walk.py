@@ -495,7 +495,7 @@ class Walk:
         """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""
         rows = self.kinds.heavy
         is_ongoing = tails.ongoing(alarms[rows, 1:])  # an ongoing run is not its own example
-        errors = np.where(is_ongoing, np.nan, expected.now.surprises[rows])
+        errors = np.where(is_ongoing, np.nan, np.abs(expected.now.surprises[rows]))
         return tails.HeavyTail.from_errors(errors, expected.width[rows])
 
     def _tail_limit(self, limit: Floats, tail: tails.HeavyTail) -> Floats:
@@ -513,7 +513,7 @@ class Walk:
         score[rows] = np.minimum(score[rows], tail.score(z[rows]))
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
-        return tails.cap_recurring_errors(score, distance, expected.now)
+        return tails.cap_recurring_errors(score, y - expected.now.centre, expected.now)
 
     def _drift(self, t: int, expected: _Expected) -> tuple[Floats, Floats, Floats]:
         """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.
@@ -711,7 +711,7 @@ class Walk:
         past = slice(c - self.windows.level + 1, c)
         week_before = slice(past.start - DAYS_PER_WEEK, past.stop - DAYS_PER_WEEK)
         repeated = np.abs(self.moved[is_new, past] - self.moved[is_new, week_before])
-        errors = np.fmin(now.errors[is_new], repeated)
+        errors = np.fmin(np.abs(now.errors[is_new]), repeated)
         spread = now.spread.copy()
         spread[is_new] = 1.4826 * median(errors) * NEW_POINT_INFLATION
         return np.fmin(spread, now.spread)

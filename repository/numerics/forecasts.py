@@ -405,7 +405,7 @@ class Forecast:
     freedom : array of float, shape (series,)
         Degrees of freedom of the error's Student's t distribution.
     errors : array of float, shape (series, memory)
-        Absolute errors that the forecast would have made at training points.
+        Errors that the forecast would have made at training points: positive if the value was higher.
     surprises : array of float, shape (series, memory)
         Like ``errors``, including the first point of each run of alarms.
     flat : array of float, shape (series, memory)
@@ -456,8 +456,8 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
         rows = choice == number
         level_median[rows] = medians[rows]
     forecasts, newest_level = level_median[:, :-1], level_median[:, -1]
-    errors = np.abs(flat[:, 1:] - forecasts)
-    middle, high = quantiles(errors, (0.5, 0.9))
+    errors = flat[:, 1:] - forecasts
+    middle, high = quantiles(np.abs(errors), (0.5, 0.9))
     length = np.array(LEVEL_WINDOWS)[choice]
     # The errors of a one-point window already include its noise, so inflate it like a window of three.
     inflation = np.sqrt(1 + 1 / np.maximum(length, LEVEL_WINDOWS[0]) + 3 / np.maximum(points, 1))
@@ -467,7 +467,7 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
         spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
         freedom=np.clip(points / 2.5, 2.5, 12),
         errors=errors,
-        surprises=np.abs(moved[:, 1:] - season[:, 1:] - forecasts),
+        surprises=moved[:, 1:] - season[:, 1:] - forecasts,
         flat=flat,
         level=level,
         effect=effect,

@@ -182,10 +182,12 @@ def _row_means(values: Floats) -> Floats:
 
 RECORD_CHECK_SCORE = 2.0
 """Lower scores are far from any alarm, so they are not compared with the largest earlier errors."""
-HEAVY_TAIL_ALARMS, HEAVY_TAIL_RUNS = 5, 3
-"""With this many alarms, or runs of alarms, in the past, the tail counts as heavy."""
-RECURRENCE_FACTOR = 1.1
-"""An error recurs if an earlier one was about as large: at most a tenth smaller."""
+HEAVY_TAIL_ALARMS = 5
+"""With this many alarms in the past, the tail counts as heavy."""
+RECURRING_ERRORS, RECURRING_ALARMS = 2, 4
+"""An error is usual after this many similar errors, or runs of alarms that began with a similar error."""
+SIMILAR_FACTOR, MAX_SIMILAR_RATIO = 1.25, 2.0
+"""A similar error is at most a fifth smaller, and less than twice as large."""
 TAIL_START = 2.5
 """The tail begins at this many spreads."""
 MAX_TAIL_EXCESS = 2.0
@@ -283,18 +285,19 @@ def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return run
 
 
-def cap_recurring_errors(score: Floats, distance: Floats, now: Forecast) -> Floats:
-    """Cap scores at log10(points + 1) where errors of about the same size occurred before.
+def cap_recurring_errors(score: Floats, error: Floats, now: Forecast) -> Floats:
+    """Cap scores at log10(points + 1) where an error of this side and size is usual.
 
-    Two such errors suffice, or three if they are runs of alarms: if alarms are frequent, the tail is heavy
-    and another large error is usual.
+    An error is usual after two similar errors at training points, or after four runs of alarms that
+    began with one. Errors to the other side, and much larger or smaller errors, do not make it usual:
+    three outages do not explain why the rows double.
 
     Parameters
     ----------
     score : array of float, shape (series,)
         Scores so far.
-    distance : array of float, shape (series,)
-        Distance of each value from its forecast.
+    error : array of float, shape (series,)
+        Difference of each value from its forecast.
     now : Forecast
         Forecast of the current point.
 
@@ -306,15 +309,28 @@ def cap_recurring_errors(score: Floats, distance: Floats, now: Forecast) -> Floa
     rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
     if not rows.size:
         return score
-    large = np.maximum(
-        _from_top(now.errors[rows], 2), _from_top(now.surprises[rows], HEAVY_TAIL_RUNS)
-    )
-    recurs = (large > 0) & (distance[rows] < RECURRENCE_FACTOR * large)
+    is_usual = _similar_errors(now.errors[rows], error[rows]) >= RECURRING_ERRORS
+    is_usual |= _similar_errors(now.surprises[rows], error[rows]) >= RECURRING_ALARMS
     capped = score.copy()
     capped[rows] = np.where(
-        recurs, np.minimum(score[rows], np.log10(now.points[rows] + 1)), score[rows]
+        is_usual, np.minimum(score[rows], np.log10(now.points[rows] + 1)), score[rows]
     )
     return capped
+
+
+def _similar_errors(earlier: Floats, error: Floats) -> NDArray[np.intp]:
+    """Return how many earlier errors of each series are similar to its newest error.
+
+    Examples
+    --------
+    >>> _similar_errors(np.array([[-2.0, 1.0, 2.1, np.nan, 9.0]]), np.array([2.0]))
+    array([1])
+    """
+    size = np.abs(error)[:, None]
+    to_same_side = np.sign(error)[:, None] * earlier
+    is_similar = (to_same_side * SIMILAR_FACTOR > size) & (to_same_side < MAX_SIMILAR_RATIO * size)
+    count: NDArray[np.intp] = is_similar.sum(axis=1)
+    return count
 
 
 def has_repeats(past: Floats) -> NDArray[np.bool_]:
@@ -648,15 +664,6 @@ def _may_have_drifted(now: Forecast, value: Floats) -> NDArray[np.bool_]:
     long, short = newest(earlier, DRIFT_BASELINE_POINTS), newest(earlier, 7)
     change = np.abs(week - np.where(np.isnan(long), short, long))
     return change > MIN_DRIFT_SPREADS * MEDIAN_NOISE_SHARE * MEDIAN_NOISE_SHARE * now.spread
-
-
-def _from_top(values: Floats, rank: int) -> Floats:
-    """Return each row's ``rank``-th largest number; -1 if it has fewer."""
-    if values.shape[1] < rank:
-        return np.full(len(values), -1.0)
-    filled = np.nan_to_num(values, nan=-1.0)
-    ranked: Floats = np.partition(filled, values.shape[1] - rank, axis=1)[:, -rank]
-    return ranked
 
 
 COMBINED_P_VALUES = 3
