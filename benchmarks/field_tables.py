@@ -183,7 +183,7 @@ def alarms_of(tables: Sequence[FieldTable], *, separate: bool = False) -> list[A
             scores = monitor.detector.score(history_of([tables[n] for n in numbers], numbers))
             for index, number in enumerate(numbers):
                 rows = slice(index * len(ALL_METRICS), (index + 1) * len(ALL_METRICS))
-                _decide(monitor, scores.taken(rows), tables[number], number, alarms[number])
+                _decide(monitor, scores.take(rows), tables[number], number, alarms[number])
     return alarms
 
 

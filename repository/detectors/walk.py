@@ -30,7 +30,9 @@ from tidegauge.repository.detectors.season_effects import (
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import (
+    DEFAULT_RATIO_ROWS,
     MIN_COUNT_SPREAD,
+    MIN_LOG_SPREAD,
     MIN_REPETITIONS,
     Forecast,
     ScaleRows,
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
+MIN_SIGN_SHARE = 0.95
+"""A sum is of one sign if at least this share of its values is."""
+MAX_LOGARITHM = 700.0
+"""Larger numbers have no exponential."""
 TIME_STEPS = 7
 """Most of this many last changes of a time decide whether it moves with its partitions or stays."""
 
@@ -58,12 +64,17 @@ TIME_STEPS = 7
 class Units:
     """Scales of a history's series. Times are measured from the start of their partition.
 
+    A sum of amounts that are nearly all of one sign grows in proportion to its rows, so it is compared as
+    a count is: by the logarithm of one plus its number of usual rows, with the sign of the sum.
+
     Attributes
     ----------
     rows : ScaleRows
         The series of each scale.
     timed : array of int
         The series that are times.
+    sums : array of int
+        The series that are compared as counts of usual rows.
     stays : array of float, shape (series, partitions)
         The time, on the scale, if it stayed the same through most of the changes before a partition;
         else NaN. For example, the first date of a table that is copied completely every day stays.
@@ -72,6 +83,7 @@ class Units:
     def __init__(self, history: History) -> None:
         self.rows = ScaleRows.from_scales(history.scales)
         self.timed: NDArray[np.intp] = rows_of(Scale.TIME, history.scales)
+        self.sums, self._per_row = _proportional_sums(history)
         seconds = history.times.astype("M8[s]").astype(float)
         self._began: Floats = np.where(np.isnat(history.times), 0, seconds)
         self.stays: Floats = np.full(history.values.shape, np.nan)
@@ -83,13 +95,44 @@ class Units:
         if self.timed.size:
             values = values.copy()
             values[self.timed] -= self._began[partitions]
-        return transform(values, self.rows)
+        on_scale = transform(values, self.rows)
+        if self.sums.size:
+            sums = on_scale[self.sums]
+            on_scale[self.sums] = np.sign(sums) * np.log1p(np.abs(sums) / self._per_row)
+        return on_scale
 
     def restored(self, values: Floats, t: int) -> Floats:
         """Return values of a partition in the metrics' units."""
         units = restore(values, self.rows)
+        if self.sums.size:
+            sums = units[self.sums]
+            units[self.sums] = (
+                np.sign(sums) * np.expm1(np.minimum(np.abs(sums), MAX_LOGARITHM)) * self._per_row
+            )
         units[self.timed] += self._began[t]
         return units
+
+
+def _proportional_sums(history: History) -> tuple[NDArray[np.intp], Floats]:
+    """Return the series that are sums of one sign, and their usual sum of a row, of shape (series, 1).
+
+    The sum of a row is rounded to a power of ten, so that it does not depend on the number of partitions.
+    """
+    is_sum = np.zeros(len(history.values), dtype=bool)
+    if history.series:
+        is_sum |= ["Sum" in {row["kind"], row.get("name")} for row in history.series]
+    is_sum &= [scale is Scale.SIGNED for scale in history.scales]
+    rows = np.flatnonzero(is_sum)
+    if not rows.size:
+        return rows, np.empty((0, 1))
+    values = history.values[rows]
+    known = np.maximum((np.isfinite(values) & (values != 0)).sum(axis=1), 1)
+    positive, negative = (values > 0).sum(axis=1), (values < 0).sum(axis=1)
+    weights = np.where(history.weights[rows] > 0, history.weights[rows], DEFAULT_RATIO_ROWS)
+    per_row = median(np.where(values != 0, np.abs(values) / weights, np.nan))
+    has_sign = np.maximum(positive, negative) >= MIN_SIGN_SHARE * known
+    selected = has_sign & np.isfinite(per_row) & (per_row > 0)
+    return rows[selected], 10.0 ** np.floor(np.log10(per_row[selected, None]))
 
 
 def _last_unmoved_time(values: Floats, began: Floats) -> Floats:
@@ -119,6 +162,10 @@ class SeriesKinds:
         Series that are distances, or counts.
     counts_of_values : array of bool, shape (series,)
         Series that count values instead of rows; also all series if their names are unknown.
+    max_spread_ratio : array of float, shape (series,)
+        Largest ratio of the lower bound of the spread to the observed spread, for mature counts.
+    shares : array of int
+        Indices of the series that are shares of rows.
     heavy : array of int
         Indices of the series that can have heavy tails: positive numbers and extremes. Counts and shares
         of rows have tails of their own.
@@ -131,26 +178,39 @@ class SeriesKinds:
     distances: NDArray[np.bool_]
     counts: NDArray[np.bool_]
     counts_of_values: NDArray[np.bool_]
+    max_spread_ratio: Floats
+    shares: NDArray[np.intp]
     heavy: NDArray[np.intp]
     extremes: NDArray[np.intp]
     unknown_week: Floats
 
     @classmethod
-    def from_history(cls, history: History) -> SeriesKinds:
-        """Return the properties of the series of a history."""
+    def from_history(cls, history: History, sums: NDArray[np.intp]) -> SeriesKinds:
+        """Return the properties of the series of a history, and of its ``sums`` of one sign."""
         scales = history.scales
         counts_of_values = np.ones(len(scales), dtype=bool)
         if history.series:
             counts_of_values &= [counts_values(row["kind"], row["name"]) for row in history.series]
+        is_distinct_count = np.zeros(len(scales), dtype=bool)
+        if history.series:
+            is_distinct_count |= [
+                not DISTINCT_COUNTS.isdisjoint((row["kind"], row.get("name")))
+                for row in history.series
+            ]
         is_extreme = np.zeros(len(scales), dtype=bool)
         if history.extremes is not None:
             is_extreme |= history.extremes
         is_positive = np.array([scale is Scale.POSITIVE for scale in scales], dtype=bool)
-        is_log = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in scales]
+        is_positive[sums] = True
+        is_log = is_positive | [scale is Scale.COUNT for scale in scales]
         return cls(
             distances=np.array([scale is Scale.DISTANCE for scale in scales], dtype=bool),
             counts=np.array([scale is Scale.COUNT for scale in scales], dtype=bool),
             counts_of_values=counts_of_values,
+            max_spread_ratio=np.where(
+                is_distinct_count, MAX_DISTINCT_SPREAD_RATIO, MAX_SPREAD_RATIO
+            ),
+            shares=rows_of(Scale.RATIO, scales),
             heavy=np.flatnonzero(is_positive | is_extreme),
             extremes=np.flatnonzero(is_extreme),
             unknown_week=np.where(is_log, UNKNOWN_WEEK_SPREAD, 0.0),
@@ -174,6 +234,10 @@ WHOLE_NUMBER_TOLERANCE = 1e-6
 """Tolerance for rounding errors of whole numbers."""
 MATURE_POINTS, MAX_SPREAD_RATIO = 28, 3.0
 """From 28 points on, a count's spread is at most 3 times the observed one, and a season can be constant."""
+DISTINCT_COUNTS = frozenset({"CountDistinct", "ApproxCountDistinct"})
+"""Analyzers, and names of recorded metrics, that count distinct values."""
+MAX_DISTINCT_SPREAD_RATIO = 1.0
+"""`MAX_SPREAD_RATIO` of distinct values, which need not vary as much as Poisson counts."""
 _DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
     int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
 )
@@ -184,8 +248,8 @@ NEW_POINT_INFLATION = 1.3
 """With few points, a new point's spread is this much larger than the spread of errors."""
 MIN_EARLIER_RECORDS = 2
 """If this many earlier values were as extreme, an extreme is not a surprise."""
-MIN_TIME_SHARE = 0.01
-"""Times of day are the same within this share of the step between partitions."""
+MIN_TIME_SHARE, MAX_SAME_TIME_SECONDS = 0.01, 180.0
+"""Times of day are the same within 1 % of the step between partitions, at most within three minutes."""
 
 
 def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_]) -> Floats:
@@ -220,6 +284,27 @@ def _reasons(
     reason = np.where(is_notable, reason, Reason.NONE)
     reason = np.where(is_scored & expected.calendar, Reason.CALENDAR, reason)
     return np.where(is_scored & expected.recovered, Reason.RECOVERY, reason)
+
+
+def _weigh_by_rows(
+    score: Floats, is_constant: NDArray[np.bool_], rare: tails.RareShares, y: Floats
+) -> Floats:
+    """Return scores in which departures from constant shares are weighed by the rows behind them.
+
+    The first events of a column are more surprising if they are many, and a departure is never more
+    surprising than its number of events.
+    """
+    departs = is_constant[rare.rows] & (score[rare.rows] > 0)
+    if not departs.any():
+        return score
+    rare = rare.take(departs)
+    share = np.square(np.sin(y[rare.rows]))
+    weighed = score.copy()
+    raised = score[rare.rows] + np.where(
+        score[rare.rows] > MIN_REASON_SCORE, rare.first_events_score(share), 0.0
+    )
+    weighed[rare.rows] = np.minimum(raised, rare.score(share))
+    return weighed
 
 
 def _is_wanted(slots: int, grid: Grid, names: Sequence[str]) -> bool:
@@ -261,6 +346,8 @@ class _Expected:
         The series that are small counts, which are scored by their own distribution.
     counted : CountForecast
         Forecast of the small counts.
+    rare : RareShares
+        The shares of few rows, which are scored by the number of these rows.
     calendar, recovered : array of bool
         True if the expected value comes from the calendar, or from the level before the last shift.
     """
@@ -270,6 +357,7 @@ class _Expected:
     min_spread: Floats
     few: NDArray[np.intp]
     counted: CountForecast
+    rare: tails.RareShares
     calendar: NDArray[np.bool_]
     recovered: NDArray[np.bool_]
 
@@ -295,6 +383,8 @@ class Walk:
     ----------
     y, unmuted : array
         The transformed values; without points that labels exclude.
+    row_counts : array
+        The rows behind each value, of shares only.
     moved : array
         The transformed values, moved to the current level after level shifts.
     usable : array
@@ -326,8 +416,8 @@ class Walk:
         self.history, self.grid, self.cycles = history, grid, cycles
         self.min_rise, self.start = min_rise, start
         self.windows = ScoringWindows.from_grid(grid, cycles, start)
-        self.kinds = SeriesKinds.from_history(history)
         self.units = Units(history)
+        self.kinds = SeriesKinds.from_history(history, self.units.sums)
         self.days = history.times.astype("M8[D]")
         self.is_holiday = np.zeros(len(self.days), dtype=bool)
         if history.holidays and not grid.yearly:  # a holiday does not explain a week or a month
@@ -337,6 +427,8 @@ class Walk:
         shape = (len(history.values), self.windows.padding + grid.size)
         self.y = np.full(shape, np.nan)
         self.y[:, self.column] = self.units.transformed(history.values, slice(None))
+        self.row_counts = np.full((len(self.kinds.shares), shape[1]), np.nan)
+        self.row_counts[:, self.column] = history.weights[self.kinds.shares]
         self.unmuted = self.y
         if history.muted is not None:
             self.unmuted = self.y.copy()
@@ -464,6 +556,7 @@ class Walk:
         if constants is not None:
             is_constant[constants.rows] = True
             score[constants.rows] = constants.score(y[constants.rows])
+            score = _weigh_by_rows(score, is_constant, expected.rare, y)
         score = self._cap_records(c, y, now, score)
         # A weaker drift changes neither the band nor the reason.
         is_drift = (drift_score > base_score) & ~is_constant & (score >= MAX_TRAINING_SCORE)
@@ -489,6 +582,18 @@ class Walk:
             is_shown = (is_scored & ~is_drift & ~is_constant)[expected.few]
             shown_counts = expected.counted.take(is_shown)
             bounds[expected.few[is_shown], 1:] = shown_counts.limits(BAND_P_VALUE)
+        shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
+        limits = shown.band(BAND_P_VALUE)
+        # A departure from a constant has to leave both bands.
+        constant_limits = bounds[shown.rows, 1:]
+        widest = np.stack(
+            [
+                np.fmin(limits[:, 0], constant_limits[:, 0]),
+                np.fmax(limits[:, 1], constant_limits[:, 1]),
+            ],
+            axis=1,
+        )
+        bounds[shown.rows, 1:] = np.where(is_constant[shown.rows, None], widest, limits)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
     def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
@@ -513,6 +618,8 @@ class Walk:
         score[rows] = np.minimum(score[rows], tail.score(z[rows]))
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
+        rare = expected.rare
+        score[rare.rows] = rare.score(np.square(np.sin(y[rare.rows])))
         return tails.cap_recurring_errors(score, y - expected.now.centre, expected.now)
 
     def _drift(self, t: int, expected: _Expected) -> tuple[Floats, Floats, Floats]:
@@ -606,13 +713,16 @@ class Walk:
         now, y = self._forecast(t), self.y[:, c]
         few, counted = self._small_counts(now, slice(c - self.windows.level, c))
         now.centre[few] = np.log1p(counted.mean)
-        mean = now.centre[few]
+        mean, forecast_centre = now.centre[few], now.centre
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
         now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, min_spread = self._width(t, now)
         by_date = self.dates.expected(t, y, now.centre, width)
         expected_level = self._expect_previous_level(c, y, by_date, width)
-        is_own = expected_level[few] == mean  # not replaced by a season or the calendar
+        # Select the series whose expected value was not replaced by a season or the calendar.
+        is_own = expected_level[few] == mean
+        rare = self._rare_shares(now, slice(c - self.windows.level, c), t)
+        rare = rare.take(expected_level[rare.rows] == forecast_centre[rare.rows])
         stays = self.units.stays[:, t]
         return _Expected(
             now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
@@ -620,6 +730,7 @@ class Walk:
             min_spread=min_spread,
             few=few[is_own],
             counted=counted.take(is_own),
+            rare=rare,
             calendar=by_date != now.centre,
             recovered=expected_level != by_date,
         )
@@ -627,10 +738,12 @@ class Walk:
     def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
         """Return the standard deviation of the next point, and its lower bound."""
         min_spread = min_spread_of(now.centre, self.history.weights[:, t], self.units.rows)
-        min_spread[self.units.timed] = MIN_TIME_SHARE * self.grid.step
+        min_spread[self.units.sums] = MIN_LOG_SPREAD
+        same_time = min(MIN_TIME_SHARE * self.grid.step, MAX_SAME_TIME_SECONDS)
+        min_spread[self.units.timed] = same_time
         is_mature = self.kinds.counts & (now.points >= MATURE_POINTS)
         min_spread[is_mature] = np.minimum(
-            min_spread, np.maximum(MIN_COUNT_SPREAD, MAX_SPREAD_RATIO * now.spread)
+            min_spread, np.maximum(MIN_COUNT_SPREAD, self.kinds.max_spread_ratio * now.spread)
         )[is_mature]
         width = np.hypot(now.spread, np.maximum(min_spread, _fallback_spread(now, min_spread == 0)))
         if self.grid.within_days:
@@ -654,6 +767,15 @@ class Walk:
             ~np.isnan(self.centre[rows, past]),
         )
         return rows[forecasts.small], forecasts.take(forecasts.small)
+
+    def _rare_shares(self, now: Forecast, past: slice, t: int) -> tails.RareShares:
+        """Return the shares of few rows, such as nulls of a complete column, with their forecasts."""
+        rows = self.kinds.shares
+        on_scale = now.flat[rows] + now.effect[rows, None]
+        shares = restore(on_scale, ScaleRows({Scale.RATIO: slice(None)}))
+        return tails.RareShares.fit(
+            rows, shares, self.row_counts[:, past], self.history.weights[rows, t]
+        )
 
     def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
         """Return the expected values; soon after a level shift, the previous level if a surprise is near it."""

@@ -51,6 +51,12 @@ MEAN_POINTS, VARIANCE_POINTS = 28, 98
 """Mean and variance are estimated from this many points."""
 MIN_COUNT_POINTS = 14
 """With fewer points, mean and variance are too uncertain."""
+FIRST_EVENTS, MAX_FIRST_EVENTS_SCORE = 10.0, 1.0
+"""First events of a constant share score more if there are over 10: up to 1 more, from 100 events on."""
+MAX_RARE_SHARE, MIN_SHARE_POINTS = 0.2, 7
+"""Events are rare up to this share of the rows, which is estimated from at least this many points."""
+PRIOR_DISPERSION, PRIOR_DISPERSION_POINTS = 2.0, 7
+"""Overdispersion that is assumed of rare events, and its weight in points."""
 FAR_COUNT_DEVIATIONS, MIN_OTHER_COUNTS = 10.0, 7
 """A point that was never scored is excluded if it is this many deviations from at least so many others."""
 
@@ -64,7 +70,7 @@ class CountForecast:
     mean, variance : array of float
         Mean and variance of the next count. The variance is at least the mean.
     small : array of bool
-        True for small counts with enough points for this forecast.
+        True for small counts and rare events with enough points for this forecast.
     """
 
     mean: Floats
@@ -94,6 +100,39 @@ class CountForecast:
         variance = np.maximum(variance, mean) * (1 + 1 / recent)
         small = (points >= MIN_COUNT_POINTS) & (mean > 0) & (mean < SMALL_COUNT_MEAN)
         return cls(mean, variance, small)
+
+    @classmethod
+    def from_rates(cls, events: Floats, row_counts: Floats, rows: Floats) -> CountForecast:
+        """Forecast events that are rare among the rows of a partition, such as nulls.
+
+        The mean is the share of events so far times the rows of the next partition. Half an event is added
+        (Jeffreys' prior of a Poisson rate), so that the share is small rather than 0 before the first event.
+        The variance is the mean times the observed overdispersion, Pearson's statistic, shrunk towards 2
+        as if by seven points; plus the variance of the estimated share.
+
+        Parameters
+        ----------
+        events, row_counts : array of float, shape (series, memory)
+            Earlier events and the rows among which they were counted; NaN where unknown.
+        rows : array of float, shape (series,)
+            Rows of the next partition.
+        """
+        is_known = ~np.isnan(events) & (row_counts > 0)
+        events, row_counts = np.where(is_known, events, 0), np.where(is_known, row_counts, 0)
+        # The share of events, and the number expected in each partition.
+        total_rows = np.maximum(row_counts.sum(axis=1), 1)
+        share = (events.sum(axis=1) + 0.5) / total_rows
+        expected = row_counts * share[:, None]
+        # The overdispersion: the mean squared error, in units of the Poisson variance.
+        squares = np.square(events - expected) / np.where(is_known, expected, 1)
+        points = is_known.sum(axis=1)
+        overdispersion = (
+            np.where(is_known, squares, 0).sum(axis=1) + PRIOR_DISPERSION * PRIOR_DISPERSION_POINTS
+        ) / (points + PRIOR_DISPERSION_POINTS)
+        mean = rows * share
+        variance = mean * np.maximum(overdispersion, 1) + mean * rows / total_rows
+        small = (points >= MIN_SHARE_POINTS) & (share <= MAX_RARE_SHARE) & (mean < SMALL_COUNT_MEAN)
+        return cls(mean, variance, small & (rows > 0))
 
     def take(self, rows: NDArray[np.bool_]) -> CountForecast:
         """Return the forecasts of a selection of the series."""
@@ -126,6 +165,93 @@ class CountForecast:
 
 
 NO_COUNTS = CountForecast(np.empty(0), np.empty(0), np.empty(0, dtype=bool))
+
+
+@dataclass(frozen=True)
+class RareShares:
+    """Shares of few rows, scored by the number of these rows; all arrays are of shape (rows,).
+
+    A share such as completeness counts events, here nulls, among the rows of a partition: one null
+    among six rows can be chance, but not a thousand among six thousand.
+
+    Attributes
+    ----------
+    rows : array of int
+        Indices of the series with such shares.
+    forecast : CountForecast
+        Forecast of the number of events.
+    row_counts : array of float
+        Rows of the partition.
+    is_complement : array of bool
+        True if the events are the rows outside the share, as nulls are for completeness.
+    earlier_events : array of float
+        Number of earlier events.
+    """
+
+    rows: NDArray[np.intp]
+    forecast: CountForecast
+    row_counts: Floats
+    is_complement: NDArray[np.bool_]
+    earlier_events: Floats
+
+    @classmethod
+    def fit(
+        cls, rows: NDArray[np.intp], shares: Floats, row_counts: Floats, next_rows: Floats
+    ) -> RareShares:
+        """Find the rare shares and forecast their events.
+
+        Parameters
+        ----------
+        rows : array of int
+            Indices of the series that are shares.
+        shares, row_counts : array of float, shape (rows, memory)
+            Earlier shares and the rows behind them; NaN where unknown.
+        next_rows : array of float, shape (rows,)
+            Rows of the next partition; NaN where unknown.
+        """
+        is_complement = np.nan_to_num(median(shares)) > 0.5
+        events = np.round(np.where(is_complement[:, None], 1 - shares, shares) * row_counts)
+        forecast = CountForecast.from_rates(events, row_counts, next_rows)
+        fitted = cls(rows, forecast, next_rows, is_complement, np.nansum(events, axis=1))
+        return fitted.take(forecast.small)
+
+    def take(self, selected: NDArray[np.bool_]) -> RareShares:
+        """Return a selection of the series."""
+        return RareShares(
+            self.rows[selected],
+            self.forecast.take(selected),
+            self.row_counts[selected],
+            self.is_complement[selected],
+            self.earlier_events[selected],
+        )
+
+    def events(self, share: Floats) -> Floats:
+        """Return the numbers of events of shares."""
+        return np.round(np.where(self.is_complement, 1 - share, share) * self.row_counts)
+
+    def score(self, share: Floats) -> Floats:
+        """Return the scores of shares."""
+        return self.forecast.score(self.events(share))
+
+    def first_events_score(self, share: Floats) -> Floats:
+        """Return what is added to the score of a first departure from a constant, by its events.
+
+        Examples
+        --------
+        >>> clean = RareShares.fit(np.array([0]), np.ones((1, 90)), np.full((1, 90), 1e5), np.array([1e5]))
+        >>> [clean.first_events_score(np.array([share])).round(2).tolist() for share in (0.9999, 0.9995, 0.9)]
+        [[0.0], [0.7], [1.0]]
+        """
+        several = np.log10(np.maximum(self.events(share), 1) / FIRST_EVENTS)
+        added: Floats = np.where(
+            self.earlier_events == 0, np.clip(several, 0, MAX_FIRST_EVENTS_SCORE), 0.0
+        )
+        return added
+
+    def band(self, p_value: float) -> Floats:
+        """Return the lowest and highest usual shares at a two-sided p-value, of shape (rows, 2)."""
+        limits = np.clip(self.forecast.limits(p_value) / self.row_counts[:, None], 0, 1)
+        return np.where(self.is_complement[:, None], 1 - limits[:, ::-1], limits)
 
 
 def poisson_score(value: Floats, mean: Floats) -> Floats:

@@ -1,0 +1,157 @@
+"""Shares, sums, distinct counts and times are compared on scales that fit the rows behind them."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History
+from tidegauge.repository.numerics.tails import CountForecast, RareShares
+
+import tidegauge as tg
+
+FIRST_DAY = dt.date(2025, 1, 1)
+REPORTED = 3.65
+"""Score from which a departure of one series is reported: -log10(0.1 / 450)."""
+
+
+def partition(number):
+    return f"ds={FIRST_DAY + dt.timedelta(days=number)}"
+
+
+def daily(days):
+    return np.datetime64("2025-01-01", "s") + np.arange(days) * np.timedelta64(86_400, "s")
+
+
+def completeness_scores(shares, rows):
+    """Return the scores of histories of one share, of shape (histories, days)."""
+    history = History(daily(shares.shape[1]), shares, rows, [Scale.RATIO] * len(shares))
+    return tg.Seasonal().score(history)
+
+
+@pytest.mark.parametrize(
+    ("mean_rows", "null_share"), [(3, 0.01), (6, 0.01), (10, 0.05), (20, 0.01)]
+)
+def test_a_null_among_few_rows_is_chance(mean_rows, null_share):
+    rng = np.random.default_rng(mean_rows)
+    rows = np.maximum(1, rng.poisson(mean_rows, (40, 200))).astype(float)
+    shares = 1 - rng.binomial(rows.astype(int), null_share) / rows
+    assert (completeness_scores(shares, rows).score[:, 56:] > REPORTED).mean() < 0.001
+
+
+@pytest.mark.parametrize("days", [8, 14, 40])
+def test_a_burst_of_nulls_in_a_small_table_is_reported(days):
+    """Of 120 rows, 36 are null, where 1.2 are usual."""
+    rng = np.random.default_rng(days)
+    rows = np.full((20, days + 1), 120.0)
+    shares = 1 - rng.binomial(120, 0.01, rows.shape) / 120
+    shares[:, -1] = 0.7
+    assert (completeness_scores(shares, rows).score[:, -1] > REPORTED).mean() >= 0.7
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "is_reported"),
+    [
+        (1e5, 0.999, True),
+        (1e5, 0.995, True),
+        (1e4, 0.995, True),
+        (1e5, 0.9999, False),
+        (100, 0.99, False),
+    ],
+)
+def test_the_first_nulls_of_a_column_are_reported_if_they_are_many(rows, share, is_reported):
+    days = {partition(number): 1.0 for number in range(200)} | {partition(200): share}
+    with tg.Repository("sqlite://") as repo:
+        repo.record("t", "Completeness", days, scale="ratio", instance="id", weight=rows)
+        assert (len(repo.detect("t")) > 0) == is_reported
+
+
+@given(seed=st.integers(0, 10**6))
+def test_scores_and_bands_of_rare_shares_agree(seed):
+    """A share is outside the band exactly if its score reaches the band's limit."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(1, 400, (1, 60)).astype(float)
+    shares = 1 - rng.binomial(rows.astype(int), rng.uniform(0, 0.08)) / rows
+    scores = completeness_scores(shares, rows)
+    known = ~np.isnan(scores.score)
+    outside = (shares < scores.lower - 1e-9) | (shares > scores.upper + 1e-9)
+    assert not (outside & known & (scores.score < REPORTED - 0.01)).any()
+
+
+def test_rare_events_are_forecast_from_their_share():
+    """Ten events among 1,000 rows in ten partitions: 10.5 / 1,000 of the next 200 rows."""
+    events, rows = np.ones((1, 10)), np.full((1, 10), 100.0)
+    forecast = CountForecast.from_rates(events, rows, np.array([200.0]))
+    assert forecast.mean.tolist() == [pytest.approx(2.1)]
+    # Pearson's statistic is 10 (1 - 1.05)² / 1.05, shrunk towards 2 with a weight of 7 points; then the
+    # variance of the share is added.
+    dispersion = (10 * 0.05**2 / 1.05 + 14) / 17
+    assert forecast.variance.tolist() == [pytest.approx(2.1 * max(dispersion, 1) + 2.1 * 0.2)]
+    p = stats.nbinom.sf(9, 2.1**2 / (forecast.variance[0] - 2.1), 2.1 / forecast.variance[0])
+    assert forecast.score(np.array([10.0])).tolist() == [pytest.approx(-np.log10(2 * p))]
+
+
+@pytest.mark.parametrize("unknown", [np.nan, 0.0])
+def test_shares_of_an_unknown_number_of_rows_are_not_rare_shares(unknown):
+    shares, rows = np.ones((1, 30)), np.full((1, 30), unknown)
+    fitted = RareShares.fit(np.array([0]), shares, rows, np.array([unknown]))
+    assert fitted.rows.size == 0
+
+
+@pytest.mark.parametrize("usual", [60, 100, 200, 500])
+def test_a_fifth_fewer_distinct_values_are_reported(usual):
+    rng = np.random.default_rng(usual)
+    counts = (usual * np.exp(rng.normal(0, 0.01, 201))).round()
+    counts[200] = round(usual * 0.8)
+    days = {partition(number): value for number, value in enumerate(counts.tolist())}
+    with tg.Repository("sqlite://") as repo:
+        repo.record("t", "CountDistinct", days, scale="count", instance="country")
+        anomalies = set(repo.detect("t")["partition"])
+    assert partition(200) in anomalies
+    assert len(anomalies) <= 2
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_follows_the_seasons_of_its_rows(sign):
+    """Month ends with 2.4 times the rows, weekends with fewer: the sum is in proportion."""
+    rng = np.random.default_rng(1)
+    rows, sums = {}, {}
+    for number in range(400):
+        day = FIRST_DAY + dt.timedelta(days=number)
+        ends_month = (day + dt.timedelta(days=1)).month != day.month
+        level = 1e5 * (0.4 if day.weekday() >= 5 else 1) * (2.4 if ends_month else 1)
+        rows[partition(number)] = round(level * np.exp(rng.normal(0, 0.05)))
+        sums[partition(number)] = sign * rows[partition(number)] * 50 * np.exp(rng.normal(0, 0.02))
+    sums[partition(390)] *= 0.3
+    with tg.Repository("sqlite://") as repo:
+        repo.record("t", "Size", rows, scale="count")
+        repo.record("t", "Sum", sums, scale="signed", instance="amount")
+        anomalies = repo.detect("t")
+        scores = repo.scores("t", name="Sum")
+    late = anomalies[anomalies["partition"] >= partition(250)]
+    assert set(late.loc[late["name"] == "Sum", "partition"]) == {partition(390)}
+    assert (np.sign(scores["expected"].dropna()) == sign).all()
+
+
+def test_sums_of_both_signs_stay_on_their_own_scale():
+    values = np.random.default_rng(2).normal(0, 100, 200)
+    days = {partition(number): value for number, value in enumerate(values.tolist())}
+    with tg.Repository("sqlite://") as repo:
+        repo.record("t", "Sum", days, scale="signed", instance="balance")
+        assert repo.detect("t").empty
+        scores = repo.scores("t", name="Sum").dropna(subset=["lower"])
+    assert (scores["lower"] < 0).all()
+    assert (scores["upper"] > 0).all()
+
+
+@pytest.mark.parametrize("seconds", [30, 87, 300])
+def test_times_of_day_that_are_off_by_an_hour_are_reported(seconds):
+    rng = np.random.default_rng(seconds)
+    days = daily(60).astype(float)
+    first = days + np.abs(rng.normal(0, seconds, (10, 60)))
+    first[:, -1] += 3617
+    history = History(daily(60), first, np.full(first.shape, 1e4), [Scale.TIME] * 10)
+    assert (tg.Seasonal().score(history).score[:, -1] > REPORTED).all()
