@@ -26,6 +26,7 @@ from tidegauge.repository.detectors.base import (
     PartitionLedger,
 )
 from tidegauge.repository.detectors.inputs import (
+    HARMLESS_LABELS,
     Matrix,
     TrainingLabels,
     group_by_segment,
@@ -75,7 +76,7 @@ class BacktestHistory:
     window : Window
         Points in the window are counted; everything before it is training history.
     teaching : TrainingLabels
-        Labels and holidays, with ``ignore`` read as ``expected``.
+        Labels and holidays; labels of harmless points only exclude these from training.
     feedback : sequence of LabelEffect
         Labels by users that judge alarms.
     incidents : mapping of int to int
@@ -97,10 +98,10 @@ class BacktestHistory:
         dataset_key = dataset_id(connection, dataset)
         facts = read_facts(connection, dataset, replace(query, window=Window()))
         partitions, now = facts.partitions, datetime.now(UTC)
-        # An ignored point counts as a false alarm if a detector flags it. Exclude it from training, but
-        # not from detection.
+        # A harmless point counts as a false alarm if a detector flags it. Exclude it from training, but
+        # not from detection, and do not let it lower the scores of similar points.
         training = [
-            replace(label, label="expected") if label.label == "ignore" else label
+            replace(label, label="bad") if label.label in HARMLESS_LABELS else label
             for label in training_labels(connection, dataset_key)
         ]
         suite = stored_suite(connection, dataset_key)

@@ -109,6 +109,8 @@ class History:
         Scales of the metrics.
     muted : array of bool, shape (series, partitions), optional
         Points that labels exclude from training. They are scored.
+    harmless : array of bool, shape (series, partitions), optional
+        Points labelled as harmless: expected, or a false alarm. Similar later points score less.
     restarts : array of bool, shape (series, partitions), optional
         Points labelled as the start of a new level. They are not scored.
     holidays : sequence of str, optional
@@ -120,6 +122,7 @@ class History:
     weights: Floats
     scales: Sequence[Scale]
     muted: NDArray[np.bool_] | None = None
+    harmless: NDArray[np.bool_] | None = None
     restarts: NDArray[np.bool_] | None = None
     holidays: Sequence[str] | None = None
     grid: Grid | None = None
@@ -152,6 +155,7 @@ class History:
             weights=self.weights[selection],
             scales=[self.scales[i] for i in indices],
             muted=muted,
+            harmless=None if self.harmless is None else self.harmless[selection],
             restarts=restarts,
         )
 
@@ -168,6 +172,7 @@ class History:
             values=cut(self.values),
             weights=cut(self.weights),
             muted=cut(self.muted),
+            harmless=cut(self.harmless),
             restarts=cut(self.restarts),
             empty=cut(self.empty),
             holidays=self.holidays and self.holidays[partitions],
@@ -217,6 +222,20 @@ class Scores:
     def take(self, selection: slice | NDArray[np.intp]) -> Self:
         """Return the scores of a selection of the series."""
         return type(self)(*(getattr(self, f.name)[selection] for f in fields(self)))
+
+    def replace_rows(self, rows: slice | NDArray[np.intp], other: Self) -> Self:
+        """Return these scores, with the rows of some series replaced by other scores."""
+        replaced = {f.name: getattr(self, f.name).copy() for f in fields(self)}
+        for name, values in replaced.items():
+            values[rows] = getattr(other, name)
+        return type(self)(**replaced)
+
+    def lower_of(self, other: Self) -> Self:
+        """Return the lower of two scores of each point, with its expected value, band and reason."""
+        with np.errstate(invalid="ignore"):
+            is_lower = other.score < self.score
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return type(self)(*(np.where(is_lower, theirs, own) for own, theirs in pairs))
 
     def since(self, start: int) -> Self:
         """Return the scores of the partitions from index `start` on."""

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.facts import Facts
 
 
-MUTING_LABELS = frozenset({"expected", "bad", "ignore"})
+HARMLESS_LABELS = frozenset({"expected", "ignore"})
+"""Labels of points that are no anomalies: similar later points score less."""
+MUTING_LABELS = HARMLESS_LABELS | {"bad"}
 """Labels that exclude points from training."""
 
 
@@ -76,6 +78,7 @@ class TrainingLabels:
         holidays = [self.holiday(partition) for partition in partitions]
         return {
             "muted": muted,
+            "harmless": self._marked(HARMLESS_LABELS, series, partitions),
             "restarts": restarts,
             "holidays": holidays if any(holidays) else None,
             "free_days": np.array(sorted(self.holidays), dtype="M8[D]"),

@@ -383,6 +383,8 @@ class Walk:
     ----------
     y, unmuted : array
         The transformed values; without points that labels exclude.
+    is_harmless : array of bool, optional
+        Points labelled as harmless; None if there is no such label.
     row_counts : array
         The rows behind each value, of shares only.
     moved : array
@@ -429,6 +431,10 @@ class Walk:
         self.y[:, self.column] = self.units.transformed(history.values, slice(None))
         self.row_counts = np.full((len(self.kinds.shares), shape[1]), np.nan)
         self.row_counts[:, self.column] = history.weights[self.kinds.shares]
+        self.is_harmless: NDArray[np.bool_] | None = None
+        if history.harmless is not None:
+            self.is_harmless = np.zeros(shape, dtype=bool)
+            self.is_harmless[:, self.column] = history.harmless
         self.unmuted = self.y
         if history.muted is not None:
             self.unmuted = self.y.copy()
@@ -547,7 +553,7 @@ class Walk:
         alarms = self.signs[:, past] != 0
         # Each model scores the point: the forecast's errors, slow drifts, nearly constant series.
         tail = self._heavy_tail(alarms, expected)
-        base_score = self._base_score(y, distance, expected, tail)
+        base_score = self._base_score(y, past, expected, tail)
         drift_score, start_level, drift_spread = self._drift(t, expected)
         constants = self._constants(past, alarms, expected)
         # Combine the scores: the highest counts, but nearly constant series have their own.
@@ -610,17 +616,27 @@ class Walk:
         return tail_limit
 
     def _base_score(
-        self, y: Floats, distance: Floats, expected: _Expected, tail: tails.HeavyTail
+        self, y: Floats, past: slice, expected: _Expected, tail: tails.HeavyTail
     ) -> Floats:
         """Return scores by Student's t, a heavier tail, or the distribution of small counts."""
-        z, rows, few = distance / expected.width, self.kinds.heavy, expected.few
+        error = y - expected.now.centre
+        z, rows, few = np.abs(error) / expected.width, self.kinds.heavy, expected.few
         score = tails.student_score(z, expected.now.freedom)
         score[rows] = np.minimum(score[rows], tail.score(z[rows]))
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
         rare = expected.rare
         score[rare.rows] = rare.score(np.square(np.sin(y[rare.rows])))
-        return tails.cap_recurring_errors(score, y - expected.now.centre, expected.now)
+        return tails.cap_recurring_errors(score, error, expected.now, self._harmless_errors(past))
+
+    def _harmless_errors(self, past: slice) -> Floats | None:
+        """Return the errors of earlier points labelled as harmless, NaN for others; None if none is."""
+        if self.is_harmless is None or not self.is_harmless[:, past].any():
+            return None
+        errors: Floats = np.where(
+            self.is_harmless[:, past], self.y[:, past] - self.centre[:, past], np.nan
+        )
+        return errors
 
     def _drift(self, t: int, expected: _Expected) -> tuple[Floats, Floats, Floats]:
         """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.

@@ -313,7 +313,7 @@ HEAVY_TAIL_ALARMS = 5
 RECURRING_ERRORS, RECURRING_ALARMS = 2, 4
 """An error is usual after this many similar errors, or runs of alarms that began with a similar error."""
 SIMILAR_FACTOR, MAX_SIMILAR_RATIO = 1.25, 2.0
-"""A similar error is at most a fifth smaller, and less than twice as large."""
+"""A similar alarm is at most a fifth smaller, and less than twice as large."""
 TAIL_START = 2.5
 """The tail begins at this many spreads."""
 MAX_TAIL_EXCESS = 2.0
@@ -411,12 +411,15 @@ def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return run
 
 
-def cap_recurring_errors(score: Floats, error: Floats, now: Forecast) -> Floats:
+def cap_recurring_errors(
+    score: Floats, error: Floats, now: Forecast, harmless: Floats | None = None
+) -> Floats:
     """Cap scores at log10(points + 1) where an error of this side and size is usual.
 
-    An error is usual after two similar errors at training points, or after four runs of alarms that
-    began with one. Errors to the other side, and much larger or smaller errors, do not make it usual:
-    three outages do not explain why the rows double.
+    An error is usual after two errors at training points that were about as large or larger, after
+    four runs of alarms that began with a similar error, or after one that was labelled as harmless.
+    Errors to the other side, and alarms of another size, do not make it usual: three outages do not
+    explain why the rows double.
 
     Parameters
     ----------
@@ -426,6 +429,8 @@ def cap_recurring_errors(score: Floats, error: Floats, now: Forecast) -> Floats:
         Difference of each value from its forecast.
     now : Forecast
         Forecast of the current point.
+    harmless : array of float, shape (series, memory), optional
+        Errors of the earlier points that were labelled as harmless; NaN for other points.
 
     Returns
     -------
@@ -435,8 +440,10 @@ def cap_recurring_errors(score: Floats, error: Floats, now: Forecast) -> Floats:
     rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
     if not rows.size:
         return score
-    is_usual = _similar_errors(now.errors[rows], error[rows]) >= RECURRING_ERRORS
+    is_usual = _similar_errors(now.errors[rows], error[rows], np.inf) >= RECURRING_ERRORS
     is_usual |= _similar_errors(now.surprises[rows], error[rows]) >= RECURRING_ALARMS
+    if harmless is not None:
+        is_usual |= _similar_errors(harmless[rows], error[rows]) > 0
     capped = score.copy()
     capped[rows] = np.where(
         is_usual, np.minimum(score[rows], np.log10(now.points[rows] + 1)), score[rows]
@@ -444,8 +451,12 @@ def cap_recurring_errors(score: Floats, error: Floats, now: Forecast) -> Floats:
     return capped
 
 
-def _similar_errors(earlier: Floats, error: Floats) -> NDArray[np.intp]:
+def _similar_errors(
+    earlier: Floats, error: Floats, max_ratio: float = MAX_SIMILAR_RATIO
+) -> NDArray[np.intp]:
     """Return how many earlier errors of each series are similar to its newest error.
+
+    Similar errors are to the same side, at most a fifth smaller, and less than ``max_ratio`` times as large.
 
     Examples
     --------
@@ -454,7 +465,7 @@ def _similar_errors(earlier: Floats, error: Floats) -> NDArray[np.intp]:
     """
     size = np.abs(error)[:, None]
     to_same_side = np.sign(error)[:, None] * earlier
-    is_similar = (to_same_side * SIMILAR_FACTOR > size) & (to_same_side < MAX_SIMILAR_RATIO * size)
+    is_similar = (to_same_side * SIMILAR_FACTOR > size) & (to_same_side < max_ratio * size)
     count: NDArray[np.intp] = is_similar.sum(axis=1)
     return count
 

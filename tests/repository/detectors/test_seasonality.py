@@ -72,7 +72,8 @@ def test_weeks_of_the_year_are_reported_by_number():
     weeks = np.arange("2016-01-04", "2021-01-01", 7, dtype="M8[D]").astype("M8[s]")
     thursday = weeks.astype("M8[D]") + np.timedelta64(3, "D")
     of_year = (thursday - thursday.astype("M8[Y]").astype("M8[D]")).astype(int)
-    december = np.where(of_year >= 48 * 7, 2100.0, 1000.0)[None, :]
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.01, len(weeks)))
+    december = noise * np.where(of_year >= 48 * 7, 2100.0, 1000.0)[None, :]
     (told,) = learned_seasons(History(weeks, december, december, [Scale.COUNT]), tg.Seasonal())
     assert told == "weeks 49 to 52 of years 2.1 times as high"
 

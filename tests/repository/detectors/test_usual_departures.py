@@ -1,0 +1,101 @@
+"""Which earlier departures make a departure usual, and which labels do."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History
+
+import tidegauge as tg
+
+FIRST_DAY = dt.date(2026, 1, 1)
+
+
+def partition(number):
+    return f"ds={FIRST_DAY + dt.timedelta(days=number)}"
+
+
+def detected_days(values):
+    """Return the numbers of the days with an anomaly, of a table that was measured every day."""
+    by_partition = {partition(number): float(value) for number, value in enumerate(values)}
+    with tg.Repository("sqlite://") as repo:
+        repo.record("orders", "Size", by_partition, scale="count")
+        anomalies = set(repo.detect("orders").get("partition", []))
+    return {number for number in range(len(values)) if partition(number) in anomalies}
+
+
+def calm_rows(days, seed=1):
+    return np.random.default_rng(seed).normal(1000, 20, days).round()
+
+
+def test_three_outages_do_not_hide_other_faults():
+    values = calm_rows(130)
+    values[[60, 70, 81]] = 0
+    values[[95, 105, 115, 125]] = 0, 2000, 100_000, 500
+    assert detected_days(values) >= {60, 70, 81, 95, 105, 115, 125}
+
+
+def test_alarms_to_both_sides_do_not_hide_the_next_alarm():
+    values = calm_rows(130)
+    values[[60, 70, 81]] = 2000, 0, 500
+    values[[95, 105]] = 2000, 0
+    assert detected_days(values) >= {95, 105}
+
+
+def test_a_departure_that_recurs_becomes_usual():
+    values = calm_rows(260)
+    promotions = np.arange(70, 260, 12)
+    values[promotions] *= 1.5
+    found = detected_days(values)
+    assert found <= set(promotions.tolist())
+    assert len(found) <= 4
+
+
+def test_small_counts_are_compared_by_their_own_side():
+    """P(X >= 15) is 7e-7 for a Poisson count with mean 3, whose zeros are one in twenty."""
+    counts = np.random.default_rng(0).poisson(3, (40, 80)).astype(float)
+    counts[:, -1] = 15
+    times = np.datetime64("2026-01-01", "s") + np.arange(80) * np.timedelta64(86_400, "s")
+    scores = tg.Seasonal().score(History(times, counts, counts, [Scale.COUNT] * 40)).score
+    assert (scores[:, -1] > 3.65).mean() >= 0.85
+    assert (scores[:, 20:-1] > 3.65).mean() < 0.001
+
+
+@pytest.mark.parametrize("label", ["expected", "ignore"])
+def test_a_labelled_departure_is_usual_at_once(label):
+    values = calm_rows(130)
+    values[[70, 82, 94, 106]] = 1500
+    with tg.Repository("sqlite://") as repo:
+        days = {partition(number): value for number, value in enumerate(values[:71].tolist())}
+        repo.record("orders", "Size", days, scale="count")
+        repo.detect("orders")
+        (incident,) = repo.incidents("orders")["id"].tolist()
+        repo.label(int(incident), label, by="ann")
+        for number in range(71, 130):
+            repo.record("orders", "Size", {partition(number): values[number]}, scale="count")
+        anomalies = repo.detect("orders")
+    assert anomalies.empty or partition(70) in set(anomalies["partition"])
+    assert not set(anomalies.get("partition", [])) & {partition(n) for n in (82, 94, 106)}
+
+
+@given(seed=st.integers(0, 10**6), labelled=st.sets(st.integers(40, 100), max_size=5))
+def test_harmless_labels_never_raise_a_score(seed, labelled):
+    """For series with seasons, outliers and level shifts, whether labelled points are outliers or not."""
+    rng = np.random.default_rng(seed)
+    days = 120
+    level = 1000 * np.where(np.arange(days) % 7 >= 5, rng.uniform(0.3, 1), 1.0)
+    level[rng.integers(50, 110) :] *= rng.choice([0.6, 1.0, 1.5])
+    values = (level * np.exp(rng.normal(0, 0.05, days))).round()
+    values[rng.integers(40, days, 5)] *= rng.uniform(0, 3, 5)
+    harmless = np.zeros((1, days), dtype=bool)
+    harmless[0, sorted(labelled)] = True
+    times = np.datetime64("2026-01-01", "s") + np.arange(days) * np.timedelta64(86_400, "s")
+    without = History(times, values[None, :], values[None, :], [Scale.COUNT])
+    with_labels = History(
+        times, values[None, :], values[None, :], [Scale.COUNT], muted=harmless, harmless=harmless
+    )
+    before, after = (tg.Seasonal().score(history).score for history in (without, with_labels))
+    assert (np.nan_to_num(after) <= np.nan_to_num(before)).all()
