@@ -2,7 +2,8 @@
 
 Each point is scored from earlier points only. Points that alarmed are left out. The steps are:
 
-1. The scale of the metric transforms its values (`transform`).
+1. The scale of the metric transforms its values (`transform`). Sums of one sign are compared as counts
+   of usual rows (`Units`).
 2. The effect of a weekday (or hour) is the median of its deviations from the cycle around it, shrunk as
    far as it explains nothing.
 3. The level is the median of the last few points. Of three window lengths, the one with the smallest
@@ -11,8 +12,10 @@ Each point is scored from earlier points only. Points that alarmed are left out.
    that follows from the number of rows behind a value.
 5. The tail is Student's t distribution, heavier if there are few points.
 
+Small counts, and shares of few rows such as nulls, are scored by the distribution of their counts.
 Nearly constant series are scored by how rarely they leave their value. Only points with the same
-seasonal effect are compared, so nights do not count for office hours.
+seasonal effect are compared, so nights do not count for office hours. A departure that has recurred, or
+that a label calls harmless, is usual (`cap_recurring_errors`).
 
 `learned_seasons` describes the seasons that the detector has learned for each series.
 """
