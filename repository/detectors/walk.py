@@ -588,18 +588,19 @@ class Walk:
             is_shown = (is_scored & ~is_drift & ~is_constant)[expected.few]
             shown_counts = expected.counted.take(is_shown)
             bounds[expected.few[is_shown], 1:] = shown_counts.limits(BAND_P_VALUE)
-        shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
-        limits = shown.band(BAND_P_VALUE)
-        # A departure from a constant has to leave both bands.
-        constant_limits = bounds[shown.rows, 1:]
-        widest = np.stack(
-            [
-                np.fmin(limits[:, 0], constant_limits[:, 0]),
-                np.fmax(limits[:, 1], constant_limits[:, 1]),
-            ],
-            axis=1,
-        )
-        bounds[shown.rows, 1:] = np.where(is_constant[shown.rows, None], widest, limits)
+        if expected.rare.rows.size:
+            shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
+            limits = shown.band(BAND_P_VALUE)
+            # A departure from a constant has to leave both bands.
+            constant_limits = bounds[shown.rows, 1:]
+            widest = np.stack(
+                [
+                    np.fmin(limits[:, 0], constant_limits[:, 0]),
+                    np.fmax(limits[:, 1], constant_limits[:, 1]),
+                ],
+                axis=1,
+            )
+            bounds[shown.rows, 1:] = np.where(is_constant[shown.rows, None], widest, limits)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
     def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
@@ -626,7 +627,8 @@ class Walk:
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
         rare = expected.rare
-        score[rare.rows] = rare.score(np.square(np.sin(y[rare.rows])))
+        if rare.rows.size:
+            score[rare.rows] = rare.score(np.square(np.sin(y[rare.rows])))
         return tails.cap_recurring_errors(score, error, expected.now, self._harmless_errors(past))
 
     def _harmless_errors(self, past: slice) -> Floats | None:
@@ -786,11 +788,18 @@ class Walk:
 
     def _rare_shares(self, now: Forecast, past: slice, t: int) -> tails.RareShares:
         """Return the shares of few rows, such as nulls of a complete column, with their forecasts."""
-        rows = self.kinds.shares
+        shares = np.square(np.sin(now.centre[self.kinds.shares]))
+        row_counts = self.history.weights[self.kinds.shares, t]
+        # Most shares are of too many events, which is cheap to see.
+        events = np.minimum(shares, 1 - shares) * row_counts
+        candidates = np.flatnonzero(events < 2 * SMALL_COUNT_MEAN)
+        if not candidates.size:
+            return tails.NO_SHARES
+        rows = self.kinds.shares[candidates]
         on_scale = now.flat[rows] + now.effect[rows, None]
-        shares = restore(on_scale, ScaleRows({Scale.RATIO: slice(None)}))
+        past_shares = restore(on_scale, ScaleRows({Scale.RATIO: slice(None)}))
         return tails.RareShares.fit(
-            rows, shares, self.row_counts[:, past], self.history.weights[rows, t]
+            rows, past_shares, self.row_counts[candidates, past], row_counts[candidates]
         )
 
     def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:

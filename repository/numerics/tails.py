@@ -254,6 +254,11 @@ class RareShares:
         return np.where(self.is_complement[:, None], 1 - limits[:, ::-1], limits)
 
 
+NO_SHARES = RareShares(
+    np.empty(0, dtype=np.intp), NO_COUNTS, np.empty(0), np.empty(0, dtype=bool), np.empty(0)
+)
+
+
 def poisson_score(value: Floats, mean: Floats) -> Floats:
     """Return -log10 of the probability that a Poisson count is at least ``value``.
 
