@@ -1,4 +1,4 @@
-"""Jobs on many tables and report the results; suites, checks and rules share this module.
+"""Run jobs on many tables and report the results; suites, checks and rules share this module.
 
 A job works on one table and returns a report. `run_tables` calls it for each table, optionally in
 several threads. If one table fails, the others continue. A `JobResult` collects the reports.
@@ -81,7 +81,7 @@ class JobResult(Generic[Report]):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the tables from passing.
 
-        Retired datasets are problems only if retired, other table was measured.
+        Retired datasets are problems only if no other table was measured.
         """
         for _ in self._not_measured():
             yield Problem(Cause.TABLE)
@@ -89,7 +89,7 @@ class JobResult(Generic[Report]):
             yield from table.problems()
 
     def outcome(self, gate: Gate = DEFAULT_GATE) -> Outcome:
-        """Return the meaning of the results."""
+        """Return the overall outcome."""
         return outcome_of(self.problems(), gate)
 
     def status(self, gate: Gate = DEFAULT_GATE) -> int:
@@ -102,7 +102,7 @@ class JobResult(Generic[Report]):
         return [*lines, *self.closing_lines(options)]
 
     def closing_lines(self, options: str = "") -> list[str]:
-        """Return the lines after the the lines of the tables."""
+        """Return the lines that follow the lines of the tables."""
         lines = [summarize(self.notices)] if self.notices else []
         lines += [f"skipped: {problem}" for problem in self.retired]
         return lines + [f"failed: {problem}" for problem in [*self.failed, *self._errors()]]

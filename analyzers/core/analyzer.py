@@ -212,7 +212,7 @@ SIDES = "__tidegauge_data", "__tidegauge_other"
 
 
 class Condition(Protocol):
-    """A join condition on a row of the data and a row of another table; comparable by equality."""
+    """A join condition on a row of the data and a row of another table; comparable with ==."""
 
     def __call__(self, data: Schema, other: Schema) -> str:
         """Return the condition as Spark SQL, with each column qualified by one of `SIDES`."""
@@ -222,7 +222,7 @@ class Condition(Protocol):
 class Match:
     """Request for the number of rows that satisfy a join condition with a row of another table.
 
-    The result also has the number of rows.
+    The result also contains the total number of rows.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ class StateLoader(Protocol):
 
     Examples
     --------
-    Anything with such a method is one:
+    Any object with this method qualifies:
 
     >>> import tidegauge as tg
     >>> from tidegauge.analyzers.measures.counts import NumMatches
@@ -336,7 +336,7 @@ class StatePersister(Protocol):
 
     Examples
     --------
-    Anything with such a method is one:
+    Any object with this method qualifies:
 
     >>> import tidegauge as tg
     >>> from tidegauge.analyzers.measures.counts import NumMatches
@@ -455,12 +455,12 @@ class Analyzer(Description, ABC, Generic[S, T]):
     def reads(self) -> tuple[str, ...]:
         """Other tables that are read; a change in one of them marks every partition as changed.
 
-        Those of subqueries in `expressions` are found by Spark.
+        Spark finds the tables in subqueries of `expressions`.
         """
         return ()
 
     def expressions(self) -> tuple[str, ...]:
-        """Return the options that are SQL expressions, as their user wrote them."""
+        """Return the options that are SQL expressions, as the user wrote them."""
         options = (getattr(self, name) for name in self.sql_options)
         return tuple(text for text in options if text is not None)
 
@@ -473,7 +473,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
     @property
     def data_name(self) -> str | None:
-        """The name of the measured data in a query among `expressions`."""
+        """The name by which a query in `expressions` refers to the measured data."""
         return None
 
     @abstractmethod

@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 
 MIN_SIGN_SHARE = 0.95
-"""A sum is of one sign if at least this share of its values is."""
+"""A sum counts as having one sign if at least this share of its values has that sign."""
 MAX_LOGARITHM = 700.0
-"""Larger numbers have no exponential."""
+"""The exponential of larger numbers overflows."""
 TIME_STEPS = 7
-"""Most of this many last changes of a time decide whether it moves with its partitions or stays."""
+"""The majority of this many most recent changes decides whether a time moves with its partitions or stays."""
 
 
 class Units:
@@ -114,9 +114,9 @@ class Units:
 
 
 def _proportional_sums(history: History) -> tuple[NDArray[np.intp], Floats]:
-    """Return the series that are sums of one sign, and their usual sum of a row, of shape (series, 1).
+    """Return the series that are sums of one sign, and their usual value per row, of shape (series, 1).
 
-    The sum of a row is rounded to a power of ten, so that it does not depend on the number of partitions.
+    The value is rounded down to a power of ten, so that it does not depend on the number of partitions.
     """
     is_sum = np.zeros(len(history.values), dtype=bool)
     if history.series:
@@ -186,7 +186,7 @@ class SeriesKinds:
 
     @classmethod
     def from_history(cls, history: History, sums: NDArray[np.intp]) -> SeriesKinds:
-        """Return the properties of the series of a history, and of its ``sums`` of one sign."""
+        """Return the properties of a history's series; ``sums`` are the indices of the sums of one sign."""
         scales = history.scales
         counts_of_values = np.ones(len(scales), dtype=bool)
         if history.series:
@@ -243,13 +243,13 @@ _DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
 )
 """Plain integers, because arrays are compared with them thousands of times."""
 UNKNOWN_WEEK_SPREAD = 0.25
-"""Standard deviation of the effects of weekdays, of a logarithm, before the first week has passed."""
+"""Assumed standard deviation of weekday effects, on the logarithmic scale, before the first week has passed."""
 NEW_POINT_INFLATION = 1.3
 """With few points, a new point's spread is this much larger than the spread of errors."""
 MIN_EARLIER_RECORDS = 2
 """If this many earlier values were as extreme, an extreme is not a surprise."""
 MIN_TIME_SHARE, MAX_SAME_TIME_SECONDS = 0.01, 180.0
-"""Times of day are the same within 1 % of the step between partitions, at most within three minutes."""
+"""Times of day count as the same within 1 % of the step between partitions, but at most within three minutes."""
 
 
 def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_]) -> Floats:
@@ -291,7 +291,7 @@ def _weigh_by_rows(
 ) -> Floats:
     """Return scores in which departures from constant shares are weighed by the rows behind them.
 
-    The first events of a column are more surprising if they are many, and a departure is never more
+    The first events of a column are more surprising if there are many of them, and a departure is never more
     surprising than its number of events.
     """
     departs = is_constant[rare.rows] & (score[rare.rows] > 0)
@@ -347,7 +347,7 @@ class _Expected:
     counted : CountForecast
         Forecast of the small counts.
     rare : RareShares
-        The shares of few rows, which are scored by the number of these rows.
+        Shares that consist of only a few rows, scored by the number of these rows.
     calendar, recovered : array of bool
         True if the expected value comes from the calendar, or from the level before the last shift.
     """
@@ -363,7 +363,7 @@ class _Expected:
 
 
 class Walk:
-    """State of one sequential scoring of several series.
+    """State of a sequential pass that scores several series.
 
     Arrays have one column per grid column, preceded by empty columns.
 
@@ -382,11 +382,11 @@ class Walk:
     Attributes
     ----------
     y, unmuted : array
-        The transformed values; without points that labels exclude.
+        The transformed values; ``unmuted`` omits points that labels exclude.
     is_harmless : array of bool, optional
         Points labelled as harmless; None if there is no such label.
     row_counts : array
-        The rows behind each value, of shares only.
+        The number of rows behind each value; only for shares.
     moved : array
         The transformed values, moved to the current level after level shifts.
     usable : array
@@ -441,7 +441,7 @@ class Walk:
             self.unmuted[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
         is_known = ~np.isnan(self.y)
         self.first_columns = np.where(is_known.any(axis=1), is_known.argmax(axis=1), shape[1])
-        # Running state: what has been learned of earlier points.
+        # Running state: what has been learned from earlier points.
         self.moved, self.usable, self.filled, self.centre = (
             np.full(shape, np.nan) for _ in range(4)
         )
@@ -556,7 +556,7 @@ class Walk:
         base_score = self._base_score(y, past, expected, tail)
         drift_score, start_level, drift_spread = self._drift(t, expected)
         constants = self._constants(past, alarms, expected)
-        # Combine the scores: the highest counts, but nearly constant series have their own.
+        # Combine the scores: the highest score is used; nearly constant series keep their own.
         score = np.maximum(base_score, drift_score)
         is_constant = np.zeros(len(y), dtype=bool)
         if constants is not None:
@@ -606,7 +606,9 @@ class Walk:
     def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
         """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""
         rows = self.kinds.heavy
-        is_ongoing = tails.ongoing(alarms[rows, 1:])  # an ongoing run is not its own example
+        is_ongoing = tails.ongoing(
+            alarms[rows, 1:]
+        )  # do not fit the tail to the run that is being judged
         errors = np.where(is_ongoing, np.nan, np.abs(expected.now.surprises[rows]))
         return tails.HeavyTail.from_errors(errors, expected.width[rows])
 
@@ -643,8 +645,8 @@ class Walk:
     def _drift(self, t: int, expected: _Expected) -> tuple[Floats, Floats, Floats]:
         """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.
 
-        Times that stay and days of the calendar do not drift, and neither do series whose weekends are
-        unknown.
+        No drift is reported for times that stay the same, for values that the calendar predicts, or for
+        series whose weekends are not known yet.
         """
         c = self.column[t]
         signs = self.signs[:, c - self.windows.level : c]
@@ -672,7 +674,7 @@ class Walk:
     def _same_season_values(
         self, past: slice, seasonal: NDArray[np.intp], expected: _Expected
     ) -> Floats:
-        """Return the past values with which a value is tested for constancy; others are NaN.
+        """Return the past values against which a value is tested for constancy; others are NaN.
 
         For seasonal series these are only values of slots with the same effect, such as the same hour or
         weekday. If a slot has few points, such as 14 Sundays, it is not constant, unless the whole past
@@ -709,7 +711,7 @@ class Walk:
     def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> Floats:
         """Return scores, capped for extremes if the known past has two values that are as extreme.
 
-        The largest values of a heavy-tailed column are rare, so the last weeks are not enough.
+        The largest values of a heavy-tailed column are rare, so the last few weeks are not enough.
         """
         extremes = self.kinds.extremes
         rows = extremes[score[extremes] > tails.RECORD_CHECK_SCORE]
@@ -787,7 +789,7 @@ class Walk:
         return rows[forecasts.small], forecasts.take(forecasts.small)
 
     def _rare_shares(self, now: Forecast, past: slice, t: int) -> tails.RareShares:
-        """Return the shares of few rows, such as nulls of a complete column, with their forecasts."""
+        """Return the shares that consist of only a few rows, such as nulls of a complete column, with forecasts."""
         shares = np.square(np.sin(now.centre[self.kinds.shares]))
         row_counts = self.history.weights[self.kinds.shares, t]
         # Most shares are of too many events, which is cheap to see.
@@ -803,7 +805,7 @@ class Walk:
         )
 
     def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
-        """Return the expected values; soon after a level shift, the previous level if a surprise is near it."""
+        """Return the expected values; for surprises soon after a level shift, the previous level if the value is near it."""
         expected = centre.copy()
         for i in np.flatnonzero(np.abs(y - centre) > SURPRISE_SPREADS * width):
             level = self.levels[i]
@@ -893,7 +895,7 @@ class Walk:
         return is_new
 
     def _learn_together(self, first: int, end: int, earlier_scores: Scores, centre: Floats) -> None:
-        """Learn from several partitions at once if no series is `unsettled`, with the result of `_learn`.
+        """Learn from several partitions at once if no series is `unsettled`, with the same result as `_learn`.
 
         ``centre`` begins with the first of these partitions.
         """
@@ -925,7 +927,7 @@ class Walk:
         y = self.y[:, c]
         alarm = (score >= MAX_TRAINING_SCORE) & (
             reason != _DRIFT_REASON
-        )  # a drift is the current level
+        )  # a drift belongs to the current level
         by_date = reason == _CALENDAR_REASON
         self.centre[:, c] = centre
         self.moved[:, c] = y

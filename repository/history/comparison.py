@@ -239,7 +239,7 @@ def compare(
     dataset : str
         Name of the dataset.
     baseline, current : int, str or pair
-        Both run ids, both partition names, or both windows (since, until).
+        Two run ids, two partition names, or two windows (since, until).
     query : MetricQuery
         Filters that select series.
     as_of : str, date, datetime, int, optional
@@ -501,7 +501,7 @@ class _SeriesGroup:
     def _fact_positions(
         self, facts: Facts, partition_indices: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """Return the indices of the facts of the group in partitions, with their rows and columns."""
+        """Return the indices of the group's facts in the partitions, with the row and column of each fact."""
         row_of_series = np.full(len(facts.series), -1, dtype=np.intp)
         row_of_series[self.series_indices] = np.arange(len(self.series_indices))
         column_of_partition = np.full(len(facts.partitions), -1, dtype=np.intp)

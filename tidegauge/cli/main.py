@@ -117,7 +117,7 @@ COMMAND_PANELS = {
         ),
         "run": CommandEntry(
             "tidegauge.cli.measuring:run",
-            "Measure new and changed partitions of the suites' tables, and detect anomalies.",
+            "Measure new and changed partitions, detect anomalies, and evaluate the suites' checks.",
         ),
         "check": CommandEntry(
             "tidegauge.cli.measuring:check",

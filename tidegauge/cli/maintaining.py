@@ -164,7 +164,7 @@ def label(
     artifacts: ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Label a time range of a dataset: exclude it from training, and treat its failures as known."""
+    """Label a time range of a dataset. Most labels exclude it from training and mark its failures as known."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.label_range(
             dataset,

@@ -74,7 +74,7 @@ def run(
         bool,
         typer.Option(
             "--fail-on-anomaly",
-            help="Exit with 2 if the partitions that were measured last have anomalies.",
+            help="Exit with 2 if the newest measured partitions have anomalies without a label.",
         ),
     ] = False,
     fail_on: Annotated[
@@ -88,7 +88,7 @@ def run(
     *,
     session: SparkOptions,
 ) -> int:
-    """Measure new and changed partitions of the suites' tables, and detect anomalies."""
+    """Measure new and changed partitions, detect anomalies, and evaluate the suites' checks."""
     from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
 

@@ -85,7 +85,7 @@ class Overview:
 
     Pages address series and partitions by their indices in the `catalogue` that they loaded. Each
     catalogue has a number, and requests include it. The newest catalogues are stored, so that several
-    pages can show one dashboard. Pages that load a catalogue between the same commits share it.
+    pages can show one dashboard. Pages that load a catalogue share it if there was no commit in between.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Overview:
         self._newest: dict[str | None, Answer] = {}
         self._commits = -1
         self._catalogue_lock = Lock()  # pages send requests in several threads
-        # A page can outlive its server. Numbers that start at the time stay unique across processes.
+        # A page can outlive its server. Numbering from the current time keeps the numbers unique across processes.
         self._numbers = count(time.time_ns() // 1000)
 
     def panorama(self, connection: Connection, params: Mapping[str, Any]) -> HeatmapIndex:
@@ -565,7 +565,7 @@ def _rows(heatmap: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> lis
     Raises
     ------
     HistoryError
-        If a chart cannot have so many series.
+        If there are too many series for one chart.
     """
     series_ids = np.array([int(series_id) for series_id in ids], np.int64)
     rows = [row for row in heatmap.rows_of(series_ids).tolist() if row >= 0]
