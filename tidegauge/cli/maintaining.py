@@ -238,7 +238,8 @@ def drop(
             backup_note = (
                 "The database is backed up first" if backup else "The database is not backed up"
             )
-            typer.confirm(f"{dataset}: {planned}. {backup_note}. Continue?", abort=True)
+            if not typer.confirm(f"{dataset}: {planned}. {backup_note}. Continue?"):
+                raise CommandError(f"{dataset}: nothing was dropped")
         backup_file = _back_up_before_drop(repository) if backup else None
         print(f"{dataset}: {repository.drop(dataset, **selection, dry_run=False)}")
         if backup_file is not None:

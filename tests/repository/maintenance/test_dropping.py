@@ -323,3 +323,16 @@ def test_a_renamed_dataset_keeps_its_history(repo):
     commit(repo, day(1))
     assert len(repo.partitions("d")) == 1
     assert check(repo.database, repo.artifacts) == []
+
+
+@pytest.mark.parametrize(("answer", "status"), [(False, 1), (True, 0)])
+def test_a_declined_confirmation_drops_nothing(tmp_path, capsys, monkeypatch, answer, status):
+    db = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(db) as repo:
+        repo.record("d", "Size", {"ds=2026-01-01": 1}, scale="count")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda _: answer)
+    assert run_command(["dataset", "drop", "d", "--db", db, "--no-backup"]) == status
+    assert ("error: d: nothing was dropped" in capsys.readouterr().err) is not answer
+    with tg.Repository(db) as repo:
+        assert repo.datasets() == ([] if answer else ["d"])
