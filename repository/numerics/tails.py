@@ -55,8 +55,8 @@ FIRST_EVENTS, MAX_FIRST_EVENTS_SCORE = 10.0, 1.0
 """First events of a constant share score more if there are over 10: up to 1 more, from 100 events on."""
 MAX_RARE_SHARE, MIN_SHARE_POINTS = 0.2, 7
 """Events are rare up to this share of the rows, which is estimated from at least this many points."""
-PRIOR_DISPERSION, PRIOR_DISPERSION_POINTS = 2.0, 7
-"""Overdispersion that is assumed of rare events, and its weight in points."""
+PRIOR_DISPERSION, PRIOR_DISPERSION_POINTS = 6.0, 14
+"""Overdispersion that is assumed of rare events, and its weight in points: nulls come in clusters."""
 FAR_COUNT_DEVIATIONS, MIN_OTHER_COUNTS = 10.0, 7
 """A point that was never scored is excluded if it is this many deviations from at least so many others."""
 
@@ -107,8 +107,8 @@ class CountForecast:
 
         The mean is the share of events so far times the rows of the next partition. Half an event is added
         (Jeffreys' prior of a Poisson rate), so that the share is small rather than 0 before the first event.
-        The variance is the mean times the observed overdispersion, Pearson's statistic, shrunk towards 2
-        as if by seven points; plus the variance of the estimated share.
+        The variance is the mean times the observed overdispersion, Pearson's statistic, shrunk towards 6
+        as if by fourteen points, because such events come in clusters; plus the variance of the estimated share.
 
         Parameters
         ----------

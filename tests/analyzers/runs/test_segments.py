@@ -180,7 +180,7 @@ def test_segments_are_inside_those_of_partition_keys(spark, repo):
 
 @pytest.mark.parametrize("segments", [["origin"], [[]], [["a"], ["a"]]])
 def test_segments_must_be_sets_of_columns(segments):
-    with pytest.raises(tg.SuiteError, match="segments"):
+    with pytest.raises(tg.SuiteError, match="segment"):
         suite(segments=segments)
 
 

@@ -86,10 +86,10 @@ def test_rare_events_are_forecast_from_their_share():
     events, rows = np.ones((1, 10)), np.full((1, 10), 100.0)
     forecast = CountForecast.from_rates(events, rows, np.array([200.0]))
     assert forecast.mean.tolist() == [pytest.approx(2.1)]
-    # Pearson's statistic is 10 (1 - 1.05)² / 1.05, shrunk towards 2 with a weight of 7 points; then the
+    # Pearson's statistic is 10 (1 - 1.05)² / 1.05, shrunk towards 6 with a weight of 14 points; then the
     # variance of the share is added.
-    dispersion = (10 * 0.05**2 / 1.05 + 14) / 17
-    assert forecast.variance.tolist() == [pytest.approx(2.1 * max(dispersion, 1) + 2.1 * 0.2)]
+    dispersion = (10 * 0.05**2 / 1.05 + 6 * 14) / 24
+    assert forecast.variance.tolist() == [pytest.approx(2.1 * dispersion + 2.1 * 0.2)]
     p = stats.nbinom.sf(9, 2.1**2 / (forecast.variance[0] - 2.1), 2.1 / forecast.variance[0])
     assert forecast.score(np.array([10.0])).tolist() == [pytest.approx(-np.log10(2 * p))]
 

@@ -579,13 +579,14 @@ def test_labels_before_the_first_detection_count(repo):
     detect_replayed(repo)
 
 
-def test_an_ignored_incident_does_not_hide_later_anomalies(repo):
+@pytest.mark.parametrize(("value", "is_anomaly"), [(1500.0, False), (500.0, True), (4000.0, True)])
+def test_an_ignored_incident_hides_only_similar_anomalies(repo, value, is_anomaly):
     noisy(repo, days=40, spike=40, factor=1.5)
     repo.label(int(anomalies_on(repo, 40)["incident_id"].item()), "ignore")
     for n in range(41, 44):
-        record(repo, "x", [1500.0], first=n, scale="positive")
+        record(repo, "x", [value], first=n, scale="positive")
         repo.detect("d")
-    assert not anomalies_on(repo, 41).empty
+    assert anomalies_on(repo, 41).empty is not is_anomaly
     detect_replayed(repo)
 
 
