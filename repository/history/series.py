@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -514,20 +514,22 @@ def _series_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _best_scores(rows: Sequence[ScoreRow]) -> dict[tuple[Any, ...], dict[str, ScoreRow]]:
-    """Return scores by series and partition, from the first detector with a band or else the first."""
+    """Return scores by series and partition, from the first detector with expected values, or a band."""
     by_series: dict[tuple[Any, ...], dict[str, dict[str, ScoreRow]]] = {}
     for row in rows:
         by_series.setdefault(_series_key(row), {}).setdefault(row["detector"], {})[
             row["partition"]
         ] = row
     return {
-        key: next(filter(_has_band, by_detector.values()), next(iter(by_detector.values())))
+        key: max(by_detector.values(), key=_number_of_curves)
         for key, by_detector in by_series.items()
     }
 
 
-def _has_band(points: Mapping[str, ScoreRow]) -> bool:
-    return any(isfinite(row["lower"]) or isfinite(row["upper"]) for row in points.values())
+def _number_of_curves(points: Mapping[str, ScoreRow]) -> int:
+    """Return how many curves a detector adds to a plot: its limits and its expected value."""
+    names: tuple[Literal["expected", "lower", "upper"], ...] = ("expected", "lower", "upper")
+    return sum(any(isfinite(row[name]) for row in points.values()) for name in names)
 
 
 def _plot_rows(

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from math import inf, nan
 
+import numpy as np
 import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
@@ -271,3 +272,13 @@ def test_hostile_names_are_escaped_in_plots(repo, name):
     assert len(plot._repr_html_().encode()) < 50_000
     shown(plot)
     shown(plot.data)
+
+
+def test_a_detector_with_expected_values_is_drawn_before_fixed_limits():
+    rows = np.random.default_rng(1).normal(1000, 20, 30).round().tolist()
+    days = {f"ds=2026-01-{day:02}": value for day, value in enumerate(rows, 1)}
+    with tg.Repository("sqlite://") as repo:
+        repo.record("t", "Size", days, scale="count")
+        repo.detect("t", ["SimpleThreshold(2000, 500)", "Seasonal()"])
+        plotted = repo.plot("t", name="Size").data
+    assert set(plotted["detector"].dropna()) == {"Seasonal()"}
