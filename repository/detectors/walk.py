@@ -236,7 +236,7 @@ MATURE_POINTS, MAX_SPREAD_RATIO = 28, 3.0
 """From 28 points on, a count's spread is at most 3 times the observed one, and a season can be constant."""
 DISTINCT_COUNTS = frozenset({"CountDistinct", "ApproxCountDistinct"})
 """Analyzers, and names of recorded metrics, that count distinct values."""
-MAX_DISTINCT_SPREAD_RATIO = 1.0
+MAX_DISTINCT_SPREAD_RATIO = 2.0
 """`MAX_SPREAD_RATIO` of distinct values, which need not vary as much as Poisson counts."""
 _DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
     int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
@@ -591,16 +591,13 @@ class Walk:
         if expected.rare.rows.size:
             shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
             limits = shown.band(BAND_P_VALUE)
-            # A departure from a constant has to leave both bands.
-            constant_limits = bounds[shown.rows, 1:]
-            widest = np.stack(
-                [
-                    np.fmin(limits[:, 0], constant_limits[:, 0]),
-                    np.fmax(limits[:, 1], constant_limits[:, 1]),
-                ],
-                axis=1,
+            # A departure from a constant has to leave both bands; from other values, one of them.
+            own = bounds[shown.rows, 1:]
+            widest = (np.fmin(limits[:, 0], own[:, 0]), np.fmax(limits[:, 1], own[:, 1]))
+            narrowest = (np.fmax(limits[:, 0], own[:, 0]), np.fmin(limits[:, 1], own[:, 1]))
+            bounds[shown.rows, 1:] = np.where(
+                is_constant[shown.rows, None], np.stack(widest, axis=1), np.stack(narrowest, axis=1)
             )
-            bounds[shown.rows, 1:] = np.where(is_constant[shown.rows, None], widest, limits)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
     def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
@@ -630,7 +627,8 @@ class Walk:
             score[few] = expected.counted.score(np.expm1(y[few]))
         rare = expected.rare
         if rare.rows.size:
-            score[rare.rows] = rare.score(np.square(np.sin(y[rare.rows])))
+            by_rows = rare.score(np.square(np.sin(y[rare.rows])))
+            score[rare.rows] = np.fmax(score[rare.rows], by_rows)
         return tails.cap_recurring_errors(score, error, expected.now, self._harmless_errors(past))
 
     def _harmless_errors(self, past: slice) -> Floats | None:

