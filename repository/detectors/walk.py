@@ -591,12 +591,15 @@ class Walk:
         if expected.rare.rows.size:
             shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
             limits = shown.band(BAND_P_VALUE)
-            # A departure from a constant has to leave both bands; from other values, one of them.
+            # A departure from a constant has to leave both bands; from other values, one of them. Bands
+            # that do not overlap have nothing in common: then the band of the errors is kept.
             own = bounds[shown.rows, 1:]
             widest = (np.fmin(limits[:, 0], own[:, 0]), np.fmax(limits[:, 1], own[:, 1]))
             narrowest = (np.fmax(limits[:, 0], own[:, 0]), np.fmin(limits[:, 1], own[:, 1]))
+            overlaps = ~(narrowest[0] > narrowest[1])[:, None]
+            common = np.where(overlaps, np.stack(narrowest, axis=1), own)
             bounds[shown.rows, 1:] = np.where(
-                is_constant[shown.rows, None], np.stack(widest, axis=1), np.stack(narrowest, axis=1)
+                is_constant[shown.rows, None], np.stack(widest, axis=1), common
             )
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
