@@ -64,8 +64,8 @@ TIME_STEPS = 7
 class Units:
     """Scales of a history's series. Times are measured from the start of their partition.
 
-    A sum of amounts that are nearly all of one sign grows in proportion to its rows, so it is compared as
-    a count is: by the logarithm of one plus its number of usual rows, with the sign of the sum.
+    A sum whose values nearly all have one sign grows in proportion to its rows, so it is compared as a
+    count: by log(1 + |sum| / usual value per row), with the sign of the sum.
 
     Attributes
     ----------
@@ -790,7 +790,7 @@ class Walk:
         return rows[forecasts.small], forecasts.take(forecasts.small)
 
     def _rare_shares(self, now: Forecast, past: slice, t: int) -> tails.RareShares:
-        """Return the shares that consist of only a few rows, such as nulls of a complete column, with forecasts."""
+        """Return the shares that consist of only a few rows, such as nulls, with their forecasts."""
         shares = np.square(np.sin(now.centre[self.kinds.shares]))
         row_counts = self.history.weights[self.kinds.shares, t]
         # Most shares are of too many events, which is cheap to see.
@@ -806,7 +806,7 @@ class Walk:
         )
 
     def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
-        """Return the expected values; for surprises soon after a level shift, the previous level if the value is near it."""
+        """Return the expected values; the previous level for surprises near it, soon after a level shift."""
         expected = centre.copy()
         for i in np.flatnonzero(np.abs(y - centre) > SURPRISE_SPREADS * width):
             level = self.levels[i]
@@ -926,9 +926,8 @@ class Walk:
         """Store scored points; return masks of the points that alarmed and of the training points."""
         c, muted = self._columns(t), self.history.muted
         y = self.y[:, c]
-        alarm = (score >= MAX_TRAINING_SCORE) & (
-            reason != _DRIFT_REASON
-        )  # a drift belongs to the current level
+        # A drift belongs to the current level.
+        alarm = (score >= MAX_TRAINING_SCORE) & (reason != _DRIFT_REASON)
         by_date = reason == _CALENDAR_REASON
         self.centre[:, c] = centre
         self.moved[:, c] = y

@@ -107,8 +107,9 @@ class CountForecast:
 
         The mean is the share of events so far times the rows of the next partition. Half an event is added
         (Jeffreys' prior of a Poisson rate), so that the share is small rather than 0 before the first event.
-        The variance is the mean times the observed overdispersion, Pearson's statistic, shrunk towards 6
-        as if by fourteen points, because such events come in clusters; plus the variance of the estimated share.
+        The variance is the mean times the observed overdispersion (Pearson's statistic), plus the variance of
+        the estimated share. Such events come in clusters, so the overdispersion is shrunk towards 6, as if
+        by fourteen points.
 
         Parameters
         ----------

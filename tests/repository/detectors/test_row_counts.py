@@ -42,14 +42,14 @@ def test_a_null_among_few_rows_is_chance(mean_rows, null_share):
     assert (completeness_scores(shares, rows).score[:, 56:] > REPORTED).mean() < 0.001
 
 
-@pytest.mark.parametrize("days", [8, 14, 40])
-def test_a_burst_of_nulls_in_a_small_table_is_reported(days):
+@pytest.mark.parametrize(("days", "min_found"), [(8, 0.7), (14, 1.0), (40, 1.0)])
+def test_a_burst_of_nulls_in_a_small_table_is_reported(days, min_found):
     """Of 120 rows, 36 are null, where 1.2 are usual."""
     rng = np.random.default_rng(days)
     rows = np.full((20, days + 1), 120.0)
     shares = 1 - rng.binomial(120, 0.01, rows.shape) / 120
     shares[:, -1] = 0.7
-    assert (completeness_scores(shares, rows).score[:, -1] > REPORTED).mean() >= 0.7
+    assert (completeness_scores(shares, rows).score[:, -1] > REPORTED).mean() >= min_found
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_first_nulls_of_a_column_are_reported_if_they_are_many(rows, share, 
 
 @given(seed=st.integers(0, 10**6))
 def test_scores_and_bands_of_rare_shares_agree(seed):
-    """A share is outside the band exactly if its score reaches the band's limit."""
+    """The score of a share outside the band reaches the band's limit."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(1, 400, (1, 60)).astype(float)
     shares = 1 - rng.binomial(rows.astype(int), rng.uniform(0, 0.08)) / rows
@@ -111,7 +111,7 @@ def test_a_fifth_fewer_distinct_values_are_reported(usual):
         repo.record("t", "CountDistinct", days, scale="count", instance="country")
         anomalies = set(repo.detect("t")["partition"])
     assert partition(200) in anomalies
-    assert len(anomalies) <= 2
+    assert len(anomalies) <= 1 + (usual == 60)  # some counts of 60 are nearly constant
 
 
 @pytest.mark.parametrize("sign", [1, -1])
