@@ -7,7 +7,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.walk import BAND_P_VALUE
-from tidegauge.repository.numerics.tails import CountForecast, poisson_limit, poisson_score
+from tidegauge.repository.numerics.counts import CountForecast, poisson_limit, poisson_score
 
 import tidegauge as tg
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
-from tidegauge.repository.numerics.tails import CountForecast, RareShares
+from tidegauge.repository.numerics.counts import CountForecast, RareShares
 
 import tidegauge as tg
 
