@@ -718,7 +718,7 @@ def _schedule(
     """Return random places of faults that keep their distance, in busy partitions."""
     count = len(process.log_rows)
     is_busy = free & may_begin & (process.log_rows >= np.median(process.log_rows) - 1)
-    spans = {kind: _span(draw, kind, family) for kind in set(kinds)}
+    spans = {kind: _span(draw, kind, family) for kind in dict.fromkeys(kinds)}
     order = sorted(kinds, key=lambda kind: (kind != "no_peak", -spans[kind].settles))
     for spacing in (family.spacing, family.spacing // 2, family.spacing // 4):
         for _ in range(60):
