@@ -138,7 +138,8 @@ class HllState(State):
         from datasketches import hll_union, tgt_hll_type
 
         union = hll_union(sketches[0].lg_config_k)
-        for sketch in sketches:
+        # The estimate depends on the order of the sketches, in its last digits.
+        for sketch in sorted(sketches, key=lambda sketch: bytes(sketch.serialize_compact())):
             union.update(sketch)
         return cls(union.get_result(tgt_hll_type.HLL_4).serialize_compact(), count, hashing)
 
@@ -348,7 +349,7 @@ class TupleState(State):
             if state.lg_k != lg_k:
                 raise mismatch("lg_k", lg_k, state.lg_k)
         hashing = Hashing.merged(state.hashing for state in filled)
-        sketches = [_read_tuples(state.sketch) for state in filled]
+        sketches = [_read_tuples(packed) for packed in sorted(state.sketch for state in filled)]
         return cls._union(sketches, sum(state.count for state in filled), lg_k, hashing)
 
     @classmethod

@@ -27,7 +27,7 @@ from tidegauge.analyzers.core.analyzer import (
     T,
     analyzer,
 )
-from tidegauge.analyzers.core.errors import CorruptStateError, IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import TWO_SIGMA, Interval, Scale
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
@@ -98,7 +98,7 @@ class KllState(State):
 
     @classmethod
     def merge(cls, states: Any) -> Self:
-        """Merge all sketches into one accumulator."""
+        """Merge all sketches. The order of the sketches does not matter, not even for the bytes."""
         filled = [state for state in states if state.sketch]
         for state in filled[1:]:
             if state.k != filled[0].k:
@@ -114,16 +114,13 @@ class KllState(State):
         filled = [state for state in states if state.sketch]
         if len(filled) < 2:
             return filled[0] if filled else cls()
-        merged, *smaller = sorted(
-            (_read_kll(state.sketch) for state in filled), key=lambda sketch: sketch.k, reverse=True
-        )
-        # The library reserves levels for the sum, which it computes in 64 bits.
-        if sum(sketch.n for sketch in (merged, *smaller)) >= 1 << 63:
-            msg = "KLL sketches of more than 2 ** 63 values cannot be merged"
-            raise CorruptStateError(msg)
-        for sketch in smaller:
-            merged.merge(sketch)
-        return cls(merged.serialize())
+        return cls._merged(filled, max(state.k for state in filled))
+
+    @classmethod
+    def _merged(cls, filled: Sequence[Self], k: int) -> Self:
+        from tidegauge.analyzers.measures.sketch_merging import merge_kll
+
+        return cls(merge_kll([state.sketch for state in filled], k))
 
     def coarser(self, ratio: float) -> Self:
         """Return a smaller sketch, whose rank error is at most ``ratio`` times as large.
@@ -135,13 +132,8 @@ class KllState(State):
         """
         if ratio <= 1 or not self.sketch:
             return self
-        sketch = _read_kll(self.sketch)
-        k = sketch_size(rank_error(sketch.k) * ratio)
-        if k >= sketch.k:
-            return self
-        smaller = type(sketch)(k)
-        smaller.merge(sketch)
-        return type(self)(smaller.serialize())
+        k = sketch_size(rank_error(self.k) * ratio)
+        return self if k >= self.k else self._merged([self], k)
 
     @property
     def k(self) -> int:
@@ -231,7 +223,7 @@ _END_RANKS = (0.0, 1.0)
 class KllUnion:
     """KLL sketches of disjoint values, read as one sketch, and a count of further zeros.
 
-    They are not merged: merging draws random numbers, and this gives the same result each time.
+    They are not merged, because merging drops values.
 
     Attributes
     ----------
@@ -467,23 +459,17 @@ class ReqState(State):
 
     @classmethod
     def merge(cls, states: Iterable[Self]) -> Self:
-        """Merge all sketches into one accumulator."""
-        from datasketches import PyDoublesSerDe
+        """Merge all sketches. The order of the sketches does not matter, not even for the bytes."""
+        from tidegauge.analyzers.measures.sketch_merging import merge_req
 
         filled = [state for state in states if state.sketch]
         if len(filled) < 2:
             return filled[0] if filled else cls()
-        merged = _read_req(filled[0].sketch)
-        for state in filled[1:]:
-            sketch = _read_req(state.sketch)
-            own_parameters, other_parameters = (
-                (merged.k, merged.is_hra()),
-                (sketch.k, sketch.is_hra()),
-            )
-            if own_parameters != other_parameters:
-                raise mismatch("k and high_ranks", own_parameters, other_parameters)
-            merged.merge(sketch)
-        return cls(merged.serialize(PyDoublesSerDe()))
+        parameters = [(s.k, s.is_hra()) for s in (_read_req(state.sketch) for state in filled)]
+        for other_parameters in parameters:
+            if other_parameters != parameters[0]:
+                raise mismatch("k and high_ranks", parameters[0], other_parameters)
+        return cls(merge_req([state.sketch for state in filled]))
 
     @property
     def count(self) -> int:

@@ -307,6 +307,42 @@ def _require_values(
             _require(list(values) == sorted(values), "order of values")
 
 
+@dataclass(frozen=True)
+class KllLayout:
+    """A valid KLL sketch of doubles.
+
+    Attributes
+    ----------
+    least_k : int
+        The least ``k`` of the estimating sketches merged into it, which decides the bound on the error.
+    low, high : float
+        The least and the greatest value.
+    levels : sequence of sequence of float
+        The retained values; each value of level ``h`` represents ``2 ** h`` values.
+    """
+
+    least_k: int
+    low: float
+    high: float
+    levels: Sequence[Sequence[float]]
+
+
+def read_kll(sketch: bytes) -> KllLayout:
+    """Read a valid KLL sketch that holds values."""
+    flags, k = struct.unpack_from("<3xBH", sketch)
+    if flags & _KLL_SINGLE:
+        (value,) = struct.unpack_from("<8xd", sketch)
+        return KllLayout(k, value, value, [[value]])
+    (least_k,) = struct.unpack_from("<16xH", sketch)
+    sizes = _kll_sizes(sketch)
+    low, high = struct.unpack_from("<2d", sketch, 20 + 4 * len(sizes))
+    at, levels = _kll_start(len(sizes)), []
+    for size in sizes:
+        levels.append(_doubles(sketch, at, size))
+        at += 8 * size
+    return KllLayout(least_k, low, high, levels)
+
+
 def kll_size(sketch: bytes) -> int:
     """Return the parameter ``k`` of a valid KLL sketch."""
     (k,) = struct.unpack_from("<4xH", sketch)
@@ -328,23 +364,18 @@ def kll_values(sketch: bytes) -> Iterator[tuple[float, int]]:
     [(7.0, 1)]
     """
     (flags,) = struct.unpack_from("<3xB", sketch)
-    if flags & _KLL_SINGLE:
-        yield struct.unpack_from("<8xd", sketch)[0], 1
-    if flags & _KLL_SHORT:
+    if flags & _KLL_EMPTY:
         return
-    sizes = _kll_sizes(sketch)
-    at = _kll_start(len(sizes))
-    for level, size in enumerate(sizes):
-        for value in struct.unpack_from(f"<{size}d", sketch, at):
+    for level, values in enumerate(read_kll(sketch).levels):
+        for value in values:
             yield value, 1 << level
-        at += 8 * size
 
 
 def _kll_sizes(sketch: bytes) -> list[int]:
     """Return how many values each level has, the lowest first."""
     k, m, number = struct.unpack_from("<4xHB11xB", sketch)
     starts = struct.unpack_from(f"<20x{number}I", sketch)
-    levels = [*starts, sum(_kll_capacity(k, m, depth) for depth in range(number))]
+    levels = [*starts, sum(kll_capacity(k, m, depth) for depth in range(number))]
     return [end - start for start, end in pairwise(levels)]
 
 
@@ -360,7 +391,7 @@ _KLL_LEVELS = 61
 _KLL_K = 8
 
 
-def _kll_capacity(k: int, m: int, depth: int) -> int:
+def kll_capacity(k: int, m: int, depth: int) -> int:
     """Return the size of a level so far below the top: k, and two thirds of it for each further one."""
     steps = [depth] if depth <= _KLL_LEVELS // 2 else [depth // 2, depth - depth // 2]
     for step in steps:
@@ -403,8 +434,50 @@ def require_req(sketch: bytes) -> None:
         _require_values(levels, ends, first_sorted=first_sorted)
 
 
+@dataclass(frozen=True)
+class ReqLayout:
+    """A valid REQ sketch of doubles.
+
+    Attributes
+    ----------
+    low, high : float
+        The least and the greatest value.
+    states : sequence of int
+        A binary counter for each level, which decides how much of the level is halved next.
+    levels : sequence of sequence of float
+        The retained values; each value of level ``h`` represents ``2 ** h`` values.
+    """
+
+    k: int
+    high_ranks: bool
+    low: float
+    high: float
+    states: Sequence[int]
+    levels: Sequence[Sequence[float]]
+
+
+def read_req(sketch: bytes) -> ReqLayout:
+    """Read a valid REQ sketch that holds values."""
+    flags, k, number, raw = struct.unpack_from("<3xBHBB", sketch)
+    high_ranks = bool(flags & _REQ_HIGH_RANKS)
+    if flags & _REQ_RAW:
+        values = _doubles(sketch, 8, raw)
+        return ReqLayout(k, high_ranks, min(values), max(values), [0], [values])
+    at, states, levels = 8 if number == 1 else 32, [], []
+    for _ in range(number):
+        state, size = struct.unpack_from("<Q8xI", sketch, at)
+        states.append(state)
+        levels.append(_doubles(sketch, at + 20, size))
+        at += 20 + 8 * size
+    if number == 1:
+        low, high = min(levels[0]), max(levels[0])
+    else:
+        low, high = struct.unpack_from("<2d", sketch, 16)
+    return ReqLayout(k, high_ranks, low, high, states, levels)
+
+
 _REQ_K_RANGE = (4, 1024)
-_REQ_EMPTY, _REQ_RAW, _REQ_FIRST_SORTED = 4, 16, 32
+_REQ_EMPTY, _REQ_HIGH_RANKS, _REQ_RAW, _REQ_FIRST_SORTED = 4, 8, 16, 32
 _MAX_RAW_REQ_VALUES = 4
 _REQ_LEVELS = 60
 _REQ_SECTIONS = (3, 6, 12, 24, 48, 96, 192)

@@ -65,13 +65,13 @@ class FrequentItemsState(State):
 
     @classmethod
     def merge(cls, states: Iterable[Self]) -> Self:
-        """Merge all sketches into one accumulator."""
+        """Merge all sketches, in the order of their bytes: which values are dropped depends on it."""
         filled = [state for state in states if state.sketch]
         if len(filled) < 2:
             return filled[0] if filled else cls()
-        merged = _read(filled[0].sketch)
-        for state in filled[1:]:
-            merged.merge(_read(state.sketch))
+        merged, *others = (_read(sketch) for sketch in sorted(state.sketch for state in filled))
+        for sketch in others:
+            merged.merge(sketch)
         return cls(merged.serialize())
 
     @property
