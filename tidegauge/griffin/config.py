@@ -6,11 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-MEASURE_RULE_TYPES = frozenset(
-    {"duplication", "schema-conformance", "column-profiling", "record-check"}
-)
-"""Rule types of ``measures`` in the newest Griffin."""
-
 
 @dataclass(frozen=True)
 class Output:

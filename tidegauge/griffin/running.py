@@ -22,7 +22,7 @@ from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.griffin.execution.engine import Engine, Round, measure_partitions
 from tidegauge.griffin.execution.loader import Loader
 from tidegauge.griffin.execution.preparation import Prepared
-from tidegauge.griffin.measures.plan import RulePlan
+from tidegauge.griffin.measures.base import RulePlan
 from tidegauge.griffin.reading import read_env, read_job
 from tidegauge.griffin.results import GriffinResult
 from tidegauge.griffin.sinks import open_sinks

@@ -30,14 +30,13 @@ from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, whole_fingerprint
 from tidegauge.analyzers.sources.targets import open_target
 from tidegauge.analyzers.sources.targets import replace as replace_rows
-from tidegauge.griffin.config import MEASURE_RULE_TYPES, Job, RuleConfig
+from tidegauge.griffin.config import Job, RuleConfig
 from tidegauge.griffin.connectors import listable
 from tidegauge.griffin.dsl.nodes import free
 from tidegauge.griffin.execution.loader import Loader, PreparedSource
-from tidegauge.griffin.execution.preparation import Prepared, prepare
+from tidegauge.griffin.execution.preparation import KIND_BY_RULE_TYPE, Prepared, prepare
 from tidegauge.griffin.execution.user_sql import data_error
-from tidegauge.griffin.measures.base import Report
-from tidegauge.griffin.measures.plan import MetricTable
+from tidegauge.griffin.measures.base import MetricTable, Report
 from tidegauge.griffin.results import (
     DEFAULT_SAMPLES,
     INTERNAL_COLUMNS,
@@ -69,8 +68,6 @@ _EQUAL_LABELS_NOTICE = (
     " Their numbers are stored by row order, as in n.null and n.null_2; select a column that"
     " distinguishes them, such as grouping(city)"
 )
-_DOCUMENT_RULE_TYPES = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURE_RULE_TYPES
-"""Rule types whose metric is one document."""
 
 
 @dataclass(frozen=True)
@@ -301,9 +298,9 @@ def _shape_report(report: Report, config: RuleConfig) -> Report:
     """Return the metric of a rule in the layout of its output.
 
     Queries already have their layout from `Report.from_rows`, because they may have several rows.
-    As in Griffin, uniqueness and distinctness have a fixed layout.
     """
-    if config.dq_type not in _DOCUMENT_RULE_TYPES:
+    kind = KIND_BY_RULE_TYPE.get(str(config.dq_type))
+    if kind is None or not kind.is_document:
         return report
     return report.shaped(config.metric.flatten or "default", str(config.metric.name))
 

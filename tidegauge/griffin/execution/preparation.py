@@ -24,7 +24,7 @@ from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.bind.rules import bind, notices
 from tidegauge.griffin.bind.types import known_functions
 from tidegauge.griffin.config import RuleConfig
-from tidegauge.griffin.dsl.nodes import Accuracy, Distinct, Listing, Profiling, Rule
+from tidegauge.griffin.dsl.nodes import Rule
 from tidegauge.griffin.dsl.parser import parse
 from tidegauge.griffin.execution.user_sql import (
     group_labels,
@@ -33,16 +33,9 @@ from tidegauge.griffin.execution.user_sql import (
     refuse_bad_patterns,
 )
 from tidegauge.griffin.frame_operations import operate
-from tidegauge.griffin.measures.base import GriffinMeasure
-from tidegauge.griffin.measures.keys import (
-    GriffinDistinctness,
-    GriffinDuplication,
-    GriffinUniqueness,
-    lower_distinctness,
-    lower_duplication,
-    lower_uniqueness,
-)
-from tidegauge.griffin.measures.plan import (
+from tidegauge.griffin.measures import keys, profiling, rows, timeliness
+from tidegauge.griffin.measures.base import (
+    GriffinMeasure,
     Hazards,
     LoweringContext,
     MetricTable,
@@ -50,21 +43,6 @@ from tidegauge.griffin.measures.plan import (
     Step,
     hazards,
 )
-from tidegauge.griffin.measures.profiling import (
-    GriffinProfiling,
-    lower_column_profiling,
-    lower_profiling,
-)
-from tidegauge.griffin.measures.rows import (
-    GriffinAccuracy,
-    GriffinCompleteness,
-    GriffinConformance,
-    lower_accuracy,
-    lower_completeness,
-    lower_conformance,
-    lower_record_check,
-)
-from tidegauge.griffin.measures.timeliness import GriffinTimeliness, lower_timeliness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,18 +50,8 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.core.analyzer import Analyzer
 
 
-MEASURE_BY_RULE_TYPE: dict[str, type[GriffinMeasure[Any]]] = {
-    kind.dq_type: kind
-    for kind in (
-        GriffinAccuracy,
-        GriffinCompleteness,
-        GriffinConformance,
-        GriffinDistinctness,
-        GriffinDuplication,
-        GriffinProfiling,
-        GriffinTimeliness,
-        GriffinUniqueness,
-    )
+KIND_BY_RULE_TYPE = {
+    kind.dq_type: kind for kind in (*keys.KINDS, *profiling.KINDS, *rows.KINDS, *timeliness.KINDS)
 }
 
 
@@ -118,37 +86,38 @@ def select_measure(
     >>> select_measure(config, scope)
     GriffinUniqueness('ids', 'id', source='users')
     """
-    kind = (
-        MEASURE_BY_RULE_TYPE.get(str(config.dq_type)) if config.dsl_type == "griffin-dsl" else None
-    )
-    if kind is None:
+    kind = KIND_BY_RULE_TYPE.get(str(config.dq_type)) if config.dsl_type == "griffin-dsl" else None
+    analyzer = None if kind is None else kind.measure
+    if analyzer is None:
         return None
-    extra = {"target": scope.target} if kind is GriffinAccuracy and scope.target else {}
+    extra = {"target": scope.target} if config.dq_type == "accuracy" and scope.target else {}
     expression = config.rule.strip()
-    if kind is GriffinDuplication and expression in {"", "*"}:
+    if config.dq_type == "duplication" and expression in {"", "*"}:
         expression = ", ".join(
             quote(n) for n in scope.schema(scope.source).names if n not in group_by
         )
     try:
-        measure = kind(config.name, expression, scope.source, _read_details(kind, config), **extra)
+        measure = analyzer(
+            config.name, expression, scope.source, _read_details(analyzer, config), **extra
+        )
     except IllegalAnalyzerParameterError:  # Griffin's own null matching
         return None
     return measure if measure.adds(config, scope) else None
 
 
-def _read_details(kind: type[GriffinMeasure[Any]], config: RuleConfig) -> str:
+def _read_details(analyzer: type[GriffinMeasure[Any]], config: RuleConfig) -> str:
     """Return the details that the analyzer reads, except names equal to the default."""
-    configured = config.details
+    keys_read = analyzer.details_read()
     details = {
-        key: configured[key]
-        for key in kind.read
-        if key in configured and configured[key] not in (key, None, "")
+        key: value
+        for key, value in config.details.items()
+        if key in keys_read and value not in (key, None, "")
     }
     output = config.output("metric")
-    if "flatten" in kind.read and output is not None:
+    if "flatten" in keys_read and output is not None:
         details |= {"flatten": output.flatten} if output.flatten else {}
         details |= {"name": output.name} if output.name else {}
-    if "error.confs" in kind.read and config.errors:
+    if "error.confs" in keys_read and config.errors:
         details["error.confs"] = [
             {"column.name": error.column, "type": error.kind, "values": list(error.values)}
             for error in config.errors
@@ -186,7 +155,7 @@ def lower(
 
     Examples
     --------
-    >>> from tidegauge.griffin.dsl.nodes import Name
+    >>> from tidegauge.griffin.dsl.nodes import Listing, Name
     >>> from tidegauge.analyzers.core.schema import Schema
     >>> scope = Scope({"source": Schema.from_types({"id": "long"})}, "source")
     >>> config = RuleConfig(1, "griffin-dsl", "id", "completeness")
@@ -210,64 +179,21 @@ def lower(
 
 def _unknown_details(config: RuleConfig) -> Iterator[str]:
     """Yield a notice for each detail that the rule type does not read; it may be misspelt."""
-    readable = DETAILS_BY_RULE_TYPE[str(config.dq_type)] | _COMMON_DETAILS
+    readable = KIND_BY_RULE_TYPE[str(config.dq_type)].details | _COMMON_DETAILS
     for key in config.details:
         if key not in readable:
             hint = did_you_mean(str(key), readable)
             yield f"unknown detail {key!r} for dq.type {config.dq_type!r}{hint}"
 
 
-def _lower_rule(rule: Rule | None, context: LoweringContext) -> RulePlan:  # noqa: PLR0911 - one return for each rule type
-    match context.config.dq_type, rule:
-        case "accuracy", Accuracy():
-            return lower_accuracy(rule, context)
-        case "profiling", Profiling():
-            return lower_profiling(rule, context)
-        case "uniqueness", Listing():
-            return lower_uniqueness(rule, context)
-        case "distinct", Distinct():
-            return lower_distinctness(rule, context)
-        case "timeliness", Listing():
-            return lower_timeliness(rule, context)
-        case kind, Listing() | None if kind in _LOWERING_BY_RULE_TYPE:
-            return _LOWERING_BY_RULE_TYPE[kind](rule, context)
-        case "schema-conformance", _:
-            return lower_conformance(context)
-        case "record-check", _:
-            return lower_record_check(context)
-        case kind, _:
-            raise context.error(f"a rule of this form cannot have dq.type {kind!r}")
+def _lower_rule(rule: Rule | None, context: LoweringContext) -> RulePlan:
+    kind = KIND_BY_RULE_TYPE.get(str(context.config.dq_type))
+    if kind is None or not isinstance(rule, kind.trees):
+        raise context.error(f"a rule of this form cannot have dq.type {context.config.dq_type!r}")
+    return kind.lower(rule, context)
 
 
 _COMMON_DETAILS = frozenset({"source", "target", "expr", "df.name"})
-_FRACTION_DETAILS = frozenset({"total", "complete", "incomplete"})
-_DUPLICATE_DETAILS = frozenset({"total", "dup", "num", "duplication.array"})
-DETAILS_BY_RULE_TYPE = {
-    "accuracy": frozenset({"miss", "total", "matched", "matchedFraction", "null.match"}),
-    "profiling": frozenset(),
-    "uniqueness": _DUPLICATE_DETAILS | {"unique", "uniqueFraction", "null.match"},
-    "distinct": _DUPLICATE_DETAILS
-    | {"distinct", "accu_dup", "with.accumulate", "record.enable", "null.match"},
-    "timeliness": frozenset(
-        {"latency", "total", "avg", "min", "max", "late", "unmeasurable", "threshold", "step"}
-    )
-    | {"count", "step.size", "percentile", "percentile.values"},
-    "completeness": _FRACTION_DETAILS | {"completeFraction"},
-    "duplication": frozenset({"total", "duplicate", "unique", "non_unique", "distinct"})
-    | {"bad.record.definition"},
-    "schema-conformance": _FRACTION_DETAILS,
-    "column-profiling": frozenset(
-        {"round.scale", "dataset.sample", "approx.distinct.count", "column_details"}
-    ),
-    "record-check": _FRACTION_DETAILS | {"bad.record.definition"},
-}
-"""Details that each rule type reads."""
-
-_LOWERING_BY_RULE_TYPE = {
-    "completeness": lower_completeness,
-    "duplication": lower_duplication,
-    "column-profiling": lower_column_profiling,
-}
 
 
 @dataclass(frozen=True)
@@ -511,7 +437,7 @@ def _prepare_dsl(
     read = [scope.schema(name) for name in (plan.source, target) if name]
     as_sql |= any("${" in column for schema in read for column in schema.names)
     measure = None if as_sql else select_measure(config, scope, group_by)
-    if isinstance(measure, GriffinAccuracy) and target_view:
+    if isinstance(measure, rows.GriffinAccuracy) and target_view:
         measure = measure.compared_with(target_view)
     return Prepared(config, plan, measure, step_views)
 

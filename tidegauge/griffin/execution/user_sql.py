@@ -26,7 +26,7 @@ from tidegauge.analyzers.scan.spark_errors import is_data_error
 from tidegauge.griffin.bind.types import AGGREGATE_FUNCTIONS
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text, walk
-from tidegauge.griffin.measures.plan import RulePlan
+from tidegauge.griffin.measures.base import RulePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,46 +1,424 @@
-"""Analyzers for Griffin rules: base class, reports and composite states.
+"""Rules as plans of SQL steps and as analyzers with mergeable states: what all kinds of rules share.
 
-A measure reads a bound rule with a mergeable state and returns a `Report`: the rule's metric in
-Griffin's layout and as scalars. `Parts` keeps several states side by side. Scans use unqualified
-columns, so trees are written as SQL without their sources.
+A `Kind` declares a rule type, and its `Number` rows declare the metric: each has the aggregate that
+the metric's step computes in SQL, and the same number of a merged state. `LoweringContext` writes
+the steps, `GriffinMeasure` the analyzers, and a `Report` is the metric in Griffin's layout and as
+scalars. `Parts` keeps several states side by side. Scans use unqualified columns, so trees are
+written as SQL without their sources. `Hazards` explain errors of Spark that name no column.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import struct
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 from tidegauge.analyzers.core.analyzer import Analyzer, S
-from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.errors import DslError, IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.registry import canonical_json
-from tidegauge.analyzers.core.schema import NESTED, Schema
+from tidegauge.analyzers.core.schema import NESTED, NUMERIC, Schema
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import State, mismatch, read_state, register_state
 from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.bind.rules import bind
-from tidegauge.griffin.bind.types import kind_of
+from tidegauge.griffin.bind.types import ARITHMETIC_OPERATORS, kind_of
 from tidegauge.griffin.config import ErrorCondition, RuleConfig
 from tidegauge.griffin.dsl.nodes import (
+    COMPARISON_OPERATORS,
     Accuracy,
     Aliased,
+    BetweenNode,
+    Binary,
+    Call,
     ColumnNode,
     Distinct,
     DistinctItem,
     Expression,
+    In,
     Listing,
     Name,
+    Node,
     Rule,
     aliases,
+    free,
+    walk,
 )
 from tidegauge.griffin.dsl.parser import parse
 from tidegauge.griffin.measures.sql import expression_sql, mapped
+
+_INVALID_STRING_ERROR = re.compile(
+    r"CAST_INVALID_INPUT|CANNOT_PARSE|DateTimeException|NumberFormatException"
+)
+_CAST_FUNCTIONS = frozenset(
+    [
+        "int",
+        "integer",
+        "bigint",
+        "long",
+        "smallint",
+        "tinyint",
+        "float",
+        "double",
+        "decimal",
+        "boolean",
+        "date",
+        "to_date",
+        "timestamp",
+        "to_timestamp",
+        "unix_timestamp",
+        "to_number",
+        "sum",
+        "avg",
+        "mean",
+        "stddev",
+        "variance",
+    ]
+)
+"""Functions that cast a string to a number, a Boolean or a time and fail on invalid strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazards:
+    """Operations and columns of a rule that can fail on some data.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        String columns that are compared with numbers, cast, or used in arithmetic, with their positions.
+    columns : tuple of str
+        All columns that the rule reads, with their tables.
+    """
+
+    texts: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    def causes_of(self, message: str) -> str:
+        """Return the possible causes of a Spark error by its message; empty if there are none.
+
+        Examples
+        --------
+        >>> Hazards(("line 1, column 1 casts the string 'n' in int()",)).causes_of("[CAST_INVALID_INPUT] The value")
+        "line 1, column 1 casts the string 'n' in int()"
+        >>> Hazards(columns=("source.n", "source.m")).causes_of("[ARITHMETIC_OVERFLOW] long overflow")
+        'the rule reads source.n, source.m'
+        """
+        if self.texts and _INVALID_STRING_ERROR.search(message):
+            return ", ".join(self.texts)
+        return f"the rule reads {', '.join(self.columns)}" if self.columns else ""
+
+
+def hazards(rule: Node) -> Hazards:
+    """Return the operations and columns of a bound rule that can fail on some data.
+
+    Examples
+    --------
+    >>> name, id = ColumnNode("source", "name", "string"), ColumnNode("target", "id", "long")
+    >>> hazards(Binary("=", name, id)).texts
+    ("line 1, column 1 compares the string 'name' with the number 'id'",)
+    >>> len(hazards(In(name, (id,))).texts), len(hazards(BetweenNode(id, name, name)).texts)
+    (1, 1)
+    >>> hazards(Call("int", (name,))).texts
+    ("line 1, column 1 casts the string 'name' in int()",)
+    >>> hazards(Binary("+", id, name))
+    Hazards(texts=("line 1, column 1 computes with the string 'name'",), columns=('target.id', 'source.name'))
+    """
+    columns = (f"{node.table}.{node.name}" for node in walk(rule) if isinstance(node, ColumnNode))
+    return Hazards(tuple(dict.fromkeys(_string_hazards(rule))), tuple(dict.fromkeys(columns)))
+
+
+def _string_hazards(rule: Node) -> Iterator[str]:
+    for node in walk(rule):
+        position = f"line {node.span.line}, column {node.span.column}"
+        for left, right in _compared_pairs(node):
+            for string, number in ((left, right), (right, left)):
+                if _is_text(string) and kind_of(number) in NUMERIC:
+                    number_name = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
+                    yield f"{position} compares the string {string.name!r} with the number{number_name}"
+        if isinstance(node, Binary) and node.operator in ARITHMETIC_OPERATORS:
+            for string in filter(_is_text, (node.left, node.right)):
+                yield f"{position} computes with the string {string.name!r}"
+        if isinstance(node, Call) and node.name.casefold() in _CAST_FUNCTIONS:
+            for string in filter(_is_text, node.arguments):
+                yield f"{position} casts the string {string.name!r} in {node.name}()"
+
+
+def _is_text(node: Expression) -> TypeGuard[ColumnNode]:
+    return isinstance(node, ColumnNode) and kind_of(node) == "string"
+
+
+def _compared_pairs(node: Node) -> list[tuple[Expression, Expression]]:
+    """Return the pairs of values that a comparison, IN or BETWEEN compares."""
+    match node:
+        case Binary() if node.operator in COMPARISON_OPERATORS:
+            return [(node.left, node.right)]
+        case In():
+            return [(node.operand, option) for option in node.options]
+        case BetweenNode():
+            return [(node.operand, node.low), (node.operand, node.high)]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A named query.
+
+    Attributes
+    ----------
+    name : str
+        Name that later steps and rules use.
+    sql : str
+        Query on sources and earlier steps; all names are quoted.
+    aliases : tuple of str
+        Griffin's names for the step.
+    """
+
+    name: str
+    sql: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTable:
+    """A result table that becomes a metric.
+
+    Attributes
+    ----------
+    step : str
+        The step that computes the rows.
+    flatten : str
+        Metric layout: ``default``, ``entries``, ``array`` or ``map``.
+    name : str
+        Name of the array or map in the metric.
+    labels : tuple of str or None
+        Columns that identify rows, such as the GROUP BY columns; None if there are none.
+    part : bool
+        Whether the table is an array within the rule's metric instead of the metric itself.
+    """
+
+    step: str
+    flatten: str = "entries"
+    name: str = ""
+    labels: tuple[str, ...] | None = ()
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """The steps of a rule, in dependency order.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        The SQL steps.
+    metrics : tuple of MetricTable
+        Tables that make up the metric.
+    records : tuple of str
+        Steps whose rows are the rule's records, such as misses or duplicates.
+    source : str
+        The measured source.
+    group_by : tuple of str
+        Group-by columns. All steps keep them.
+    notices : tuple of str
+        Notices for the rule's author.
+    hazards : Hazards
+        Operations and columns of the rule that can fail on some data.
+    """
+
+    steps: tuple[Step, ...]
+    metrics: tuple[MetricTable, ...] = ()
+    records: tuple[str, ...] = ()
+    source: str = ""
+    group_by: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    hazards: Hazards = field(default_factory=Hazards)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of a rule's metric.
+
+    Attributes
+    ----------
+    name : str
+        Name of the number in the metric; the rule's details can rename it.
+    sql : str
+        Aggregate of the rows of the metric's step.
+    value : callable
+        Returns the number from the merged state, or from what the kind reads of it.
+    scale : Scale
+        Scale of the number.
+    """
+
+    name: str
+    sql: str
+    value: Callable[[Any], Any]
+    scale: Scale = Scale.COUNT
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A rule type.
+
+    Attributes
+    ----------
+    dq_type : str
+        Name of the rule type.
+    trees : type or union of types
+        Possible types of the parsed rule.
+    lower : callable
+        Returns the plan of a bound rule.
+    details : frozenset of str
+        Details that the plan or the analyzer reads.
+    measure : type of GriffinMeasure, optional
+        Analyzer that measures such rules with a mergeable state.
+    is_document : bool
+        Whether the output can choose the layout of the metric. Queries have their own layout, and
+        as in Griffin, uniqueness and distinctness have a fixed layout.
+    """
+
+    dq_type: str
+    trees: Any
+    lower: Callable[[Any, LoweringContext], RulePlan]
+    details: frozenset[str]
+    measure: type[GriffinMeasure[Any]] | None = None
+    is_document: bool = True
+
+
+@dataclass(frozen=True)
+class LoweringContext:
+    """A rule to lower, with its options and scope.
+
+    Attributes
+    ----------
+    config : RuleConfig
+        The rule as configured.
+    scope : Scope
+        The tables and columns that the rule can use.
+    group_by : tuple of str
+        Group-by columns. All steps keep them.
+    older : str or None
+        The frame of previously measured rows, for distinctness.
+    """
+
+    config: RuleConfig
+    scope: Scope
+    group_by: tuple[str, ...] = ()
+    older: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The measured frame, in its own spelling."""
+        self.scope.schema(self.scope.source)
+        return str(self.scope.frame(self.scope.source))
+
+    @property
+    def table(self) -> str:
+        """The measured frame, quoted."""
+        return quote(self.source)
+
+    @property
+    def group_columns(self) -> str:
+        """The group-by columns, as the start of a SELECT list."""
+        return "".join(f"{quote(name)}, " for name in self.group_by)
+
+    def group_by_clause(self, *expressions: str) -> str:
+        """Return the GROUP BY clause for the group-by columns and more."""
+        names = [*map(quote, self.group_by), *expressions]
+        return f" GROUP BY {', '.join(names)}" if names else ""
+
+    def output_column(self, key: str) -> str:
+        """Return the quoted name of an output column: the configured name or the key."""
+        name = self.option(key, key)
+        if not isinstance(name, str) or not name:
+            raise self.error(f"{key!r} must be a column name, not {name!r}")
+        if name.casefold() in {column.casefold() for column in self.group_by}:
+            raise self.error(
+                f"rows are grouped by the column {name!r}; set another name for {key!r}"
+            )
+        return quote(name)
+
+    def option(self, key: str, default: Any = None) -> Any:
+        """Return an option from the rule's details."""
+        return self.config.details.get(key, default)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return a boolean option; the strings "true" and "false" are also accepted."""
+        option = self.option(key, default)
+        value = {"true": True, "false": False}.get(str(option).casefold())
+        if value is None:
+            raise self.error(f"{key!r} must be true or false, not {option!r}")
+        return value
+
+    def text(self, key: str) -> str:
+        """Return a string option; empty if it is not set."""
+        option = self.option(key, "")
+        if not isinstance(option, str):
+            raise self.error(f"{key!r} must be a string, not {option!r}")
+        return option
+
+    def step(self, name: str) -> str:
+        """Return a step name that no frame read by the rule has."""
+        read = (self.scope.source, self.scope.target, self.older)
+        return free(name, {frame.casefold() for frame in read if frame})
+
+    def extra_column(self, name: object) -> str:
+        """Return a quoted name for an extra column, different from all columns of the source."""
+        columns = self.scope.schema(self.source).names
+        return quote(free(str(name), {column.casefold() for column in columns}))
+
+    def count_step(
+        self, name: str, key: str, frame: str | None = None, aliases: Sequence[str] = ()
+    ) -> Step:
+        """Return the step that counts the rows of a frame, by default of the source."""
+        counted = f"SELECT {self.group_columns}count(1) AS {self.output_column(key)}"
+        sql = f"{counted} FROM {frame or self.table}{self.group_by_clause()}"
+        return Step(self.step(name), sql, tuple(aliases))
+
+    def metric_step(
+        self, name: str, numbers: Sequence[Number], rows: str, aliases: Sequence[str] = ()
+    ) -> Step:
+        """Return the step that computes numbers of the rows of a query."""
+        cells = [f"{number.sql} AS {self.output_column(number.name)}" for number in numbers]
+        sql = f"SELECT {self.group_columns}{', '.join(cells)} FROM ({rows}){self.group_by_clause()}"
+        return Step(self.step(name), sql, tuple(aliases))
+
+    def plan(
+        self, steps: Sequence[Step], metrics: Sequence[MetricTable], *records: str
+    ) -> RulePlan:
+        """Return the plan of a rule on the source."""
+        return RulePlan(tuple(steps), tuple(metrics), records, self.source, self.group_by)
+
+    def error(self, message: str, hint: str | None = None) -> DslError:
+        """Return a `DslError` of the plan phase."""
+        return DslError(
+            message, text=self.scope.text, phase="plan", hint=hint,
+            rule=self.scope.rule or self.config.name,
+        )  # fmt: skip
+
+    def items(self, items: Sequence[object], reserved: Sequence[str] = ()) -> list[Aliased]:
+        """Return bound items whose aliases avoid ``reserved`` (quoted) and the group-by columns."""
+        used = {name.casefold() for name in self.group_by}
+        used |= {name[1:-1].replace("``", "`").casefold() for name in reserved}
+        aliased = []
+        for item in items:
+            assert isinstance(item, Aliased)
+            alias = free(item.alias, used)
+            used.add(alias.casefold())
+            aliased.append(Aliased(item.expression, alias, span=item.span))
+        return aliased
+
+
+def fraction(part: str, total: str) -> str:
+    """Return SQL for a ratio; 1 if the whole is zero or null."""
+    return f"coalesce(CAST(try_divide({part}, {total}) AS DOUBLE), 1.0D)"
+
 
 Row = Mapping[str, Any]
 Metric = dict[str, Any]
@@ -356,13 +734,16 @@ class GriffinMeasure(Analyzer[S, Report]):
     ----------------
     dq_type : str
         The rule type.
-    read : tuple of str
-        Details that the rule type reads.
+    numbers : tuple of Number
+        The metric's numbers.
+    options : tuple of str
+        Details that the rule type reads in addition to names of numbers.
     """
 
     scale: ClassVar[Scale] = Scale.COUNT
     dq_type: ClassVar[str]
-    read: ClassVar[tuple[str, ...]]
+    numbers: ClassVar[tuple[Number, ...]] = ()
+    options: ClassVar[tuple[str, ...]] = ()
 
     rule: str
     expression: str
@@ -390,7 +771,17 @@ class GriffinMeasure(Analyzer[S, Report]):
 
     def column_scale(self, column: str) -> Scale:
         """Return the scale of one of the rule's numbers."""
-        return self.scale
+        scales = {self.key(number.name): number.scale for number in self.numbers}
+        return scales.get(column, Scale.COUNT)
+
+    @classmethod
+    def details_read(cls) -> frozenset[str]:
+        """Return the details that the analyzer reads."""
+        return frozenset((*(number.name for number in cls.numbers), *cls.options))
+
+    def named_numbers(self, value: Any) -> Metric:
+        """Return the numbers of a state, or of what the kind reads of it, by output name."""
+        return {self.key(number.name): number.value(value) for number in self.numbers}
 
     def parsed_details(self) -> Mapping[str, Any]:
         """Return the details as a mapping."""
@@ -458,9 +849,9 @@ class GriffinMeasure(Analyzer[S, Report]):
         """Return the state's identity, which leaves out the rule's name."""
         return canonical_json({"griffin": self.dq_type, **self.options(), "rule": None})
 
-    @abstractmethod
     def measure(self, state: S) -> Report:
         """Return the metric; an empty state has a total of 0."""
+        return Report(self.named_numbers(state))
 
 
 @lru_cache(maxsize=1024)

@@ -1,18 +1,18 @@
 """Key frequencies: uniqueness, distinctness and duplication.
 
 A key is the values of a rule's expressions in a row. Uniqueness counts keys with exactly one row,
-distinctness keys that did not occur before, duplication rows per key. The ``lower_`` functions write
-them as SQL steps; the analyzers read one state, the number of rows per key. Null is a value like any
-other; rows whose key is entirely null, which Deequ leaves out, are one more key in the state.
-Duplication in SQL gives such a row no key.
+distinctness keys that did not occur before, duplication rows per key. The numbers are declared once,
+in SQL for the ``lower_`` functions, whose steps count the rows of each key, and in Python for the
+analyzers, which read one state, the number of rows per key. Null is a value like any other; rows
+whose key is entirely null, which Deequ leaves out, are one more key in the state. Duplication gives
+such a row no key.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from tidegauge.analyzers.core.analyzer import Frequencies, Request, analyzer
 from tidegauge.analyzers.core.metric import Scale
@@ -25,15 +25,21 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Aliased, ColumnNode, Distinct, Expression, Listing
-from tidegauge.griffin.measures.base import GriffinMeasure, Report, groupable, items_of, row_sql
-from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step, fraction
+from tidegauge.griffin.measures.base import (
+    GriffinMeasure,
+    Kind,
+    LoweringContext,
+    MetricTable,
+    Number,
+    Report,
+    RulePlan,
+    Step,
+    fraction,
+    groupable,
+    items_of,
+    row_sql,
+)
 from tidegauge.griffin.measures.sql import SUM_LEVEL, expression_sql, operand, renamed
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -42,13 +48,13 @@ class KeyColumns:
 
     Attributes
     ----------
-    work : LoweringContext
+    context : LoweringContext
         The rule's options and scope.
     items : sequence of Aliased
         Bound; all steps refer to them by alias.
     """
 
-    work: LoweringContext
+    context: LoweringContext
     items: Sequence[Aliased]
 
     @property
@@ -59,12 +65,12 @@ class KeyColumns:
     @property
     def all(self) -> str:
         """Group-by columns and key columns, for SELECT and GROUP BY."""
-        return ", ".join([*map(quote, self.work.group_by), *self.names])
+        return ", ".join([*map(quote, self.context.group_by), *self.names])
 
     def rows(self) -> str:
         """Return a query for the key of each source row."""
         cells = ", ".join(map(expression_sql, self.items))
-        return f"SELECT {self.work.group_columns}{cells} FROM {self.work.table}"
+        return f"SELECT {self.context.group_columns}{cells} FROM {self.context.table}"
 
     def counted(self, rows: str, count: str) -> str:
         """Return a query for the distinct keys of some rows with their counts."""
@@ -76,15 +82,64 @@ class KeyColumns:
         return " AND ".join(f"{left}.{name} <=> {right}.{name}" for name in names)
 
 
-def total_count(work: LoweringContext, total: str) -> Step:
-    """Return the step that counts all rows."""
-    query = (
-        f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}"
-    )
-    return Step(work.step("total_count"), query, ("__totalCount", "__totalMetric"))
+class KeyCounts(NamedTuple):
+    """Numbers of rows and keys in a state.
+
+    Attributes
+    ----------
+    rows : int
+        All rows.
+    rows_with_key : int
+        Rows whose key is not entirely null, or all rows if null is a key.
+    keys : int
+        Keys.
+    single : int
+        Keys with exactly one row.
+    """
+
+    rows: int
+    rows_with_key: int
+    keys: int
+    single: int
 
 
-def lower_uniqueness(rule: Listing, work: LoweringContext) -> RulePlan:
+_ALL_ROWS = "coalesce(sum(`__total`), 0L)"
+_SINGLE_KEYS = "count_if(`__more` = 0)"
+UNIQUENESS_NUMBERS = (
+    Number("total", _ALL_ROWS, lambda counts: counts.rows),
+    Number("unique", _SINGLE_KEYS, lambda counts: counts.single),
+    Number(
+        "uniqueFraction",
+        fraction(_SINGLE_KEYS, "sum(`__total`)"),
+        lambda counts: counts.single / counts.rows if counts.rows else 1.0,
+        Scale.RATIO,
+    ),
+)
+"""Numbers of keys with ``__total`` rows, ``__more`` of which are beyond the first."""
+DISTINCTNESS_NUMBERS = (
+    Number("total", _ALL_ROWS, lambda counts: counts.rows),
+    Number("distinct", "count_if(`dist`)", lambda counts: counts.keys),
+)
+"""Numbers of keys with ``__total`` rows; ``dist`` is whether no earlier row has the key."""
+DUPLICATION_NUMBERS = (
+    Number("total", "coalesce(sum(`__rows`), 0L)", lambda counts: counts.rows),
+    Number(
+        "duplicate",
+        "coalesce(sum(CASE WHEN `__key` THEN `__rows` - 1 END), 0L)",
+        lambda counts: counts.rows_with_key - counts.keys,
+    ),
+    Number("unique", "count_if(`__key` AND `__rows` = 1)", lambda counts: counts.single),
+    Number(
+        "non_unique",
+        "count_if(`__key` AND `__rows` > 1)",
+        lambda counts: counts.keys - counts.single,
+    ),
+    Number("distinct", "count_if(`__key`)", lambda counts: counts.keys),
+)
+"""Numbers of keys with ``__rows`` rows; ``__key`` is false for the key that is entirely null."""
+
+
+def lower_uniqueness(rule: Listing, context: LoweringContext) -> RulePlan:
     """Return the steps ``total_count``, ``dup_count`` and ``unique_metric``, and any duplicates.
 
     If ``duplication.array`` is set, ``dup_records`` has one row per key with several rows, and
@@ -92,46 +147,57 @@ def lower_uniqueness(rule: Listing, work: LoweringContext) -> RulePlan:
     a target, its rows are counted for the keys of the source; it must have the columns that the
     rule names.
     """
-    total, unique = work.output_column("total"), work.output_column("unique")
-    dup, num = work.output_column("dup"), work.output_column("num")
-    keys = KeyColumns(work, work.items(rule.items, (dup, "`__total`")))
-    counted, duplicates = work.step("dup_count"), work.step("dup_records")
+    dup = context.output_column("dup")
+    keys = KeyColumns(context, context.items(rule.items, (dup, "`__total`")))
+    counted = context.step("dup_count")
     of_keys = keys.counted(keys.rows(), "`__total`")
-    target = work.option("target")
-    if target is None or work.scope.frame(str(target)) == work.source:
+    target = context.option("target")
+    if target is None or context.scope.frame(str(target)) == context.source:
         groups = f"SELECT {keys.all}, `__total` - 1 AS {dup}, `__total` FROM ({of_keys})"
     else:
         groups = _lookup_query(keys, of_keys, str(target), dup)
-    metric = Step(
-        work.step("unique_metric"),
-        f"SELECT {work.group_columns}`__all` AS {total}, `__one` AS {unique}, "
-        f"{fraction('`__one`', '`__all`')} AS {work.output_column('uniqueFraction')} FROM (SELECT "
-        f"{work.group_columns}coalesce(sum(`__total`), 0L) AS `__all`, count_if({dup} = 0) AS `__one` "
-        f"FROM {quote(counted)}{work.group_by_clause()})",
-        ("__uniqueMetric",),
-    )
-    steps = [total_count(work, total), Step(counted, groups, ("__group",)), metric]
-    tables = [MetricTable(metric.name)]
-    array = work.text("duplication.array")
-    if array:
-        steps += duplicate_steps(keys, counted, duplicates, [dup], num)
-        tables.append(duplicates_array(work, steps[-1].name, array))
-    records = (duplicates,) if array else ()
-    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.group_by)
+    rows = f"SELECT {context.group_columns}`__total`, {dup} AS `__more` FROM {quote(counted)}"
+    metric = context.metric_step("unique_metric", UNIQUENESS_NUMBERS, rows, ["__uniqueMetric"])
+    steps = [_total_step(context), Step(counted, groups, ("__group",)), metric]
+    return _key_plan(keys, steps, duplicate_steps(keys, counted, [dup]))
 
 
-def duplicate_steps(
-    keys: KeyColumns, counted: str, duplicates: str, count_columns: list[str], num: str
-) -> list[Step]:
+def _total_step(context: LoweringContext) -> Step:
+    return context.count_step("total_count", "total", aliases=["__totalCount", "__totalMetric"])
+
+
+def _key_plan(
+    keys: KeyColumns,
+    steps: Sequence[Step],
+    duplicates: Sequence[Step],
+    grouping: Sequence[Aliased] = (),
+) -> RulePlan:
+    """Return the plan with the metric, the last step, and any duplicates.
+
+    If ``duplication.array`` is set, the last two steps of the duplicates are the records, and the
+    array of the metric, whose entries are identified by the rows beyond the first of a key.
+    """
+    context = keys.context
+    array = context.text("duplication.array")
+    tables = [MetricTable(steps[-1].name)]
+    if not array:
+        return context.plan(steps, tables)
+    labels = (*(item.alias for item in grouping), str(context.option("dup", "dup")))
+    tables.append(MetricTable(duplicates[-1].name, "array", array, labels, part=True))
+    return context.plan([*steps, *duplicates], tables, duplicates[-2].name)
+
+
+def duplicate_steps(keys: KeyColumns, counted: str, count_columns: list[str]) -> list[Step]:
     """Return the steps for keys with several rows, and for the number of keys by row count.
 
     ``count_columns`` are the counts in the records; the number of keys is by the first.
     """
-    context, dup = keys.work, count_columns[0]
+    context, dup = keys.context, count_columns[0]
+    duplicates = context.step("dup_records")
     records = f"SELECT {keys.all}, {', '.join(count_columns)} FROM {quote(counted)} WHERE {dup} > 0"
     metric = (
-        f"SELECT {context.group_columns}{dup}, count(1) AS {num} FROM {quote(duplicates)}"
-        f"{context.group_by_clause(dup)} ORDER BY {dup}"
+        f"SELECT {context.group_columns}{dup}, count(1) AS {context.output_column('num')} "
+        f"FROM {quote(duplicates)}{context.group_by_clause(dup)} ORDER BY {dup}"
     )
     return [
         Step(duplicates, records, ("__dupRecords",)),
@@ -139,17 +205,9 @@ def duplicate_steps(
     ]
 
 
-def duplicates_array(
-    work: LoweringContext, step: str, name: str, grouping: Sequence[str] = ()
-) -> MetricTable:
-    """Return the array of duplicates, identified by the rows beyond the first of a key."""
-    labels = (*grouping, str(work.option("dup", "dup")))
-    return MetricTable(step, "array", name, labels, part=True)
-
-
 def _lookup_query(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:
     """Return a query of the source's keys with the number of target rows for each."""
-    context = keys.work
+    context = keys.context
     columns = context.scope.schema(target).names
     frame = str(context.scope.frame(target))
     group_by = [name for name in context.group_by if name in columns]
@@ -159,7 +217,7 @@ def _lookup_query(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:
     ]
     target_keys = KeyColumns(replace(context, group_by=tuple(group_by)), items)
     cells = ", ".join(map(expression_sql, items))
-    rows = f"SELECT {target_keys.work.group_columns}{cells} FROM {quote(frame)}"
+    rows = f"SELECT {target_keys.context.group_columns}{cells} FROM {quote(frame)}"
     names = [*map(quote, context.group_by), *keys.names]
     return (
         f"SELECT {', '.join(f'`__new`.{name}' for name in names)}, "
@@ -178,12 +236,7 @@ def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
     keys by ``dup``; items in brackets group them, with the extra steps ``dist_joined`` and
     ``row_numbered``.
     """
-    dup, accu, num = (
-        context.output_column("dup"),
-        context.output_column("accu_dup"),
-        context.output_column("num"),
-    )
-    total, distinct = context.output_column("total"), context.output_column("distinct")
+    dup, accu, num = map(context.output_column, ("dup", "accu_dup", "num"))
     items = context.items(
         [i.expression for i in rule.items], (dup, accu, num, "`dist`", "`row_num`")
     )
@@ -193,30 +246,18 @@ def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
     if not keys.items:
         raise context.error("a distinctness rule needs a column outside of brackets")
     older = _earlier_frame(context)
-    counted, duplicates = context.step("dup_count"), context.step("dup_records")
-    metric = Step(
-        context.step("distinct_metric"),
-        f"SELECT {context.group_columns}coalesce(sum(`__total`), 0L) AS {total}, "
-        f"count_if(`dist`) AS {distinct} FROM {quote(counted)}{context.group_by_clause()}",
-        ("__distMetric",),
-    )
+    counted = context.step("dup_count")
+    rows = f"SELECT * FROM {quote(counted)}"
     steps = [
-        total_count(context, total),
+        _total_step(context),
         Step(counted, _groups(keys, older, dup, accu), ("__selfGroup", "__group")),
-        metric,
+        context.metric_step("distinct_metric", DISTINCTNESS_NUMBERS, rows, ["__distMetric"]),
     ]
-    tables = [MetricTable(metric.name)]
-    array = context.text("duplication.array")
-    if array:
-        if grouping:
-            steps += _sorted_steps(keys, grouping, counted, duplicates, dup, num)
-        else:
-            count_columns = [dup, accu] if older else [dup]
-            steps += duplicate_steps(keys, counted, duplicates, count_columns, num)
-        labels = [item.alias for item in grouping]
-        tables.append(duplicates_array(context, steps[-1].name, array, labels))
-    records = (duplicates,) if array else ()
-    return RulePlan(tuple(steps), tuple(tables), records, context.source, context.group_by)
+    if grouping:
+        duplicates = _sorted_steps(keys, grouping, counted, dup, num)
+    else:
+        duplicates = duplicate_steps(keys, counted, [dup, accu] if older else [dup])
+    return _key_plan(keys, steps, duplicates, grouping)
 
 
 def _earlier_frame(context: LoweringContext) -> str | None:
@@ -238,14 +279,16 @@ def _groups(keys: KeyColumns, older: str | None, dup: str, accu: str) -> str:
         return (
             f"SELECT {keys.all}, `__total` - 1 AS {dup}, true AS `dist`, `__total` FROM ({of_keys})"
         )
-    items = [Aliased(renamed(i.expression, {keys.work.source: older}), i.alias) for i in keys.items]
+    items = [
+        Aliased(renamed(i.expression, {keys.context.source: older}), i.alias) for i in keys.items
+    ]
     cells, names = ", ".join(map(expression_sql, items)), ", ".join(keys.names)
     earlier = (
         f"SELECT {names}, count(1) AS `__more` FROM (SELECT {cells} FROM {quote(older)}) "
         f"GROUP BY {names}"
     )
     columns = ", ".join(
-        f"`__new`.{name}" for name in [*map(quote, keys.work.group_by), *keys.names]
+        f"`__new`.{name}" for name in [*map(quote, keys.context.group_by), *keys.names]
     )
     earlier_rows = "`__old`.`__more`"
     return (
@@ -257,24 +300,24 @@ def _groups(keys: KeyColumns, older: str | None, dup: str, accu: str) -> str:
 
 
 def _sorted_steps(
-    keys: KeyColumns, grouping: list[Aliased], counted: str, duplicates: str, dup: str, num: str
+    keys: KeyColumns, grouping: list[Aliased], counted: str, dup: str, num: str
 ) -> list[Step]:
     """Return the steps that find duplicate rows and count them by the items in brackets."""
-    work = keys.work
-    joined, numbered = work.step("dist_joined"), work.step("row_numbered")
+    context = keys.context
+    joined, numbered, duplicates = map(context.step, ("dist_joined", "row_numbered", "dup_records"))
     sorts = [quote(item.alias) for item in grouping]
-    timed = TMST in work.scope.schema(work.source).names and TMST not in work.group_by
+    timed = TMST in context.scope.schema(context.source).names and TMST not in context.group_by
     cells = ", ".join(
         [*map(expression_sql, [*keys.items, *grouping]), *([f"{quote(TMST)} AS `__time`"] * timed)]
     )
-    rows = f"SELECT {work.group_columns}{cells} FROM {work.table}"
+    rows = f"SELECT {context.group_columns}{cells} FROM {context.table}"
     order = ", ".join([*(["`__time`"] * timed), *sorts])
-    listed = ", ".join([*map(quote, work.group_by), *keys.names, *sorts, dup])
+    listed = ", ".join([*map(quote, context.group_by), *keys.names, *sorts, dup])
     return [
         Step(
             joined,
             f"SELECT `__row`.*, `__key`.{dup}, `__key`.`dist` FROM ({rows}) AS `__row` "
-            f"LEFT JOIN {quote(counted)} AS `__key` ON {keys.same('`__row`', '`__key`', work.group_by)}",
+            f"LEFT JOIN {quote(counted)} AS `__key` ON {keys.same('`__row`', '`__key`', context.group_by)}",
         ),
         Step(
             numbered,
@@ -287,9 +330,9 @@ def _sorted_steps(
             ("__dupItems", "__dupRecords"),
         ),
         Step(
-            work.step("dup_metric"),
-            f"SELECT {work.group_columns}{', '.join([*sorts, dup])}, count(1) AS {num} "
-            f"FROM {quote(duplicates)}{work.group_by_clause(*sorts, dup)}",
+            context.step("dup_metric"),
+            f"SELECT {context.group_columns}{', '.join([*sorts, dup])}, count(1) AS {num} "
+            f"FROM {quote(duplicates)}{context.group_by_clause(*sorts, dup)}",
             ("__groupDupMetric", "__dupMetric"),
         ),
     ]
@@ -304,41 +347,36 @@ BAD_RECORD_CONDITIONS = {
 """Conditions for bad rows, by ``bad.record.definition`` without underscores, of a key's rows and a row's number."""
 
 
-def lower_duplication(rule: Listing | None, work: LoweringContext) -> RulePlan:
+def lower_duplication(rule: Listing | None, context: LoweringContext) -> RulePlan:
     """Return the steps ``dup_count``, ``dup_metric`` and ``dup_records``.
 
     The metric counts all rows (``total``), rows beyond the first of their key (``duplicate``), and
     keys: with one row (``unique``), with several (``non_unique``), and all (``distinct``). Records
     are all rows with a key, with a ``__status`` of ``bad`` or ``good``.
     """
-    schema = work.scope.schema(work.source)
-    columns = [ColumnNode(work.source, f["name"], f["type"]) for f in schema.struct["fields"]]
+    schema = context.scope.schema(context.source)
+    columns = [ColumnNode(context.source, f["name"], f["type"]) for f in schema.struct["fields"]]
     items = [i.expression for i in rule.items if isinstance(i, Aliased)] if rule else []
-    keys: Sequence[Expression] = items or [c for c in columns if c.name not in work.group_by]
+    keys: Sequence[Expression] = items or [c for c in columns if c.name not in context.group_by]
     names = [f"`__key_{n}`" for n in range(len(keys))]
     cells = [f"{expression_sql(key)} AS {name}" for key, name in zip(keys, names, strict=True)]
-    groups = ", ".join([*map(quote, work.group_by), *names])
-    counted, metric = work.step("dup_count"), work.step("dup_metric")
+    groups = ", ".join([*map(quote, context.group_by), *names])
+    counted = context.step("dup_count")
     no_key = " AND ".join(f"{name} IS NULL" for name in names)
     steps = (
         Step(
             counted,
             f"SELECT {groups}, count(1) AS `__rows` "
-            f"FROM (SELECT {work.group_columns}{', '.join(cells)} FROM {work.table}) GROUP BY {groups}",
+            f"FROM (SELECT {context.group_columns}{', '.join(cells)} FROM {context.table}) GROUP BY {groups}",
         ),
-        Step(
-            metric,
-            f"SELECT {work.group_columns}coalesce(sum(`__rows`), 0L) AS {work.output_column('total')}, "
-            f"coalesce(sum(CASE WHEN `__key` THEN `__rows` - 1 END), 0L) AS {work.output_column('duplicate')}, "
-            f"count_if(`__key` AND `__rows` = 1) AS {work.output_column('unique')}, "
-            f"count_if(`__key` AND `__rows` > 1) AS {work.output_column('non_unique')}, "
-            f"count_if(`__key`) AS {work.output_column('distinct')} "
-            f"FROM (SELECT {work.group_columns}`__rows`, NOT ({no_key}) AS `__key` FROM {quote(counted)})"
-            f"{work.group_by_clause()}",
+        context.metric_step(
+            "dup_metric",
+            DUPLICATION_NUMBERS,
+            f"SELECT {context.group_columns}`__rows`, NOT ({no_key}) AS `__key` FROM {quote(counted)}",
         ),
-        Step(work.step("dup_records"), _records(work, keys, columns)),
+        Step(context.step("dup_records"), _records(context, keys, columns)),
     )
-    return RulePlan(steps, (MetricTable(metric),), (steps[-1].name,), work.source, work.group_by)
+    return context.plan(steps, [MetricTable(steps[1].name)], steps[-1].name)
 
 
 def _records(
@@ -373,10 +411,9 @@ _DUPLICATE_DETAILS = ("dup", "num", "duplication.array")
 class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
     state_type: ClassVar[type[State]] = FrequenciesAndNumRows
     state_bytes: ClassVar[int] = 1 << 15
-
-    def column_scale(self, column: str) -> Scale:
-        """Return the scale of a number: ratio for the fraction, else count."""
-        return Scale.RATIO if column == self.key("uniqueFraction") else Scale.COUNT
+    options: ClassVar[tuple[str, ...]] = ("dup", "num", "duplication.array")
+    null_is_key: ClassVar[bool] = True
+    """Whether rows whose key is entirely null have a key."""
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the frequencies of the key."""
@@ -405,36 +442,23 @@ class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
         return state.num_rows + state.num_nulls
 
     def measure(self, state: FrequenciesAndNumRows) -> Report:
-        """Count keys by their number of rows."""
-        return self.report(state.counts(), state.num_nulls)
+        """Count rows, and keys by their number of rows.
 
-    @abstractmethod
-    def report(self, counts: Counts, nulls: int) -> Report:
-        """Return the metric from the row count of each key, and of the all-null key."""
-
-    def duplicates(self, counts: Counts) -> Mapping[str, list[dict[str, int]]]:
-        """Return the number of keys by rows beyond the first, if ``duplication.array`` is set."""
+        If ``duplication.array`` is set, also return the number of keys by rows beyond the first.
+        """
         import numpy as np
 
-        name = self.parsed_details().get("duplication.array")
-        if not name:
-            return {}
+        counts, nulls = state.counts(), state.num_nulls
+        if nulls and self.null_is_key:
+            counts = np.append(counts, nulls)
+        rows = state.num_rows + nulls
+        key_counts = KeyCounts(rows, int(counts.sum()), len(counts), int((counts == 1).sum()))
+        metric = self.named_numbers(key_counts)
         dup, num = self.key("dup"), self.key("num")
-        keys_by_duplicates = zip(
-            *np.unique(counts[counts > 1] - 1, return_counts=True), strict=True
-        )
-        return {
-            name: [
-                {dup: int(duplicates), num: int(keys)} for duplicates, keys in keys_by_duplicates
-            ]
-        }
-
-
-def _all(counts: Counts, nulls: int) -> Counts:
-    """Return the counts including the all-null key."""
-    import numpy as np
-
-    return np.append(counts, nulls) if nulls else counts
+        if name := self.parsed_details().get("duplication.array"):
+            groups = zip(*np.unique(counts[counts > 1] - 1, return_counts=True), strict=True)
+            metric[name] = [{dup: int(more), num: int(keys)} for more, keys in groups]
+        return Report(metric, labels=frozenset({dup}))
 
 
 @analyzer
@@ -463,19 +487,7 @@ class GriffinUniqueness(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "uniqueness"
-    read: ClassVar[tuple[str, ...]] = ("total", "unique", "uniqueFraction", *_DUPLICATE_DETAILS)
-
-    def report(self, counts: Counts, nulls: int) -> Report:
-        """Return the counts of rows, single-row keys, and duplicates."""
-        counts = _all(counts, nulls)
-        total, unique = int(counts.sum()), int((counts == 1).sum())
-        numbers = {
-            "total": total,
-            "unique": unique,
-            "uniqueFraction": unique / total if total else 1.0,
-        }
-        metric = {self.key(name): number for name, number in numbers.items()}
-        return Report({**metric, **self.duplicates(counts)}, labels=frozenset({self.key("dup")}))
+    numbers: ClassVar[tuple[Number, ...]] = UNIQUENESS_NUMBERS
 
 
 @analyzer
@@ -504,14 +516,7 @@ class GriffinDistinctness(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "distinct"
-    read: ClassVar[tuple[str, ...]] = ("total", "distinct", *_DUPLICATE_DETAILS)
-
-    def report(self, counts: Counts, nulls: int) -> Report:
-        """Return the counts of rows, keys, and duplicates."""
-        counts = _all(counts, nulls)
-        total = int(counts.sum())
-        metric = {self.key("total"): total, self.key("distinct"): len(counts)}
-        return Report({**metric, **self.duplicates(counts)}, labels=frozenset({self.key("dup")}))
+    numbers: ClassVar[tuple[Number, ...]] = DISTINCTNESS_NUMBERS
 
 
 @analyzer
@@ -541,16 +546,34 @@ class GriffinDuplication(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "duplication"
-    read: ClassVar[tuple[str, ...]] = ("total", "duplicate", "unique", "non_unique", "distinct")
+    numbers: ClassVar[tuple[Number, ...]] = DUPLICATION_NUMBERS
+    options: ClassVar[tuple[str, ...]] = ()
+    null_is_key: ClassVar[bool] = False
 
-    def report(self, counts: Counts, nulls: int) -> Report:
-        """Return the counts of rows, duplicates and keys."""
-        rows, unique = int(counts.sum()), int((counts == 1).sum())
-        numbers = {
-            "total": rows + nulls,
-            "duplicate": rows - len(counts),
-            "unique": unique,
-            "non_unique": len(counts) - unique,
-            "distinct": len(counts),
-        }
-        return Report({self.key(name): count for name, count in numbers.items()})
+
+KINDS = (
+    Kind(
+        "uniqueness",
+        Listing,
+        lower_uniqueness,
+        GriffinUniqueness.details_read() | {"null.match"},
+        GriffinUniqueness,
+        is_document=False,
+    ),
+    Kind(
+        "distinct",
+        Distinct,
+        lower_distinctness,
+        GriffinDistinctness.details_read()
+        | {"accu_dup", "with.accumulate", "record.enable", "null.match"},
+        GriffinDistinctness,
+        is_document=False,
+    ),
+    Kind(
+        "duplication",
+        Listing | None,
+        lower_duplication,
+        GriffinDuplication.details_read() | {"bad.record.definition"},
+        GriffinDuplication,
+    ),
+)

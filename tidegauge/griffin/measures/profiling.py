@@ -36,8 +36,19 @@ from tidegauge.griffin.dsl.nodes import (
     Profiling,
     Star,
 )
-from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, bare, groupable, row_sql
-from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step
+from tidegauge.griffin.measures.base import (
+    GriffinMeasure,
+    Kind,
+    LoweringContext,
+    MetricTable,
+    Parts,
+    Report,
+    RulePlan,
+    Step,
+    bare,
+    groupable,
+    row_sql,
+)
 from tidegauge.griffin.measures.sql import expression_sql
 
 
@@ -164,7 +175,7 @@ def lower_column_profiling(rule: Listing | None, context: LoweringContext) -> Ru
         ),
     )
     table = MetricTable(steps[-1].name, "array", "column_details", ("column_name",))
-    return RulePlan(steps, (table,), (), context.source, context.group_by)
+    return context.plan(steps, [table])
 
 
 def _columns(rule: Listing | None, context: LoweringContext) -> list[tuple[str, Expression]]:
@@ -319,7 +330,7 @@ class GriffinProfiling(GriffinMeasure[Parts]):
     """
 
     dq_type: ClassVar[str] = "profiling"
-    read: ClassVar[tuple[str, ...]] = ("flatten", "name")
+    options: ClassVar[tuple[str, ...]] = ("flatten", "name")
     state_type: ClassVar[type[State]] = Parts
     state_bytes: ClassVar[int] = 1 << 13
 
@@ -473,3 +484,14 @@ def _aggregate_name(item: Expression) -> str:
 def _argument(item: Expression) -> Expression:
     call = bare(item)
     return call.arguments[0] if isinstance(call, Call) and call.arguments else Star()
+
+
+KINDS = (
+    Kind("profiling", Profiling, lower_profiling, frozenset(), GriffinProfiling, is_document=False),
+    Kind(
+        "column-profiling",
+        Listing | None,
+        lower_column_profiling,
+        frozenset({"round.scale", "dataset.sample", "approx.distinct.count", "column_details"}),
+    ),
+)

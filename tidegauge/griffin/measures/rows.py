@@ -1,8 +1,8 @@
 """Row checks: accuracy, completeness, schema conformance and record checks.
 
 Each check counts rows: rows with a match in another source, rows with all values, rows with values that
-cast to the expected types, or rows that a user's query marks as good. The ``lower_`` functions return SQL
-steps. The analyzers measure the same numbers with mergeable states. Record checks have no state.
+cast to the expected types, or rows that a user's query marks as good. The numbers are declared once, for
+the SQL steps of the ``lower_`` functions and for the analyzers. Record checks have no state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,20 @@ from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.config import ErrorCondition, RuleConfig
 from tidegauge.griffin.dsl.nodes import Accuracy, Aliased, Expression, Listing, Name, Rule
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, row_sql, unqualified
-from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step, fraction
+from tidegauge.griffin.measures.base import (
+    GriffinMeasure,
+    Kind,
+    LoweringContext,
+    MetricTable,
+    Number,
+    Parts,
+    Report,
+    RulePlan,
+    Step,
+    fraction,
+    row_sql,
+    unqualified,
+)
 from tidegauge.griffin.measures.sql import (
     NULL_MATCHES,
     SUM_LEVEL,
@@ -37,6 +49,20 @@ from tidegauge.griffin.measures.sql import (
     side_names,
     skipped_condition,
 )
+
+_MATCHED_ROWS = "count_if(`__matched`)"
+ACCURACY_NUMBERS = (
+    Number("total", "count(1)", lambda state: state.count),
+    Number("miss", "count_if(NOT `__matched`)", lambda state: state.count - state.num_matches),
+    Number("matched", _MATCHED_ROWS, lambda state: state.num_matches),
+    Number(
+        "matchedFraction",
+        fraction(_MATCHED_ROWS, "count(1)"),
+        lambda state: state.num_matches / state.count if state.count else 1.0,
+        Scale.RATIO,
+    ),
+)
+"""Numbers of source rows; ``__matched`` is whether a row has a match in the target."""
 
 
 def lower_accuracy(rule: Accuracy, context: LoweringContext) -> RulePlan:
@@ -51,38 +77,20 @@ def lower_accuracy(rule: Accuracy, context: LoweringContext) -> RulePlan:
     skipped = skipped_condition(rule, context.scope, null_match, sides[0])
     source_sql = f"{context.table} AS {source}"
     target_sql = f"{quote(str(context.scope.frame(context.scope.target or '')))} AS {target}"
-    miss, total = context.output_column("miss"), context.output_column("total")
-    items, counted = context.step("miss_items"), context.step("miss_count")
+    items = context.step("miss_items")
     has_match = f"EXISTS (SELECT 1 FROM {target_sql} WHERE {matched})"
+    misses = f"SELECT * FROM {source_sql} LEFT ANTI JOIN {target_sql} ON {matched}"
     if skipped:
         has_match = f"({has_match} OR ({skipped}))"
+        misses += f" WHERE NOT ({skipped})"
     rows = f"SELECT {context.group_columns}{has_match} AS `__matched` FROM {source_sql}"
-    misses = f"SELECT * FROM {source_sql} LEFT ANTI JOIN {target_sql} ON {matched}"
     steps = (
-        Step(items, f"{misses} WHERE NOT ({skipped})" if skipped else misses, ("__missRecords",)),
-        Step(
-            counted,
-            f"SELECT {context.group_columns}count(1) AS {miss} FROM {quote(items)}{context.group_by_clause()}",
-            ("__missCount",),
-        ),
-        Step(
-            context.step("total_count"),
-            f"SELECT {context.group_columns}count(1) AS {total} FROM {context.table}{context.group_by_clause()}",
-            ("__totalCount",),
-        ),
-        Step(
-            context.step("accuracy"),
-            f"SELECT {context.group_columns}`__total` AS {total}, `__miss` AS {miss}, "
-            f"`__total` - `__miss` AS {context.output_column('matched')}, "
-            f"{fraction('`__total` - `__miss`', '`__total`')} AS {context.output_column('matchedFraction')} "
-            f"FROM (SELECT {context.group_columns}count(1) AS `__total`, count_if(NOT `__matched`) AS `__miss` "
-            f"FROM ({rows}){context.group_by_clause()})",
-            ("__accuracy",),
-        ),
+        Step(items, misses, ("__missRecords",)),
+        context.count_step("miss_count", "miss", quote(items), ["__missCount"]),
+        context.count_step("total_count", "total", aliases=["__totalCount"]),
+        context.metric_step("accuracy", ACCURACY_NUMBERS, rows, ["__accuracy"]),
     )
-    return RulePlan(
-        steps, (MetricTable(steps[-1].name),), (items,), context.source, context.group_by
-    )
+    return context.plan(steps, [MetricTable(steps[-1].name)], items)
 
 
 def null_match_of(context: LoweringContext) -> str:
@@ -156,44 +164,35 @@ def _error_sql(column: Expression, conditions: Sequence[ErrorCondition]) -> str:
     return " OR ".join(tests)
 
 
-def lower_completeness(rule: Listing | None, work: LoweringContext) -> RulePlan:
+ROW_NUMBERS = (
+    Number("total", "count(1)", lambda bad: bad.count),
+    Number("incomplete", "count_if(`__bad`)", lambda bad: bad.num_matches),
+    Number("complete", "count_if(NOT `__bad`)", lambda bad: bad.count - bad.num_matches),
+)
+"""Numbers of checked rows; ``__bad`` is whether a row fails the check."""
+
+
+def lower_completeness(rule: Listing | None, context: LoweringContext) -> RulePlan:
     """Return ``incomplete_records``, ``total_count``, ``incomplete_count`` and ``complete_count``.
 
     These are the names of the steps. The last step has the metric and reads the source once.
     """
-    bad = error_condition(rule, work.config, work.scope)
-    total, incomplete = work.output_column("total"), work.output_column("incomplete")
-    records = work.step("incomplete_records")
-    return RulePlan(
-        (
-            Step(records, f"SELECT * FROM {work.table} WHERE {bad}", ("__incompleteRecords",)),
-            Step(
-                work.step("total_count"),
-                f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
-                ("__totalCount",),
-            ),
-            Step(
-                work.step("incomplete_count"),
-                f"SELECT {work.group_columns}count(1) AS {incomplete} FROM {quote(records)}{work.group_by_clause()}",
-                ("__incompleteCount",),
-            ),
-            Step(work.step("complete_count"), counts(work, work.table, bad)),
-        ),
-        (MetricTable(work.step("complete_count")),),
-        (records,),
-        work.source,
-        work.group_by,
+    bad = error_condition(rule, context.config, context.scope)
+    records = context.step("incomplete_records")
+    aliases = ["__incompleteCount"]
+    steps = (
+        Step(records, f"SELECT * FROM {context.table} WHERE {bad}", ("__incompleteRecords",)),
+        context.count_step("total_count", "total", aliases=["__totalCount"]),
+        context.count_step("incomplete_count", "incomplete", quote(records), aliases),
+        _row_step(context, "complete_count", context.table, bad),
     )
+    return context.plan(steps, [MetricTable(steps[-1].name)], records)
 
 
-def counts(context: LoweringContext, frame: str, bad: str) -> str:
-    """Return the query for total, incomplete and complete rows."""
+def _row_step(context: LoweringContext, name: str, frame: str, bad: str) -> Step:
+    """Return the step with total, incomplete and complete rows."""
     rows = f"SELECT {context.group_columns}{bad} AS `__bad` FROM {frame}"
-    return (
-        f"SELECT {context.group_columns}count(1) AS {context.output_column('total')}, "
-        f"count_if(`__bad`) AS {context.output_column('incomplete')}, "
-        f"count_if(NOT `__bad`) AS {context.output_column('complete')} FROM ({rows}){context.group_by_clause()}"
-    )
+    return context.metric_step(name, ROW_NUMBERS, rows)
 
 
 ATOMIC_TYPES = frozenset(
@@ -224,7 +223,7 @@ ATOMIC_TYPES = frozenset(
 _TYPE_PATTERN = re.compile(r"\s*([A-Za-z_]+)\s*(\(\s*\d{1,2}\s*(?:,\s*\d{1,2}\s*)?\))?\s*")
 
 
-def conformance_tests(work: LoweringContext) -> dict[str, str]:
+def conformance_tests(context: LoweringContext) -> dict[str, str]:
     """Return SQL by column that is true if a value casts to its type, and false for null.
 
     Raises
@@ -232,26 +231,26 @@ def conformance_tests(work: LoweringContext) -> dict[str, str]:
     DslError
         If a column is unknown, or a type is not an atomic type.
     """
-    pairs = work.option("expr")
+    pairs = context.option("expr")
     if not isinstance(pairs, (list, tuple)) or not pairs:
-        raise work.error("'expr' must be a list of columns with their types")
+        raise context.error("'expr' must be a list of columns with their types")
     tests = {}
     for pair in pairs:
         if not isinstance(pair, Mapping):
-            raise work.error(
+            raise context.error(
                 f"'expr' must be a list of columns with their types; {pair!r} is not such an entry"
             )
         name = str(pair.get("column", pair.get("source.col")) or "")
         if not name or not pair.get("type"):
             lacks = "'type'" if name else "'column'"
-            raise work.error(
+            raise context.error(
                 f"an entry of 'expr' needs a 'column' and a 'type'; {dict(pair)!r} has no {lacks}"
             )
-        column = Binder(work.scope, (work.source,)).bind(Name(name))
+        column = Binder(context.scope, (context.source,)).bind(Name(name))
         if kind_of(column) in NESTED:
-            raise work.error(f"the column {name!r} is nested; its type cannot be compared")
+            raise context.error(f"the column {name!r} is nested; its type cannot be compared")
         sql = expression_sql(column)
-        tests[name] = f"try_cast({sql} AS {_type_sql(str(pair['type']), work)}) IS NOT NULL"
+        tests[name] = f"try_cast({sql} AS {_type_sql(str(pair['type']), context)}) IS NOT NULL"
     return tests
 
 
@@ -271,43 +270,34 @@ def _type_sql(type_name: str, context: LoweringContext) -> str:
     return f"{name.upper()}{match[2] or ''}"
 
 
-def lower_conformance(work: LoweringContext) -> RulePlan:
+def lower_conformance(_: object, context: LoweringContext) -> RulePlan:
     """Return the steps ``nonconforming_records`` and ``conformance``."""
-    tests = conformance_tests(work)
-    bad = f"NOT ({' AND '.join(tests.values())})"
-    records, metric = work.step("nonconforming_records"), work.step("conformance")
-    steps = (
-        Step(records, f"SELECT * FROM {work.table} WHERE {bad}"),
-        Step(metric, counts(work, work.table, bad)),
-    )
-    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.group_by)
+    bad = f"NOT ({' AND '.join(conformance_tests(context).values())})"
+    records = context.step("nonconforming_records")
+    metric = _row_step(context, "conformance", context.table, bad)
+    steps = (Step(records, f"SELECT * FROM {context.table} WHERE {bad}"), metric)
+    return context.plan(steps, [MetricTable(metric.name)], records)
 
 
-def lower_record_check(work: LoweringContext) -> RulePlan:
+def lower_record_check(_: object, context: LoweringContext) -> RulePlan:
     """Return the steps ``checked_records`` and ``record_metric``.
 
     Records have a ``__status`` of ``bad`` or ``good``. Query and condition are the user's own SQL. They are
     on separate lines, so that a trailing comment does not hide the following SQL.
     """
-    query = work.config.rule or work.text("expr")
-    bad = work.text("bad.record.definition")
+    query = context.config.rule or context.text("expr")
+    bad = context.text("bad.record.definition")
     if not query.strip() or not bad.strip():
-        raise work.error(
+        raise context.error(
             "a record check needs a query, and a condition for bad records in bad.record.definition"
         )
-    records, metric = work.step("checked_records"), work.step("record_metric")
-    steps = (
-        Step(
-            records,
-            f"SELECT *, CASE WHEN (\n{bad}\n) THEN 'bad' ELSE 'good' END AS `__status` "
-            f"FROM (\n{query}\n)",
-        ),
-        Step(metric, counts(work, quote(records), "(`__status` = 'bad')")),
-    )
-    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.group_by)
+    records = context.step("checked_records")
+    status = f"CASE WHEN (\n{bad}\n) THEN 'bad' ELSE 'good' END AS `__status`"
+    metric = _row_step(context, "record_metric", quote(records), "(`__status` = 'bad')")
+    steps = (Step(records, f"SELECT *, {status} FROM (\n{query}\n)"), metric)
+    return context.plan(steps, [MetricTable(metric.name)], records)
 
 
-_ACCURACY_NAMES = ("total", "miss", "matched", "matchedFraction")
 NULL_MATCHES_WITH_STATE = ("null-safe", "sql")
 """Supported modes. ``griffin`` skips some rows and is lowered to SQL instead."""
 
@@ -377,7 +367,8 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     """
 
     dq_type: ClassVar[str] = "accuracy"
-    read: ClassVar[tuple[str, ...]] = (*_ACCURACY_NAMES, "null.match")
+    numbers: ClassVar[tuple[Number, ...]] = ACCURACY_NUMBERS
+    options: ClassVar[tuple[str, ...]] = ("null.match",)
     state_type: ClassVar[type[State]] = NumMatchesAndCount
     view: ClassVar[str | None] = None
     """View of the target's rows in a job; set on the instance, not part of its identity."""
@@ -417,10 +408,6 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
         """The target."""
         return (self.view or self.target,)
 
-    def column_scale(self, column: str) -> Scale:
-        """Return the scale of a number: ratio for the fraction, otherwise count."""
-        return Scale.RATIO if column == self.key("matchedFraction") else Scale.COUNT
-
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the number of matching rows."""
         target = "target" if self.view is None else self.target
@@ -431,14 +418,7 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
         """Build the state from both counts."""
         return NumMatchesAndCount(*(cells[0] or ()))
 
-    def measure(self, state: NumMatchesAndCount) -> Report:
-        """Return counts of rows, misses and matches, and the matched fraction; 1 for no rows."""
-        total, matched = state.count, state.num_matches
-        numbers = (total, total - matched, matched, matched / total if total else 1.0)
-        return Report(dict(zip(map(self.key, _ACCURACY_NAMES), numbers, strict=True)))
 
-
-_ROW_CHECK_NAMES = ("total", "incomplete", "complete")
 _SHARE_NAME = "completeFraction"
 
 
@@ -447,6 +427,7 @@ class _RowMeasure(GriffinMeasure[Parts]):
     """Count rows that fail any test, and rows that fail each test."""
 
     state_type: ClassVar[type[State]] = Parts
+    numbers: ClassVar[tuple[Number, ...]] = ROW_NUMBERS
     each: ClassVar[str]
     """Metric name prefix of the counts of each column."""
 
@@ -460,7 +441,7 @@ class _RowMeasure(GriffinMeasure[Parts]):
 
     def column_scale(self, column: str) -> Scale:
         """Return the scale of a number: ratio for the fraction, otherwise count."""
-        return Scale.RATIO if column == _SHARE_NAME else Scale.COUNT
+        return Scale.RATIO if column == _SHARE_NAME else super().column_scale(column)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the row counts."""
@@ -481,11 +462,10 @@ class _RowMeasure(GriffinMeasure[Parts]):
         """Return the counts of all, failing and passing rows."""
         row, *columns = state.parts or (NumMatchesAndCount(),)
         complete = row.count - row.num_matches
-        counts = (row.count, row.num_matches, complete)
         additional = {_SHARE_NAME: complete / row.count if row.count else 1.0}
         pairs = zip(self.columns(), columns, strict=False)
         additional |= {f"{self.each}.{name}": float(c.num_matches) for name, c in pairs}
-        return Report(dict(zip(map(self.key, _ROW_CHECK_NAMES), counts, strict=True)), additional)
+        return Report(self.named_numbers(row), additional)
 
 
 @analyzer
@@ -516,7 +496,7 @@ class GriffinCompleteness(_RowMeasure):
     """
 
     dq_type: ClassVar[str] = "completeness"
-    read: ClassVar[tuple[str, ...]] = (*_ROW_CHECK_NAMES, "error.confs", "expr")
+    options: ClassVar[tuple[str, ...]] = ("error.confs", "expr")
     each: ClassVar[str] = "nulls"
 
     def parsed(self) -> Rule:
@@ -576,7 +556,7 @@ class GriffinConformance(_RowMeasure):
     """
 
     dq_type: ClassVar[str] = "schema-conformance"
-    read: ClassVar[tuple[str, ...]] = (*_ROW_CHECK_NAMES, "expr")
+    options: ClassVar[tuple[str, ...]] = ("expr",)
     each: ClassVar[str] = "nonconforming"
 
     def check_parameters(self) -> None:
@@ -601,3 +581,18 @@ class GriffinConformance(_RowMeasure):
         # Scans use unqualified columns; each test starts with the qualified column.
         bad = [f"NOT ({test.replace(f'{quote(self.source)}.', '', 1)})" for test in good.values()]
         return " OR ".join(bad), bad
+
+
+_ROW_NAMES = frozenset(number.name for number in ROW_NUMBERS)
+KINDS = (
+    Kind("accuracy", Accuracy, lower_accuracy, GriffinAccuracy.details_read(), GriffinAccuracy),
+    Kind(
+        "completeness",
+        Listing | None,
+        lower_completeness,
+        _ROW_NAMES | {_SHARE_NAME},
+        GriffinCompleteness,
+    ),
+    Kind("schema-conformance", object, lower_conformance, _ROW_NAMES, GriffinConformance),
+    Kind("record-check", object, lower_record_check, _ROW_NAMES | {"bad.record.definition"}),
+)

@@ -1,6 +1,7 @@
 """Timeliness: latency of rows between two times, in milliseconds.
 
-`lower_timeliness` writes it as SQL steps; `GriffinTimeliness` measures it by a mergeable state.
+`lower_timeliness` writes it as SQL steps; `GriffinTimeliness` measures it by a mergeable state. Both
+have the numbers of `TIMELINESS_NUMBERS`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from math import floor
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from tidegauge.analyzers.core.analyzer import (
     ROWS,
@@ -33,8 +34,19 @@ from tidegauge.griffin.bind.expressions import Binder
 from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.dsl.grammar import milliseconds
 from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
-from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, items_of, row_sql
-from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step
+from tidegauge.griffin.measures.base import (
+    GriffinMeasure,
+    Kind,
+    LoweringContext,
+    MetricTable,
+    Number,
+    Parts,
+    Report,
+    RulePlan,
+    Step,
+    items_of,
+    row_sql,
+)
 from tidegauge.griffin.measures.sql import expression_sql
 
 
@@ -135,7 +147,64 @@ def step_sql(latency: str, size: int) -> str:
     return f"(({latency} - pmod({latency}, {size}L)) DIV {size}L)"
 
 
-def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
+def _cut(total: SumAndCount) -> int:
+    """Return the average, truncated toward zero."""
+    cut = abs(int(total.total)) // total.count
+    return cut if total.total >= 0 else -cut
+
+
+class LatencyParts(NamedTuple):
+    """Parts of the state, in their stored order; empty if the rule does not need them.
+
+    Attributes
+    ----------
+    unmeasured : NumMatchesAndCount
+        Rows without a latency, and all rows.
+    total : SumAndCount
+        Sum of the latencies.
+    extremes : RangeState
+        Minimum and maximum latency.
+    late : NumMatches
+        Rows above the threshold.
+    steps : FrequenciesAndNumRows
+        Rows by latency step.
+    sketch : KllState
+        Distribution of the latencies, for percentiles.
+    """
+
+    unmeasured: NumMatchesAndCount
+    total: SumAndCount
+    extremes: RangeState
+    late: NumMatches
+    steps: FrequenciesAndNumRows
+    sketch: KllState
+
+    @classmethod
+    def from_state(cls, state: Parts) -> LatencyParts:
+        """Return the parts of a state, or of no rows."""
+        empty = (NumMatchesAndCount(), SumAndCount(), RangeState(), NumMatches())
+        return cls(*(state.parts or (*empty, FrequenciesAndNumRows(), KllState())))
+
+
+TIMELINESS_NUMBERS = (
+    Number("total", "count(`__value`)", lambda parts: parts.total.count),
+    Number(
+        "avg",  # exact, and truncated to a whole number as in Griffin
+        "sum(CAST(`__value` AS DECIMAL(20, 0))) DIV nullif(count(`__value`), 0L)",
+        lambda parts: _cut(parts.total) if parts.total.count else None,
+        Scale.SIGNED,
+    ),
+    Number("min", "min(`__value`)", lambda parts: parts.extremes.minimum, Scale.SIGNED),
+    Number("max", "max(`__value`)", lambda parts: parts.extremes.maximum, Scale.SIGNED),
+    Number(
+        "unmeasurable", "count_if(`__value` IS NULL)", lambda parts: parts.unmeasured.num_matches
+    ),
+    Number("late", "count_if(`__value` > `__threshold`)", lambda parts: parts.late.num_matches),
+)
+"""Numbers of all rows; ``__value`` is the latency. Late rows are counted if the rule has a threshold."""
+
+
+def lower_timeliness(rule: Listing, context: LoweringContext) -> RulePlan:
     """Return the steps for rows in total and in time, latencies, late rows, and metrics.
 
     ``time_metrics`` has counts and times, ``range_metric`` the number of rows per latency step, and
@@ -144,85 +213,62 @@ def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
     """
     items = [item.expression for item in rule.items if isinstance(item, Aliased)]
     if len(items) == 1:
-        items.append(Binder(work.scope, (work.source,)).bind(Name(TMST)))
+        items.append(Binder(context.scope, (context.source,)).bind(Name(TMST)))
     if len(items) != 2:
-        raise work.error(f"a timeliness rule needs one or two times, not {len(items)}")
+        raise context.error(f"a timeliness rule needs one or two times, not {len(items)}")
     begin, end = times_sql(items)
-    latency, total = (
-        work.extra_column(work.option("latency", "latency")),
-        work.output_column("total"),
-    )
-    first, second = work.extra_column("__begin_ts"), work.extra_column("__end_ts")
-    measured = work.step("latency_items")
+    latency = context.extra_column(context.option("latency", "latency"))
+    first, second = context.extra_column("__begin_ts"), context.extra_column("__end_ts")
+    in_time, measured, late = map(context.step, ("in_time", "latency_items", "late_records"))
+    threshold, size = _time(context, "threshold"), _time(context, "step.size")
     steps = [
+        context.count_step("total_count", "total"),
         Step(
-            work.step("total_count"),
-            f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
-        ),
-        Step(
-            work.step("in_time"),
-            f"SELECT *, {begin} AS {first}, {end} AS {second} FROM {work.table} "
+            in_time,
+            f"SELECT *, {begin} AS {first}, {end} AS {second} FROM {context.table} "
             f"WHERE {begin} IS NOT NULL AND {end} IS NOT NULL",
             ("__inTime",),
         ),
         Step(
             measured,
-            f"SELECT *, {second} - {first} AS {latency} FROM {quote(work.step('in_time'))}",
+            f"SELECT *, {second} - {first} AS {latency} FROM {quote(in_time)}",
             ("__lat",),
         ),
     ]
-    return _measured(work, steps, f"({end} - {begin})", latency, measured)
-
-
-def _measured(
-    work: LoweringContext, steps: list[Step], value: str, latency: str, measured: str
-) -> RulePlan:
-    threshold, size = _time(work, "threshold"), _time(work, "step.size")
-    late = work.step("late_records")
-    if threshold is not None:
+    rows = f"SELECT {context.group_columns}({end} - {begin}) AS `__value`"
+    numbers = TIMELINESS_NUMBERS
+    if threshold is None:
+        numbers = numbers[:-1]
+    else:
         query = f"SELECT * FROM {quote(measured)} WHERE {latency} > {threshold}L"
         steps.append(Step(late, query, ("__lateRecords",)))
-    metric = Step(work.step("time_metrics"), _times(work, value, threshold), ("__metric",))
-    steps.append(metric)
-    tables = [MetricTable(metric.name)]
+        rows += f", {threshold}L AS `__threshold`"
+    rows += f" FROM {context.table}"
+    steps.append(context.metric_step("time_metrics", numbers, rows, ["__metric"]))
+    tables = [MetricTable(steps[-1].name)]
     if size is not None:
-        step, count = work.output_column("step"), work.output_column("count")
+        step, count = context.output_column("step"), context.output_column("count")
         query = (
-            f"SELECT {work.group_columns}{step_sql(latency, size)} AS {step}, count(1) AS {count} "
-            f"FROM {quote(measured)}{work.group_by_clause(step_sql(latency, size))}"
+            f"SELECT {context.group_columns}{step_sql(latency, size)} AS {step}, count(1) AS {count} "
+            f"FROM {quote(measured)}{context.group_by_clause(step_sql(latency, size))}"
         )
-        steps.append(Step(work.step("range_metric"), query, ("__rangeMetric",)))
-        name = str(work.option("step", "step"))
+        steps.append(Step(context.step("range_metric"), query, ("__rangeMetric",)))
+        name = str(context.option("step", "step"))
         tables.append(MetricTable(steps[-1].name, "array", name, (name,), part=True))
-    percentiles = _ranks(work)
-    if percentiles:
-        name = str(work.option("percentile", "percentile"))
+    if percentiles := _ranks(context):
+        name = str(context.option("percentile", "percentile"))
         cells = ", ".join(
             f"CAST(floor(percentile_approx({latency}, {rank!r}D, 10000)) AS BIGINT) "
             f"AS {quote(label(name, rank))}"
             for rank in percentiles
         )
-        query = f"SELECT {work.group_columns}{cells} FROM {quote(measured)}{work.group_by_clause()}"
-        steps.append(Step(work.step("percentile_metric"), query, ("__percentile",)))
+        query = (
+            f"SELECT {context.group_columns}{cells} FROM {quote(measured)}"
+            f"{context.group_by_clause()}"
+        )
+        steps.append(Step(context.step("percentile_metric"), query, ("__percentile",)))
         tables.append(MetricTable(steps[-1].name))
-    records = (late,) if threshold is not None else ()
-    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.group_by)
-
-
-def _times(work: LoweringContext, value: str, threshold: int | None) -> str:
-    """Return the query for counts and times of all rows, measurable or not."""
-    cells = [
-        f"count(`__value`) AS {work.output_column('total')}",
-        # Exact, and truncated to a whole number as in Griffin.
-        f"sum(CAST(`__value` AS DECIMAL(20, 0))) DIV nullif(count(`__value`), 0L) AS {work.output_column('avg')}",
-        f"min(`__value`) AS {work.output_column('min')}",
-        f"max(`__value`) AS {work.output_column('max')}",
-        f"count_if(`__value` IS NULL) AS {work.output_column('unmeasurable')}",
-    ]
-    if threshold is not None:
-        cells.append(f"count_if(`__value` > {threshold}L) AS {work.output_column('late')}")
-    rows = f"SELECT {work.group_columns}{value} AS `__value` FROM {work.table}"
-    return f"SELECT {work.group_columns}{', '.join(cells)} FROM ({rows}){work.group_by_clause()}"
+    return context.plan(steps, tables, *([] if threshold is None else [late]))
 
 
 def _time(context: LoweringContext, key: str) -> int | None:
@@ -238,19 +284,15 @@ def _time(context: LoweringContext, key: str) -> int | None:
     return millis
 
 
-def _ranks(work: LoweringContext) -> tuple[float, ...]:
+def _ranks(context: LoweringContext) -> tuple[float, ...]:
     try:
-        return ranks(work.option("percentile.values"))
+        return ranks(context.option("percentile.values"))
     except SuiteError as error:
-        raise work.error(str(error.args[0])) from None
+        raise context.error(str(error.args[0])) from None
 
 
 RANK_ERROR = 0.001
 """Rank error of percentiles: the distance from the 99th to the 99.1th."""
-
-_LATENCY_NAMES = ("avg", "min", "max")
-_METRIC_NAMES = ("total", *_LATENCY_NAMES, "unmeasurable", "late", "step", "count", "percentile")
-_OPTION_NAMES = ("threshold", "step.size", "percentile.values")
 
 
 @analyzer
@@ -283,15 +325,18 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
     """
 
     dq_type: ClassVar[str] = "timeliness"
-    read: ClassVar[tuple[str, ...]] = (*_METRIC_NAMES, *_OPTION_NAMES)
+    numbers: ClassVar[tuple[Number, ...]] = TIMELINESS_NUMBERS
+    options: ClassVar[tuple[str, ...]] = (
+        *("step", "count", "percentile"),
+        *("threshold", "step.size", "percentile.values"),
+    )
     state_type: ClassVar[type[State]] = Parts
     state_bytes: ClassVar[int] = 1 << 16
 
     def column_scale(self, column: str) -> Scale:
         """Return the scale of a number: signed for latencies, which may be negative, else count."""
-        times = {self.key(name) for name in _LATENCY_NAMES}
-        percentile = column.startswith(f"{self.key('percentile')}_")
-        return Scale.SIGNED if column in times or percentile else Scale.COUNT
+        is_percentile = column.startswith(f"{self.key('percentile')}_")
+        return Scale.SIGNED if is_percentile else super().column_scale(column)
 
     @property
     def threshold(self) -> int | None:
@@ -353,40 +398,27 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
 
     def measure(self, state: Parts) -> Report:
         """Return counts, times, steps and percentiles."""
-        unmeasured, total, extremes, late, steps, sketch = state.parts or _nothing()
-        metric: dict[str, Any] = {
-            self.key("total"): total.count,
-            self.key("avg"): _cut(total) if total.count else None,
-            self.key("min"): extremes.minimum,
-            self.key("max"): extremes.maximum,
-            self.key("unmeasurable"): unmeasured.num_matches,
-        }
-        if self.threshold is not None:
-            metric[self.key("late")] = late.num_matches
+        parts = LatencyParts.from_state(state)
+        metric = self.named_numbers(parts)
+        if self.threshold is None:
+            del metric[self.key("late")]
         step, count = self.key("step"), self.key("count")
         if self.step is not None:
-            metric[step] = [{step: k[0], count: n} for k, n in sorted(steps.groups())]
-        if sketch.sketch:
-            percentiles = zip(self.ranks, sketch.quantiles(self.ranks), strict=True)
+            metric[step] = [{step: k[0], count: n} for k, n in sorted(parts.steps.groups())]
+        if parts.sketch.sketch:
+            percentiles = zip(self.ranks, parts.sketch.quantiles(self.ranks), strict=True)
             metric |= {
                 label(self.key("percentile"), rank): floor(value) for rank, value in percentiles
             }
         return Report(metric, labels=frozenset({step}))
 
 
-def _cut(total: SumAndCount) -> int:
-    """Return the average, truncated toward zero."""
-    cut = abs(int(total.total)) // total.count
-    return cut if total.total >= 0 else -cut
-
-
-def _nothing() -> tuple[Any, ...]:
-    """Return the parts of no rows; a function, because frequencies import Arrow when they are made."""
-    return (
-        NumMatchesAndCount(),
-        SumAndCount(),
-        RangeState(),
-        NumMatches(),
-        FrequenciesAndNumRows(),
-        KllState(),
-    )
+KINDS = (
+    Kind(
+        "timeliness",
+        Listing,
+        lower_timeliness,
+        GriffinTimeliness.details_read() | {"latency"},
+        GriffinTimeliness,
+    ),
+)
