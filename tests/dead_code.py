@@ -46,7 +46,7 @@ ALLOWED: Mapping[str, str] = {
     "IPython calls it": "_render_traceback_",
     "Lark calls them, by the names of the grammar's rules": (
         "accuracy all_of between_listed bracketed from_clause group_clause like limit_clause"
-        " listing null_test order_clause order_item profiling where_clause"
+        " listing null_test order_clause order_item where_clause"
     ),
     "Lark reads it": "always_accept",
     "pandas calls it": "_constructor",

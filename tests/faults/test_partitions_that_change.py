@@ -15,9 +15,9 @@ from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.scan.spark_errors import measure_readable, named_partitions
 from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.griffin.connectors.base import has_format
 
 import tidegauge as tg
+from tidegauge.griffin.connectors import has_format
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")
 SUITE = tg.Suite("days", [tg.Size(), tg.Sum("x"), tg.CountDistinct("s")])

@@ -1,10 +1,10 @@
 # Public names; `__init__.py` imports each from here when it is first used.
 
 from .dsl.errors import DslError as DslError
+from .dsl.grammar import write as write
 from .dsl.parser import parse as parse
 from .dsl.parser import parse_expression as parse_expression
-from .dsl.writer import write as write
-from .frame_operations import frame_operation as frame_operation
+from .execution.loader import frame_operation as frame_operation
 from .magic import load_ipython_extension as load_ipython_extension
 from .reading import read_env as read_env
 from .reading import read_job as read_job

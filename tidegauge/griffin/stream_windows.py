@@ -20,8 +20,8 @@ from tidegauge.analyzers.core.partitions import TMST, Partition, Values
 from tidegauge.analyzers.core.sql import column_sql, one_of, quote, words_in
 from tidegauge.analyzers.sources.sources import FileInfo, ListedPartition, fingerprint, list_files
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
-from tidegauge.griffin.connectors import stream
-from tidegauge.griffin.connectors.kafka import TIMESTAMP_COLUMN
+from tidegauge.griffin.connectors.databases import TIMESTAMP_COLUMN
+from tidegauge.griffin.execution.loader import open_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -290,7 +290,7 @@ def streamed(spark: SparkSession, connector: ConnectorConfig, source: str) -> Da
     """
     from pyspark.errors import AnalysisException
 
-    frame = stream(connector, spark, source)
+    frame = open_stream(connector, spark, source)
     if TIMESTAMP_COLUMN in frame.columns:
         return frame.withColumnRenamed(TIMESTAMP_COLUMN, ARRIVAL_COLUMN)
     try:

@@ -1,8 +1,7 @@
 """Griffin jobs for tests, in the form of Griffin's files."""
 
-from tidegauge.griffin.connectors.base import Connector
-
 from tests import paths
+from tidegauge.griffin.connectors import Connector
 
 DATA = paths.DATA / "griffin"
 NOW = 1_700_000_000_000

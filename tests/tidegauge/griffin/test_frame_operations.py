@@ -2,7 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
-from tidegauge.griffin.frame_operations import OPERATION_REGISTRY, frame_operation, operate
+from tidegauge.griffin.execution.loader import OPERATION_REGISTRY, frame_operation, operate
 
 import tidegauge as tg
 from tests.docs.pages import blocks_run_by

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError, GriffinConfigError, GriffinError, SourceError
-from tidegauge.griffin.sinks.base import Sink
+from tidegauge.griffin.sinks import Sink
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values

@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import (
     GriffinError,
     SourceError,
 )
-from tidegauge.griffin.sinks.base import Sink
+from tidegauge.griffin.sinks import Sink
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values

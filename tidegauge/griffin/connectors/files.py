@@ -29,7 +29,7 @@ from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.sources.opening import folder_format, open_folder
 from tidegauge.analyzers.sources.sources import DELTA, Source
-from tidegauge.griffin.connectors.base import Connector, has_format, spark_package
+from tidegauge.griffin.connectors import Connector, has_format, spark_package
 from tidegauge.griffin.plugins import suggested
 from tidegauge.spark.session import schema_from_ddl
 

@@ -31,9 +31,8 @@ from tidegauge.analyzers.sources.sources import ListedPartition, whole_fingerpri
 from tidegauge.analyzers.sources.targets import open_target
 from tidegauge.analyzers.sources.targets import replace as replace_rows
 from tidegauge.griffin.config import Job, RuleConfig
-from tidegauge.griffin.connectors import listable
 from tidegauge.griffin.dsl.nodes import free
-from tidegauge.griffin.execution.loader import Loader, PreparedSource
+from tidegauge.griffin.execution.loader import Loader, PreparedSource, listable
 from tidegauge.griffin.execution.preparation import KIND_BY_RULE_TYPE, Prepared, prepare
 from tidegauge.griffin.execution.user_sql import data_error
 from tidegauge.griffin.measures.base import MetricTable, Report

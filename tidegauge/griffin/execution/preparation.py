@@ -20,19 +20,18 @@ from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote, words_in
 from tidegauge.analyzers.scan.user_sql import Views
-from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.bind.rules import bind, notices
-from tidegauge.griffin.bind.types import known_functions
 from tidegauge.griffin.config import RuleConfig
-from tidegauge.griffin.dsl.nodes import Rule
+from tidegauge.griffin.dsl.binding import bind, notices
+from tidegauge.griffin.dsl.nodes import Rule, known_functions
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.scope import Scope
+from tidegauge.griffin.execution.loader import operate
 from tidegauge.griffin.execution.user_sql import (
     group_labels,
     plan_error,
     query_text,
     refuse_bad_patterns,
 )
-from tidegauge.griffin.frame_operations import operate
 from tidegauge.griffin.measures import keys, profiling, rows, timeliness
 from tidegauge.griffin.measures.base import (
     GriffinMeasure,

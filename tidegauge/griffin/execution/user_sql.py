@@ -23,9 +23,17 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.analyzers.core.sql_parser import has_aggregate, parse_query, text_of, tokenize
 from tidegauge.analyzers.scan.spark_errors import is_data_error
-from tidegauge.griffin.bind.types import AGGREGATE_FUNCTIONS
 from tidegauge.griffin.config import RuleConfig
-from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text, walk
+from tidegauge.griffin.dsl.nodes import (
+    AGGREGATE_FUNCTIONS,
+    Call,
+    Expression,
+    LikeNode,
+    Node,
+    Rule,
+    Text,
+    walk,
+)
 from tidegauge.griffin.measures.base import RulePlan
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Rules as plans of SQL steps and as analyzers with mergeable states: what all kinds of rules share.
 
-A `Kind` declares a rule type, and its `Number` rows declare the metric: each has the aggregate that
+A `RuleKind` declares a rule type, and its `RuleNumber` rows declare the metric: each has the aggregate that
 the metric's step computes in SQL, and the same number of a merged state. `LoweringContext` writes
 the steps, `GriffinMeasure` the analyzers, and a `Report` is the metric in Griffin's layout and as
 scalars. `Parts` keeps several states side by side. Scans use unqualified columns, so trees are
@@ -26,11 +26,10 @@ from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import NESTED, NUMERIC, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import State, mismatch, read_state, register_state
-from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.bind.rules import bind
-from tidegauge.griffin.bind.types import ARITHMETIC_OPERATORS, kind_of
 from tidegauge.griffin.config import ErrorCondition, RuleConfig
+from tidegauge.griffin.dsl.binding import bind
 from tidegauge.griffin.dsl.nodes import (
+    ARITHMETIC_OPERATORS,
     COMPARISON_OPERATORS,
     Accuracy,
     Aliased,
@@ -48,9 +47,11 @@ from tidegauge.griffin.dsl.nodes import (
     Rule,
     aliases,
     free,
+    kind_of,
     walk,
 )
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.measures.sql import expression_sql, mapped
 
 _INVALID_STRING_ERROR = re.compile(
@@ -241,7 +242,7 @@ class RulePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class RuleNumber:
     """A number of a rule's metric.
 
     Attributes
@@ -263,7 +264,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Kind:
+class RuleKind:
     """A rule type.
 
     Attributes
@@ -382,7 +383,7 @@ class LoweringContext:
         return Step(self.step(name), sql, tuple(aliases))
 
     def metric_step(
-        self, name: str, numbers: Sequence[Number], rows: str, aliases: Sequence[str] = ()
+        self, name: str, numbers: Sequence[RuleNumber], rows: str, aliases: Sequence[str] = ()
     ) -> Step:
         """Return the step that computes numbers of the rows of a query."""
         cells = [f"{number.sql} AS {self.output_column(number.name)}" for number in numbers]
@@ -734,7 +735,7 @@ class GriffinMeasure(Analyzer[S, Report]):
     ----------------
     dq_type : str
         The rule type.
-    numbers : tuple of Number
+    numbers : tuple of RuleNumber
         The metric's numbers.
     options : tuple of str
         Details that the rule type reads in addition to names of numbers.
@@ -742,7 +743,7 @@ class GriffinMeasure(Analyzer[S, Report]):
 
     scale: ClassVar[Scale] = Scale.COUNT
     dq_type: ClassVar[str]
-    numbers: ClassVar[tuple[Number, ...]] = ()
+    numbers: ClassVar[tuple[RuleNumber, ...]] = ()
     options: ClassVar[tuple[str, ...]] = ()
 
     rule: str

@@ -22,16 +22,16 @@ from tidegauge.analyzers.core.schema import NESTED, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Aliased, ColumnNode, Distinct, Expression, Listing
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.measures.base import (
     GriffinMeasure,
-    Kind,
     LoweringContext,
     MetricTable,
-    Number,
     Report,
+    RuleKind,
+    RuleNumber,
     RulePlan,
     Step,
     fraction,
@@ -106,9 +106,9 @@ class KeyCounts(NamedTuple):
 _ALL_ROWS = "coalesce(sum(`__total`), 0L)"
 _SINGLE_KEYS = "count_if(`__more` = 0)"
 UNIQUENESS_NUMBERS = (
-    Number("total", _ALL_ROWS, lambda counts: counts.rows),
-    Number("unique", _SINGLE_KEYS, lambda counts: counts.single),
-    Number(
+    RuleNumber("total", _ALL_ROWS, lambda counts: counts.rows),
+    RuleNumber("unique", _SINGLE_KEYS, lambda counts: counts.single),
+    RuleNumber(
         "uniqueFraction",
         fraction(_SINGLE_KEYS, "sum(`__total`)"),
         lambda counts: counts.single / counts.rows if counts.rows else 1.0,
@@ -117,24 +117,24 @@ UNIQUENESS_NUMBERS = (
 )
 """Numbers of keys with ``__total`` rows, ``__more`` of which are beyond the first."""
 DISTINCTNESS_NUMBERS = (
-    Number("total", _ALL_ROWS, lambda counts: counts.rows),
-    Number("distinct", "count_if(`dist`)", lambda counts: counts.keys),
+    RuleNumber("total", _ALL_ROWS, lambda counts: counts.rows),
+    RuleNumber("distinct", "count_if(`dist`)", lambda counts: counts.keys),
 )
 """Numbers of keys with ``__total`` rows; ``dist`` is whether no earlier row has the key."""
 DUPLICATION_NUMBERS = (
-    Number("total", "coalesce(sum(`__rows`), 0L)", lambda counts: counts.rows),
-    Number(
+    RuleNumber("total", "coalesce(sum(`__rows`), 0L)", lambda counts: counts.rows),
+    RuleNumber(
         "duplicate",
         "coalesce(sum(CASE WHEN `__key` THEN `__rows` - 1 END), 0L)",
         lambda counts: counts.rows_with_key - counts.keys,
     ),
-    Number("unique", "count_if(`__key` AND `__rows` = 1)", lambda counts: counts.single),
-    Number(
+    RuleNumber("unique", "count_if(`__key` AND `__rows` = 1)", lambda counts: counts.single),
+    RuleNumber(
         "non_unique",
         "count_if(`__key` AND `__rows` > 1)",
         lambda counts: counts.keys - counts.single,
     ),
-    Number("distinct", "count_if(`__key`)", lambda counts: counts.keys),
+    RuleNumber("distinct", "count_if(`__key`)", lambda counts: counts.keys),
 )
 """Numbers of keys with ``__rows`` rows; ``__key`` is false for the key that is entirely null."""
 
@@ -404,9 +404,6 @@ def _records(
     )
 
 
-_DUPLICATE_DETAILS = ("dup", "num", "duplication.array")
-
-
 @dataclass(frozen=True, repr=False)
 class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
     state_type: ClassVar[type[State]] = FrequenciesAndNumRows
@@ -487,7 +484,7 @@ class GriffinUniqueness(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "uniqueness"
-    numbers: ClassVar[tuple[Number, ...]] = UNIQUENESS_NUMBERS
+    numbers: ClassVar[tuple[RuleNumber, ...]] = UNIQUENESS_NUMBERS
 
 
 @analyzer
@@ -516,7 +513,7 @@ class GriffinDistinctness(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "distinct"
-    numbers: ClassVar[tuple[Number, ...]] = DISTINCTNESS_NUMBERS
+    numbers: ClassVar[tuple[RuleNumber, ...]] = DISTINCTNESS_NUMBERS
 
 
 @analyzer
@@ -546,13 +543,13 @@ class GriffinDuplication(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "duplication"
-    numbers: ClassVar[tuple[Number, ...]] = DUPLICATION_NUMBERS
+    numbers: ClassVar[tuple[RuleNumber, ...]] = DUPLICATION_NUMBERS
     options: ClassVar[tuple[str, ...]] = ()
     null_is_key: ClassVar[bool] = False
 
 
 KINDS = (
-    Kind(
+    RuleKind(
         "uniqueness",
         Listing,
         lower_uniqueness,
@@ -560,7 +557,7 @@ KINDS = (
         GriffinUniqueness,
         is_document=False,
     ),
-    Kind(
+    RuleKind(
         "distinct",
         Distinct,
         lower_distinctness,
@@ -569,7 +566,7 @@ KINDS = (
         GriffinDistinctness,
         is_document=False,
     ),
-    Kind(
+    RuleKind(
         "duplication",
         Listing | None,
         lower_duplication,

@@ -22,11 +22,10 @@ from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import Mean, StandardDeviation, Sum
-from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.bind.rules import bind, is_grouped
-from tidegauge.griffin.bind.types import AGGREGATE_FUNCTIONS, kind_of, type_of
 from tidegauge.griffin.config import RuleConfig
+from tidegauge.griffin.dsl.binding import bind, is_grouped
 from tidegauge.griffin.dsl.nodes import (
+    AGGREGATE_FUNCTIONS,
     Aliased,
     Call,
     ColumnNode,
@@ -35,14 +34,17 @@ from tidegauge.griffin.dsl.nodes import (
     OrderItem,
     Profiling,
     Star,
+    kind_of,
+    type_of,
 )
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.measures.base import (
     GriffinMeasure,
-    Kind,
     LoweringContext,
     MetricTable,
     Parts,
     Report,
+    RuleKind,
     RulePlan,
     Step,
     bare,
@@ -487,8 +489,10 @@ def _argument(item: Expression) -> Expression:
 
 
 KINDS = (
-    Kind("profiling", Profiling, lower_profiling, frozenset(), GriffinProfiling, is_document=False),
-    Kind(
+    RuleKind(
+        "profiling", Profiling, lower_profiling, frozenset(), GriffinProfiling, is_document=False
+    ),
+    RuleKind(
         "column-profiling",
         Listing | None,
         lower_column_profiling,

@@ -20,20 +20,19 @@ from tidegauge.analyzers.core.schema import NESTED, Schema
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
-from tidegauge.griffin.bind.expressions import Binder, Scope
-from tidegauge.griffin.bind.rules import bind
-from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.config import ErrorCondition, RuleConfig
-from tidegauge.griffin.dsl.nodes import Accuracy, Aliased, Expression, Listing, Name, Rule
+from tidegauge.griffin.dsl.binding import bind
+from tidegauge.griffin.dsl.nodes import Accuracy, Aliased, Expression, Listing, Name, Rule, kind_of
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.scope import Binder, Scope
 from tidegauge.griffin.measures.base import (
     GriffinMeasure,
-    Kind,
     LoweringContext,
     MetricTable,
-    Number,
     Parts,
     Report,
+    RuleKind,
+    RuleNumber,
     RulePlan,
     Step,
     fraction,
@@ -52,10 +51,10 @@ from tidegauge.griffin.measures.sql import (
 
 _MATCHED_ROWS = "count_if(`__matched`)"
 ACCURACY_NUMBERS = (
-    Number("total", "count(1)", lambda state: state.count),
-    Number("miss", "count_if(NOT `__matched`)", lambda state: state.count - state.num_matches),
-    Number("matched", _MATCHED_ROWS, lambda state: state.num_matches),
-    Number(
+    RuleNumber("total", "count(1)", lambda state: state.count),
+    RuleNumber("miss", "count_if(NOT `__matched`)", lambda state: state.count - state.num_matches),
+    RuleNumber("matched", _MATCHED_ROWS, lambda state: state.num_matches),
+    RuleNumber(
         "matchedFraction",
         fraction(_MATCHED_ROWS, "count(1)"),
         lambda state: state.num_matches / state.count if state.count else 1.0,
@@ -165,9 +164,9 @@ def _error_sql(column: Expression, conditions: Sequence[ErrorCondition]) -> str:
 
 
 ROW_NUMBERS = (
-    Number("total", "count(1)", lambda bad: bad.count),
-    Number("incomplete", "count_if(`__bad`)", lambda bad: bad.num_matches),
-    Number("complete", "count_if(NOT `__bad`)", lambda bad: bad.count - bad.num_matches),
+    RuleNumber("total", "count(1)", lambda bad: bad.count),
+    RuleNumber("incomplete", "count_if(`__bad`)", lambda bad: bad.num_matches),
+    RuleNumber("complete", "count_if(NOT `__bad`)", lambda bad: bad.count - bad.num_matches),
 )
 """Numbers of checked rows; ``__bad`` is whether a row fails the check."""
 
@@ -367,7 +366,7 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     """
 
     dq_type: ClassVar[str] = "accuracy"
-    numbers: ClassVar[tuple[Number, ...]] = ACCURACY_NUMBERS
+    numbers: ClassVar[tuple[RuleNumber, ...]] = ACCURACY_NUMBERS
     options: ClassVar[tuple[str, ...]] = ("null.match",)
     state_type: ClassVar[type[State]] = NumMatchesAndCount
     view: ClassVar[str | None] = None
@@ -427,7 +426,7 @@ class _RowMeasure(GriffinMeasure[Parts]):
     """Count rows that fail any test, and rows that fail each test."""
 
     state_type: ClassVar[type[State]] = Parts
-    numbers: ClassVar[tuple[Number, ...]] = ROW_NUMBERS
+    numbers: ClassVar[tuple[RuleNumber, ...]] = ROW_NUMBERS
     each: ClassVar[str]
     """Metric name prefix of the counts of each column."""
 
@@ -585,14 +584,14 @@ class GriffinConformance(_RowMeasure):
 
 _ROW_NAMES = frozenset(number.name for number in ROW_NUMBERS)
 KINDS = (
-    Kind("accuracy", Accuracy, lower_accuracy, GriffinAccuracy.details_read(), GriffinAccuracy),
-    Kind(
+    RuleKind("accuracy", Accuracy, lower_accuracy, GriffinAccuracy.details_read(), GriffinAccuracy),
+    RuleKind(
         "completeness",
         Listing | None,
         lower_completeness,
         _ROW_NAMES | {_SHARE_NAME},
         GriffinCompleteness,
     ),
-    Kind("schema-conformance", object, lower_conformance, _ROW_NAMES, GriffinConformance),
-    Kind("record-check", object, lower_record_check, _ROW_NAMES | {"bad.record.definition"}),
+    RuleKind("schema-conformance", object, lower_conformance, _ROW_NAMES, GriffinConformance),
+    RuleKind("record-check", object, lower_record_check, _ROW_NAMES | {"bad.record.definition"}),
 )

@@ -13,7 +13,6 @@ from functools import singledispatch
 from typing import Any, cast
 
 from tidegauge.analyzers.core.sql import constant, literal, quote
-from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.dsl.grammar import MILLISECONDS_BY_UNIT
 from tidegauge.griffin.dsl.nodes import (
     COMPARISON_OPERATORS,
@@ -45,6 +44,7 @@ from tidegauge.griffin.dsl.nodes import (
     free,
     walk,
 )
+from tidegauge.griffin.dsl.scope import Scope
 
 OR_LEVEL, AND_LEVEL, TEST_LEVEL, SUM_LEVEL, PRODUCT_LEVEL, ATOM_LEVEL = range(6)
 """Precedence levels; an operand below the required level is put in brackets."""

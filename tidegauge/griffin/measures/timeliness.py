@@ -30,18 +30,17 @@ from tidegauge.analyzers.measures.extremes import RangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import SumAndCount, sum_aggregations, sum_from
 from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
-from tidegauge.griffin.bind.expressions import Binder
-from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.dsl.grammar import milliseconds
-from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
+from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name, kind_of
+from tidegauge.griffin.dsl.scope import Binder
 from tidegauge.griffin.measures.base import (
     GriffinMeasure,
-    Kind,
     LoweringContext,
     MetricTable,
-    Number,
     Parts,
     Report,
+    RuleKind,
+    RuleNumber,
     RulePlan,
     Step,
     items_of,
@@ -187,19 +186,19 @@ class LatencyParts(NamedTuple):
 
 
 TIMELINESS_NUMBERS = (
-    Number("total", "count(`__value`)", lambda parts: parts.total.count),
-    Number(
+    RuleNumber("total", "count(`__value`)", lambda parts: parts.total.count),
+    RuleNumber(
         "avg",  # exact, and truncated to a whole number as in Griffin
         "sum(CAST(`__value` AS DECIMAL(20, 0))) DIV nullif(count(`__value`), 0L)",
         lambda parts: _cut(parts.total) if parts.total.count else None,
         Scale.SIGNED,
     ),
-    Number("min", "min(`__value`)", lambda parts: parts.extremes.minimum, Scale.SIGNED),
-    Number("max", "max(`__value`)", lambda parts: parts.extremes.maximum, Scale.SIGNED),
-    Number(
+    RuleNumber("min", "min(`__value`)", lambda parts: parts.extremes.minimum, Scale.SIGNED),
+    RuleNumber("max", "max(`__value`)", lambda parts: parts.extremes.maximum, Scale.SIGNED),
+    RuleNumber(
         "unmeasurable", "count_if(`__value` IS NULL)", lambda parts: parts.unmeasured.num_matches
     ),
-    Number("late", "count_if(`__value` > `__threshold`)", lambda parts: parts.late.num_matches),
+    RuleNumber("late", "count_if(`__value` > `__threshold`)", lambda parts: parts.late.num_matches),
 )
 """Numbers of all rows; ``__value`` is the latency. Late rows are counted if the rule has a threshold."""
 
@@ -325,7 +324,7 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
     """
 
     dq_type: ClassVar[str] = "timeliness"
-    numbers: ClassVar[tuple[Number, ...]] = TIMELINESS_NUMBERS
+    numbers: ClassVar[tuple[RuleNumber, ...]] = TIMELINESS_NUMBERS
     options: ClassVar[tuple[str, ...]] = (
         *("step", "count", "percentile"),
         *("threshold", "step.size", "percentile.values"),
@@ -414,7 +413,7 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
 
 
 KINDS = (
-    Kind(
+    RuleKind(
         "timeliness",
         Listing,
         lower_timeliness,

@@ -2,12 +2,14 @@
 
 All errors of a file are reported at once, each with its JSON path. Old spellings are read with a
 warning that names the new one. An unknown key is an error, except in free-form mappings: the
-configuration of connectors and sinks, details, and Spark settings.
+configuration of connectors and sinks, details, and Spark settings. The oldest format of ``dq.json``,
+with two connectors and one rule, is converted to today's first.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,11 +17,24 @@ from typing import Any, TypeVar
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.analyzers.core.formatting import hide_secrets
-from tidegauge.griffin.config import Env, Job
-from tidegauge.griffin.reading.jobs import parse_env, parse_job, upgrade_legacy_job
+from tidegauge.griffin.config import (
+    ConnectorConfig,
+    Env,
+    Job,
+    RuleConfig,
+    SinkConfig,
+    SourceConfig,
+    StreamStore,
+)
+from tidegauge.griffin.plugins import CONNECTOR_REGISTRY, SINK_REGISTRY
 from tidegauge.griffin.reading.keys import MappingReader, ReadLog
-
-__all__ = ["read_env", "read_job"]
+from tidegauge.griffin.reading.rules import (
+    DQ_TYPES,
+    DSL_TYPES,
+    read_measures,
+    read_pre_proc,
+    read_rules,
+)
 
 T = TypeVar("T")
 _MAX_NAME_CHARS = 200
@@ -167,3 +182,307 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _no_number(text: str) -> float:
     msg = f"{text} is not a JSON number"
     raise ValueError(msg)
+
+
+_LEASE_NOTICE = "for ZooKeeper is not used: the repository's lease and stored results replace it"
+_LOG_LEVELS = {
+    name.lower(): name
+    for name in ("WARN", "ALL", "TRACE", "DEBUG", "INFO", "ERROR", "FATAL", "OFF")
+}
+
+
+def parse_env(keys: MappingReader) -> Env:
+    """Return an environment; errors go to the log."""
+    spark = keys.inner("spark") or MappingReader({}, keys.at("spark"), keys.log)
+    level = spark.text("log.level") or "WARN"
+    env = Env(
+        spark={name: _setting(value) for name, value in spark.free("config").items()},
+        log_level=keys.log.one_of(spark.at("log.level"), "log.level", level, _LOG_LEVELS),
+        checkpoint=spark.text("checkpoint.dir"),
+        batch_interval=_positive(spark, "batch.interval"),
+        process_interval=_positive(spark, "process.interval"),
+        init_clear=spark.truth("init.clear", default=False),
+        sinks=_sinks(keys),
+        notices=_notices(keys),
+    )
+    spark.done()
+    keys.done()
+    return env
+
+
+def _setting(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _positive(keys: MappingReader, key: str) -> int:
+    millis = keys.time(key, 60_000)
+    if millis <= 0:
+        keys.problem("must be longer than 0", key)
+    return millis
+
+
+def _sinks(keys: MappingReader) -> tuple[SinkConfig, ...]:
+    sinks: dict[str, SinkConfig] = {}
+    for sink in keys.each("sinks", "persist"):
+        spelled = sink.text("type", required=True) or ""
+        kind = SINK_REGISTRY.spelled(spelled)
+        if kind is None and spelled:
+            sink.problem(SINK_REGISTRY.unknown(spelled), "type")
+        name = sink.text("name") or spelled
+        if name.casefold() in sinks:
+            sink.problem(f"two sinks have the name {name!r}")
+        sinks[name.casefold()] = SinkConfig(name, kind or "", sink.free("config"))
+        sink.done()
+    return tuple(sinks.values())
+
+
+def _notices(keys: MappingReader) -> tuple[str, ...]:
+    for lease in keys.each("griffin.checkpoint", "info.cache"):
+        kind = lease.text("type", required=True) or ""
+        lease.log.one_of(lease.at("type"), "type", kind, {"zk": "zk", "zookeeper": "zk"})
+        lease.free("config")
+        lease.done()
+        lease.log.notices.append(f"{lease.path}: {_LEASE_NOTICE}")
+    for key in keys.ignored("cleaner", "mail", "sms"):
+        keys.log.notices.append(f"{keys.at(key)}: ignored, as in Griffin")
+    return tuple(keys.log.notices)
+
+
+_LEGACY_TOKEN = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$(?P<source>source|target)\b"
+)
+_LEGACY_RULE_TYPES = {"accuracy": "accuracy", "profile": "profiling", "profiling": "profiling"}
+
+
+def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
+    """Convert a job in the oldest format to today's; return any other unchanged.
+
+    Between the two, 0.1.6 has a list of rules in ``evaluateRule``, beside ``data.sources``.
+
+    Parameters
+    ----------
+    value : object
+        A whole ``dq.json``.
+    log : ReadLog
+        Receives a notice of the old format.
+    """
+    inner = value.get("evaluateRule") if isinstance(value, Mapping) else None
+    listed = isinstance(inner, Mapping) and isinstance(inner.get("rules"), list)
+    if inner is None or listed or "data.sources" in value:
+        return value
+    log.old.append(
+        "$: 'source', 'target' and 'evaluateRule' are deprecated; use 'data.sources' and 'evaluate.rule'"
+    )
+    old = MappingReader(value, "$", log)
+    kind = log.one_of("$.type", "type", old.take("type")[1], _LEGACY_RULE_TYPES)
+    sources = [
+        _source(name, inner)
+        for name in ("source", "target")
+        if (inner := old.inner(name)) is not None
+    ]
+    rule = old.inner("evaluateRule") or MappingReader({}, "$.evaluateRule", log)
+    text = rule.text("rules", required=True) or ""
+    if rule.ignored("sampleRatio"):
+        log.notices.append(
+            "$.evaluateRule.sampleRatio: ignored; the repository's own setting limits sampled records"
+        )
+    rule.done()
+    if re.search(r"\.json\(\)", _LEGACY_TOKEN.sub("", text)):
+        rule.problem(
+            "'.json()' is no longer supported; give the connector a 'pre.proc' of 'from_json', "
+            "with the fields as its 'schema'",
+            "rules",
+        )
+    rest = {
+        key: value
+        for key, value in value.items()
+        if key not in {"type", "source", "target", "evaluateRule"}
+    }
+    text = _LEGACY_TOKEN.sub(lambda match: match["text"] or match["source"], text)
+    new = {"dsl.type": "griffin-dsl", "dq.type": kind, "rule": text}
+    return {**rest, "data.sources": sources, "evaluate.rule": {"rules": [new]}}  # fmt: skip
+
+
+def _source(name: str, keys: MappingReader) -> dict[str, Any]:
+    """Return a source; its connector is read and checked later, in today's format."""
+    keys.ignored("match.once")
+    inside = {key: value for key, value in keys.value.items() if key not in {"match.once", "cache"}}
+    store = keys.value.get("cache")
+    return {"name": name, "connector": inside, **({"checkpoint": store} if store else {})}
+
+
+_PROCESS_TYPES = {"batch": "batch", "streaming": "streaming"}
+_FORMAT_NAMES = {
+    "parquet": "parquet",
+    "json": "json",
+    "orc": "orc",
+    "text": "json",
+    "df": "parquet",  # in 0.1.5, memory
+    "hive": "parquet",
+}
+_SERVICE_KEYS = (
+    *("id", "owner", "organization", "description", "deleted", "metric.name"),
+    *("measure.type", "dq.type", "rule.description", "measure.id", "created.date", "modified.date"),
+)
+"""Keys that Griffin's service writes for itself."""
+_SERVICE_TYPES = frozenset({"griffin", *DQ_TYPES})
+"""Values of its key ``type``, which is of the measure or of its rules."""
+
+
+def parse_job(keys: MappingReader) -> Job:
+    """Return a job; errors go to the log."""
+    name = keys.text("name", required=True) or ""
+    kind = keys.text("process.type") or "batch"
+    streaming = (
+        keys.log.one_of(keys.at("process.type"), "process.type", kind, _PROCESS_TYPES)
+        == "streaming"
+    )
+    sources = _sources(keys, streaming=streaming)
+    job = Job(
+        name=name,
+        timestamp=_timestamp(keys),
+        streaming=streaming,
+        sources=sources,
+        rules=_rules(keys, sources[0].name if sources else ""),
+        sinks=tuple(keys.texts("sinks")) if keys.value.get("sinks") is not None else None,
+        notices=tuple(keys.log.notices),
+    )
+    keys.ignored(*_SERVICE_KEYS, "sinks")
+    if str(keys.value.get("type")).casefold() in _SERVICE_TYPES:
+        keys.ignored("type")
+    keys.done()
+    return job
+
+
+def _timestamp(keys: MappingReader) -> int | None:
+    name, value = keys.take("timestamp")
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value):
+        value = int(value)
+    if value is not None and (
+        not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**15
+    ):
+        keys.problem("must be milliseconds since 1970", name)
+        return None
+    return value or None
+
+
+def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
+    evaluated = keys.inner("evaluate.rule", "evaluateRule")
+    measures = keys.each("measures")
+    rules: list[RuleConfig] = []
+    if evaluated is not None:
+        default = evaluated.take("dsl.type")[1]
+        path = evaluated.at("dsl.type")
+        dsl = (
+            "griffin-dsl"
+            if default is None
+            else keys.log.one_of(path, "dsl.type", default, DSL_TYPES)
+        )
+        rules = read_rules(evaluated.each("rules"), dsl)
+        evaluated.ignored("id", "name", "description", "sampleRatio")
+        evaluated.done()
+    if evaluated is None and keys.value.get("measures") is None:
+        if str(keys.value.get("measure.type", keys.value.get("type"))).casefold() == "external":
+            keys.problem("an external measure has no rules: others compute its metric")
+        keys.problem("'evaluate.rule' and 'measures' are both missing")
+    elif not rules and not measures:
+        keys.problem("the job has no rules")
+    return tuple(rules + read_measures(measures, first, len(rules) + 1))
+
+
+def _sources(keys: MappingReader, *, streaming: bool) -> tuple[SourceConfig, ...]:
+    sources: dict[str, SourceConfig] = {}
+    for source in keys.each("data.sources"):
+        name = source.text("name", required=True) or ""
+        if name.casefold() in sources:
+            source.problem(f"two sources have the name {name!r}")
+        store = source.inner("checkpoint", "cache")
+        connectors = _connectors(source)
+        if not connectors and not (streaming and store):
+            source.problem("'connector' is missing")
+        sources[name.casefold()] = SourceConfig(
+            name=name,
+            connectors=connectors,
+            baseline=source.truth("baseline", default=False),
+            store=None if store is None else _store(store),
+        )
+        source.ignored("id")
+        source.done()
+    if not sources:
+        keys.problem("'data.sources' is missing or empty")
+    return tuple(sorted(sources.values(), key=lambda source: not source.baseline))
+
+
+def _connectors(source: MappingReader) -> tuple[ConnectorConfig, ...]:
+    several = source.each("connectors")
+    if len(several) == 1:
+        source.log.renamed(source.path, "connectors", "connector")
+    single = source.inner("connector")
+    if single is not None and several:
+        source.problem("'connector' and 'connectors' mean the same; write only one of them")
+    return tuple(_connector(keys) for keys in ([] if single is None else [single]) + several)
+
+
+def _connector(keys: MappingReader) -> ConnectorConfig:
+    spelled = keys.text("type", required=True) or ""
+    kind = CONNECTOR_REGISTRY.spelled(spelled)
+    if kind is None and spelled:
+        keys.problem(CONNECTOR_REGISTRY.unknown(spelled), "type")
+    frame = keys.text("dataframe.name") or "this"
+    connector = ConnectorConfig(
+        type=kind or "",
+        config=keys.free("config"),
+        frame=frame,
+        pre_proc=read_pre_proc(keys.items("pre.proc"), frame, keys.log),
+    )
+    for key in keys.ignored("predicates"):
+        keys.log.notices.append(f"{keys.at(key)}: a job does not wait for them; the scheduler does")
+    keys.ignored("id", "name", "version", "data.unit", "data.time.zone", "default.data.unit")
+    keys.done()
+    return connector
+
+
+def _store(keys: MappingReader) -> StreamStore:
+    if (old := keys.inner("config")) is not None:  # before 0.1.6 some keys were one level deeper
+        keys.log.old.append(f"{keys.at('config')}: its keys are now on the same level as 'type'")
+        both = {**old.value, **{k: v for k, v in keys.value.items() if k != "config"}}
+        return _store(MappingReader(both, keys.path, keys.log))
+    default = StreamStore()
+    spelled = keys.text("type") or default.format
+    store = StreamStore(
+        format=keys.log.one_of(keys.at("type"), "type", spelled, _FORMAT_NAMES),
+        path=keys.text("file.path"),
+        ready_interval=keys.time("ready.time.interval", default.ready_interval),
+        ready_delay=keys.time("ready.time.delay", default.ready_delay),
+        time_range=_range(keys, default.time_range),
+        time=keys.text("time.column"),
+        updatable=keys.truth("updatable", default=False),
+        read_only=keys.truth("read.only", default=False),
+    )
+    if store.ready_interval <= 0:
+        keys.problem("must be longer than 0", "ready.time.interval")
+    if store.ready_delay < 0:
+        keys.problem("must not be below 0", "ready.time.delay")
+    keys.ignored("info.path", "version")  # path in ZooKeeper
+    for key in keys.ignored("cache.level", "database", "table.name"):
+        keys.log.notices.append(f"{keys.at(key)}: ignored; rows are kept in files")
+    if keys.truth("init.clear", default=False):
+        keys.log.notices.append(
+            f"{keys.at('init.clear')}: ignored; env.json sets it for all sources"
+        )
+    keys.done()
+    return store
+
+
+def _range(keys: MappingReader, default: tuple[int, int]) -> tuple[int, int]:
+    """Return the look-back range of rows; parts in the future are cut off."""
+    items = keys.items("time.range")
+    if not items:
+        return default
+    if len(items) != len(default):
+        keys.problem("must be a begin and an end", "time.range")
+        return default
+    begin, end = (min(0, keys.as_time("time.range", value, 0)) for _, value in items)
+    if begin > end:
+        keys.problem("must not end before it begins", "time.range")
+    return begin, end

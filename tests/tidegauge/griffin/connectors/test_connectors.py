@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tidegauge.analyzers.core.errors import GriffinDeprecationWarning, GriffinWarning, SourceError
 from tidegauge.griffin.config import ConnectorConfig
-from tidegauge.griffin.connectors.base import Connector, condition_sql, split_outside
+from tidegauge.griffin.execution.loader import open_batch, open_partitioned, open_stream
 
-from tidegauge.griffin.connectors import open_batch, partitioned, stream
+from tidegauge.griffin.connectors import Connector, condition_sql, split_outside
 
 HOSTILE = [
     "it's",
@@ -209,20 +209,24 @@ def test_commas_in_quotes_and_brackets_do_not_split_a_condition():
 def test_partitions_of_a_table_are_read(spark, people, tmp_path):
     people.write.partitionBy("id").mode("overwrite").saveAsTable("parted")
     try:
-        source = partitioned(ConnectorConfig("hive", {"table.name": "parted"}), spark, ["id"])
+        source = open_partitioned(ConnectorConfig("hive", {"table.name": "parted"}), spark, ["id"])
         listed = source.list_partitions()
         assert sorted(p.partition.values for p in listed) == [("1",), ("2",), ("3",)]
         assert all(p.fingerprint for p in listed)
         where = {"table.name": "parted", "where": "id < 3"}
-        source = partitioned(ConnectorConfig("hive", where), spark, ["id"])
+        source = open_partitioned(ConnectorConfig("hive", where), spark, ["id"])
         assert sorted(p.partition.values for p in source.list_partitions()) == [("1",), ("2",)]
     finally:
         spark.sql("DROP TABLE parted")
     people.write.partitionBy("id").parquet(str(tmp_path / "f"))
-    source = partitioned(ConnectorConfig("file", {"paths": [str(tmp_path / "f")]}), spark, ["id"])
+    source = open_partitioned(
+        ConnectorConfig("file", {"paths": [str(tmp_path / "f")]}), spark, ["id"]
+    )
     assert len(source.list_partitions()) == 3
     people.write.parquet(str(tmp_path / "g"))
-    source = partitioned(ConnectorConfig("file", {"paths": [str(tmp_path / "g")]}), spark, ["name"])
+    source = open_partitioned(
+        ConnectorConfig("file", {"paths": [str(tmp_path / "g")]}), spark, ["name"]
+    )
     assert len(source.list_partitions()) == 3
 
 
@@ -280,7 +284,7 @@ def test_custom_connectors_are_used(spark):
     with pytest.raises(SourceError, match="cannot import 'nowhere:Mine'"):
         read("custom", spark, **{"class": "nowhere:Mine"})
     with pytest.raises(SourceError, match="Ours cannot be read as a stream"):
-        stream(ConnectorConfig("custom", {"class": class_of, "rows": 1}), spark)
+        open_stream(ConnectorConfig("custom", {"class": class_of, "rows": 1}), spark)
 
 
 class Ours(Connector):
@@ -333,7 +337,7 @@ WANTED = (
 @pytest.fixture(params=["fastavro", "spark-avro"])
 def reader(request, spark, monkeypatch):
     """Read Avro in both ways: with our reader, and with the package of Spark that comes with the Kafka jars."""
-    from tidegauge.griffin.connectors.base import has_format
+    from tidegauge.griffin.connectors import has_format
 
     if request.param == "fastavro":
         monkeypatch.setattr("tidegauge.griffin.connectors.files.has_format", lambda *_: False)
@@ -416,7 +420,7 @@ def test_files_are_read_as_a_stream(spark, tmp_path, kind):
     else:
         (folder / "t").write_text("id\n0\n1\n2\n")
     config = {"format": kind, "paths": [str(folder)], "options": {"header": "true"}}
-    frame = stream(ConnectorConfig("file", config), spark, "people")
+    frame = open_stream(ConnectorConfig("file", config), spark, "people")
     assert frame.isStreaming
     query = (
         frame.writeStream.format("memory").queryName(f"streamed_{kind}")

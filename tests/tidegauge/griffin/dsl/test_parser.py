@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError, SetupError, UnknownNameError
+from tidegauge.griffin.dsl.grammar import write
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Accuracy,
     Aliased,
@@ -38,7 +39,6 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Unary,
 )
 from tidegauge.griffin.dsl.parser import canonical_dq_type, parse, parse_expression
-from tidegauge.griffin.dsl.writer import write
 
 from tidegauge.griffin.dsl import parser as parsing
 

@@ -5,9 +5,9 @@ import random
 import pytest
 from hypothesis import given, settings
 from tidegauge.analyzers.core.errors import DslError
+from tidegauge.griffin.dsl.grammar import write
 from tidegauge.griffin.dsl.nodes import Node
 from tidegauge.griffin.dsl.parser import parse, parse_expression
-from tidegauge.griffin.dsl.writer import write
 
 from tests.conftest import soak
 from tests.tidegauge.griffin.dsl import trees

@@ -2,9 +2,9 @@
 
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.user_sql import Views
-from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.execution.preparation import lower
 
 

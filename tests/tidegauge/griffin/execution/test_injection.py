@@ -5,6 +5,7 @@ import re
 
 import pytest
 from tidegauge.griffin.config import ErrorCondition
+from tidegauge.griffin.dsl.grammar import write
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Aliased,
     Attribute,
@@ -17,7 +18,6 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Text,
 )
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.dsl.writer import write
 
 from tests.conftest import soak
 from tests.tidegauge.griffin.execution.running import config, run

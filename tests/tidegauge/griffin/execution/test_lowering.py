@@ -4,10 +4,10 @@ import pytest
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import words_in
-from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.bind.rules import bind
 from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
+from tidegauge.griffin.dsl.binding import bind
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.execution.preparation import lower
 from tidegauge.griffin.measures.sql import matched_condition, side_names
 from tidegauge.griffin.measures.timeliness import label, ranks

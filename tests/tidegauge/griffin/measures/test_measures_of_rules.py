@@ -6,8 +6,8 @@ import pytest
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.scan import metric_of, scan
-from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.execution.preparation import select_measure
 from tidegauge.griffin.measures.base import flattened
 

@@ -5,10 +5,10 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.bind.rules import bind, notices
+from tidegauge.griffin.dsl.binding import bind, notices
 from tidegauge.griffin.dsl.nodes import Accuracy, Number, Profiling
 from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.measures.sql import expression_sql
 
 STRUCT = {

@@ -9,15 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from tidegauge.griffin.bind.expressions import Binder, Scope, suggestion
-from tidegauge.griffin.bind.types import (
-    AGGREGATE_FUNCTIONS,
-    fields_of,
-    kind_of,
-    type_of,
-    value_kind,
-)
 from tidegauge.griffin.dsl.nodes import (
+    AGGREGATE_FUNCTIONS,
     COMPARISON_OPERATORS,
     Accuracy,
     Aliased,
@@ -41,8 +34,13 @@ from tidegauge.griffin.dsl.nodes import (
     Unary,
     aliases,
     children,
+    fields_of,
+    kind_of,
+    type_of,
+    value_kind,
     walk,
 )
+from tidegauge.griffin.dsl.scope import Binder, Scope, suggestion
 
 
 def with_alias(expression: Expression, alias: str) -> Aliased:

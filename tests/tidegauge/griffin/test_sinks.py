@@ -14,9 +14,9 @@ from urllib.error import HTTPError
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, SinkError
 from tidegauge.griffin.config import Env, SinkConfig
-
 from tidegauge.griffin.sinks import Sink, open_sinks
-from tidegauge.griffin.sinks import builtin as http_sink
+
+from tidegauge.griffin import sinks as http_sink
 
 VALUES = {
     "total": 10,
@@ -143,7 +143,7 @@ def test_records_are_split_into_files_by_number_of_lines(spark, tmp_path):
 
 @pytest.mark.spark
 def test_spark_writes_folders(spark, tmp_path):
-    from tidegauge.griffin.sinks.builtin import SparkFolder
+    from tidegauge.griffin.sinks import SparkFolder
 
     folder = SparkFolder(spark, f"file://{tmp_path}/x")
     folder.write("_METRICS", ["one"])

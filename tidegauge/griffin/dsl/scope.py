@@ -12,18 +12,12 @@ from typing import Any, NoReturn, cast
 
 from tidegauge.analyzers.core.errors import DslError, nearest
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Schema
-from tidegauge.griffin.bind.types import (
-    CALL_BY_SYNTAX_NAME,
-    FORBIDDEN_FUNCTIONS,
-    NESTED_KINDS,
-    fields_of,
-    kind_of,
-    type_of,
-    value_kind,
-)
 from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.dsl.nodes import (
+    CALL_BY_SYNTAX_NAME,
     COMPARISON_OPERATORS,
+    FORBIDDEN_FUNCTIONS,
+    NESTED_KINDS,
     AllOf,
     Attribute,
     Binary,
@@ -41,6 +35,10 @@ from tidegauge.griffin.dsl.nodes import (
     TableNode,
     Text,
     Unary,
+    fields_of,
+    kind_of,
+    type_of,
+    value_kind,
 )
 
 

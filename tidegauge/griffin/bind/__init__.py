@@ -1,1 +1,0 @@
-"""Name resolution and type checks of parsed Griffin rules."""
