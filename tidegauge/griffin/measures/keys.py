@@ -82,7 +82,7 @@ class KeyColumns:
         return " AND ".join(f"{left}.{name} <=> {right}.{name}" for name in names)
 
 
-class KeyCounts(NamedTuple):
+class KeyTotals(NamedTuple):
     """Numbers of rows and keys in a state.
 
     Attributes
@@ -106,35 +106,35 @@ class KeyCounts(NamedTuple):
 _ALL_ROWS = "coalesce(sum(`__total`), 0L)"
 _SINGLE_KEYS = "count_if(`__more` = 0)"
 UNIQUENESS_NUMBERS = (
-    RuleNumber("total", _ALL_ROWS, lambda counts: counts.rows),
-    RuleNumber("unique", _SINGLE_KEYS, lambda counts: counts.single),
+    RuleNumber("total", _ALL_ROWS, lambda totals: totals.rows),
+    RuleNumber("unique", _SINGLE_KEYS, lambda totals: totals.single),
     RuleNumber(
         "uniqueFraction",
         fraction(_SINGLE_KEYS, "sum(`__total`)"),
-        lambda counts: counts.single / counts.rows if counts.rows else 1.0,
+        lambda totals: totals.single / totals.rows if totals.rows else 1.0,
         Scale.RATIO,
     ),
 )
 """Numbers of keys with ``__total`` rows, ``__more`` of which are beyond the first."""
 DISTINCTNESS_NUMBERS = (
-    RuleNumber("total", _ALL_ROWS, lambda counts: counts.rows),
-    RuleNumber("distinct", "count_if(`dist`)", lambda counts: counts.keys),
+    RuleNumber("total", _ALL_ROWS, lambda totals: totals.rows),
+    RuleNumber("distinct", "count_if(`dist`)", lambda totals: totals.keys),
 )
 """Numbers of keys with ``__total`` rows; ``dist`` is whether no earlier row has the key."""
 DUPLICATION_NUMBERS = (
-    RuleNumber("total", "coalesce(sum(`__rows`), 0L)", lambda counts: counts.rows),
+    RuleNumber("total", "coalesce(sum(`__rows`), 0L)", lambda totals: totals.rows),
     RuleNumber(
         "duplicate",
         "coalesce(sum(CASE WHEN `__key` THEN `__rows` - 1 END), 0L)",
-        lambda counts: counts.rows_with_key - counts.keys,
+        lambda totals: totals.rows_with_key - totals.keys,
     ),
-    RuleNumber("unique", "count_if(`__key` AND `__rows` = 1)", lambda counts: counts.single),
+    RuleNumber("unique", "count_if(`__key` AND `__rows` = 1)", lambda totals: totals.single),
     RuleNumber(
         "non_unique",
         "count_if(`__key` AND `__rows` > 1)",
-        lambda counts: counts.keys - counts.single,
+        lambda totals: totals.keys - totals.single,
     ),
-    RuleNumber("distinct", "count_if(`__key`)", lambda counts: counts.keys),
+    RuleNumber("distinct", "count_if(`__key`)", lambda totals: totals.keys),
 )
 """Numbers of keys with ``__rows`` rows; ``__key`` is false for the key that is entirely null."""
 
@@ -449,8 +449,8 @@ class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
         if nulls and self.null_is_key:
             counts = np.append(counts, nulls)
         rows = state.num_rows + nulls
-        key_counts = KeyCounts(rows, int(counts.sum()), len(counts), int((counts == 1).sum()))
-        metric = self.named_numbers(key_counts)
+        totals = KeyTotals(rows, int(counts.sum()), len(counts), int((counts == 1).sum()))
+        metric = self.named_numbers(totals)
         dup, num = self.key("dup"), self.key("num")
         if name := self.parsed_details().get("duplication.array"):
             groups = zip(*np.unique(counts[counts > 1] - 1, return_counts=True), strict=True)
