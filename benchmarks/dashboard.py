@@ -139,11 +139,11 @@ def time_dashboard(page: Page, url: str, folder: Path, file: Path) -> dict[str, 
         "opened, widget made (kernel)": created - requested,
         "script on the page": started - created,
     }
-    firsts = {entry["ask"]: entry for entry in reversed(log)}
-    for ask, seconds in firsts.items():
-        parts[f"first {ask}"] = seconds["milliseconds"] / 1000
-        parts[f"first {ask}, of it in the kernel"] = seconds["kernel"] / 1000
-    pieces = [entry for entry in log if entry["ask"] == "levels"][1:]
+    firsts = {entry["question"]: entry for entry in reversed(log)}
+    for question, seconds in firsts.items():
+        parts[f"first {question}"] = seconds["milliseconds"] / 1000
+        parts[f"first {question}, of it in the kernel"] = seconds["kernel"] / 1000
+    pieces = [entry for entry in log if entry["question"] == "levels"][1:]
     parts["all levels, in the kernel"] = sum(entry["kernel"] for entry in pieces) / 1000
     notebook.close(url)
     return {
@@ -168,7 +168,7 @@ def home(page: Page, url: str, folder: Path, file: Path) -> dict[str, Any]:
     page.wait_for_selector(".tidegauge[data-view=home][data-state=drawn]")
     requested = json.loads(times_file.read_text())[2]
     log = page.evaluate("document.querySelector('.tidegauge').tidegauge.link.log")
-    kernel = {entry["ask"]: entry["kernel"] / 1000 for entry in log}
+    kernel = {entry["question"]: entry["kernel"] / 1000 for entry in log}
     search = page.evaluate(SEARCH_SCRIPT)
     notebook.close(url)
     return {

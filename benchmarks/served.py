@@ -50,7 +50,7 @@ def get(url: str) -> bytes:
 
 def ask(url: str, question: str, catalogue: int | None = None, **parameters: Any) -> dict[str, Any]:
     """Query the server as a page does, and return the answer and its arrays."""
-    message = {"id": "1", "ask": question, "about": parameters, "catalogue": catalogue}
+    message = {"id": "1", "question": question, "params": parameters, "catalogue": catalogue}
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}ask", json.dumps(message).encode(), headers)
     with urllib.request.urlopen(request, timeout=600) as answer:
@@ -59,7 +59,7 @@ def ask(url: str, question: str, catalogue: int | None = None, **parameters: Any
     reply = json.loads(body[4 : 4 + length])
     if "error" in reply:
         raise RuntimeError(reply["error"])
-    content, start = dict(reply["told"]), 4 + length
+    content, start = dict(reply["payload"]), 4 + length
     for name, kind, shape in reply["arrays"]:
         count = int(np.prod(shape))
         content[name] = np.frombuffer(body, f"<{kind}", count, start).reshape(shape)
@@ -80,7 +80,7 @@ def page(url: str) -> tuple[float, float]:
     sizes = tables["size_series"]
     visible = sizes[~np.isnan(sizes)][:VISIBLE_ROWS] if len(sizes) else sizes
     rows = np.flatnonzero(np.isin(catalogue["ids"], visible)).tolist() or list(range(VISIBLE_ROWS))
-    ask(url, "rows", catalogue["catalogue"], rows=rows)
+    ask(url, "sparklines", catalogue["catalogue"], rows=rows)
     return first, time.perf_counter() - begun
 
 

@@ -168,7 +168,7 @@ def test_a_page_names_its_exported_rows_and_columns(root):
     for view in ("home", "overview", "series", "compare", "incidents"):
         show(root, view)
         table = pd.read_csv(io.BytesIO(export(root, "CSV of the data")))
-        (question,) = (message["about"] for message in asked if message["ask"] == "csv")
+        (question,) = (message["params"] for message in asked if message["question"] == "csv")
         asked.clear()
         if view == "series":
             assert question["columns"] == ["2013-02-01", "2013-02-18"]

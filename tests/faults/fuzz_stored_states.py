@@ -146,9 +146,9 @@ class StoredStates:
             commit(self.repository, *days, dataset=tag)
             self.repository.roll_up(tag, ["2d"])
             asked = self.backend.answer(
-                {"id": 0, "ask": "columns", "about": {"dataset": tag}}, None
+                {"id": 0, "question": "columns", "params": {"dataset": tag}}, None
             )
-            self.columns[tag] = asked[0]["told"]["names"]
+            self.columns[tag] = asked[0]["payload"]["names"]
 
     def run(self, first: int, rounds: int) -> None:
         """Use changed states from a round on.
@@ -266,7 +266,7 @@ class StoredStates:
 
     def _ask(self, ask: str, about: dict[str, Any]) -> None:
         """Run a query of the dashboard; raise the error that it returns."""
-        answer, _ = self.backend.answer({"id": 0, "ask": ask, "about": about}, None)
+        answer, _ = self.backend.answer({"id": 0, "question": ask, "params": about}, None)
         if "error" in answer:
             raise _AnsweredError(answer["kind"], f"{ask}: {answer['error']}")
 

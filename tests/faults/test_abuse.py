@@ -288,22 +288,22 @@ def test_every_dashboard_query_answers_hostile_parameters(text, tmp_path):
         "partition",
         "incident",
         "name",
-        "by",
+        "author",
         "view",
         "action",
         "text",
     )
     for ask in backend.questions:
         for about in ({}, dict.fromkeys(keys, text), {"options": dict.fromkeys(keys, text)}):
-            told, _ = backend.answer({"id": text, "ask": ask, "about": about}, text)
+            told, _ = backend.answer({"id": text, "question": ask, "params": about}, text)
             json.dumps(told, allow_nan=False)
             assert str(tmp_path) not in str(told.get("error"))
     for view in ("home", "overview", "incidents"):
         about = {"view": view, "options": {}, "dataset": None}
-        told, _ = backend.answer({"id": 1, "ask": "csv", "about": about}, None)
+        told, _ = backend.answer({"id": 1, "question": "csv", "params": about}, None)
         cells = [
             cell
-            for row in csv.reader(io.StringIO(told["told"]["text"], newline=""))
+            for row in csv.reader(io.StringIO(told["payload"]["content"], newline=""))
             for cell in row
         ]
         assert any(name in cell for cell in cells)

@@ -25,7 +25,7 @@ from tests.services.servers import dashboard_server
 pytestmark = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
 
 JSON = {"Content-Type": "application/json"}
-PULSE = {"id": "1", "ask": "pulse"}
+COMMITS = {"id": "1", "question": "commits"}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,9 @@ def test_an_answer_contains_no_folder_of_this_machine(tmp_path):
         with pytest.raises(PermissionError), recording(repo.store, RunSpec("t", None, ("ds",))):
             raise PermissionError(13, "Permission denied", f"{tmp_path}/days")
         assert repo.runs("t")["error"][0] == why
-        told = Backend(repo).answer({"id": 1, "ask": "failures", "about": {"dataset": "t"}}, None)
+        told = Backend(repo).answer(
+            {"id": 1, "question": "failures", "params": {"dataset": "t"}}, None
+        )
     assert str(tmp_path) not in str(told)
     assert "Permission denied: '…/days'" in str(told)
 
@@ -111,29 +113,29 @@ def test_a_page_has_an_icon(address):
 
 
 def test_only_valid_queries_are_answered(address):
-    status, told = ask(address, PULSE)
-    assert (status, told["id"], set(told["told"])) == (200, "1", {"commits"})
-    deep = b'{"id": 1, "ask": ' + b"[" * 200_000
+    status, told = ask(address, COMMITS)
+    assert (status, told["id"], set(told["payload"])) == (200, "1", {"commits"})
+    deep = b'{"id": 1, "question": ' + b"[" * 200_000
     odd = (
-        b'{"id": NaN, "ask": "pulse"}',
-        b'{"id": 1e999, "ask": "pulse"}',
-        b'{"id": 1, "ask": Infinity}',
+        b'{"id": NaN, "question": "commits"}',
+        b'{"id": 1e999, "question": "commits"}',
+        b'{"id": 1, "question": Infinity}',
     )
-    for message in (b"", b"x", b"[]", b"1", b'{"ask": "pulse"}', b"\xff", deep, *odd):
+    for message in (b"", b"x", b"[]", b"1", b'{"question": "commits"}', b"\xff", deep, *odd):
         assert ask(address, message)[0] == 400, message
-    for name in ("__class__", "eval", None, ["pulse"], {"a": 1}):
-        status, told = ask(address, {"id": 1, "ask": name})
+    for name in ("__class__", "eval", None, ["commits"], {"a": 1}):
+        status, told = ask(address, {"id": 1, "question": name})
         assert (status, told["kind"]) == (200, "UnknownQuestion"), name
-    status, told = ask(address, {"id": 1, "ask": "cell", "about": [1]})
+    status, told = ask(address, {"id": 1, "question": "cell", "params": [1]})
     assert (status, set(told)) == (200, {"id", "seconds", "error", "kind"})
     for dataset in (1, [], {}, True):  # not UTF-8, unlike the messages of our pages
-        status, told = ask(address, {"id": 1, "ask": "sides", "about": {"dataset": dataset}})
+        status, told = ask(address, {"id": 1, "question": "sides", "params": {"dataset": dataset}})
         assert (status, told["id"], "error" in told) == (200, 1, True)
     # the server may hang up or answer
     with contextlib.suppress(urllib.error.URLError, ConnectionError):
         assert ask(address, b"x" * ((1 << 20) + 1))[0] in {400, 413}
     assert get(f"{address}ask")[0] == 405
-    assert ask(address, PULSE)[0] == 200
+    assert ask(address, COMMITS)[0] == 200
 
 
 @pytest.mark.parametrize("host", ["[bad", "[::1", "\xe9", "evil.example"])
@@ -151,7 +153,7 @@ def test_a_page_opened_past_the_proxy_shows_nothing(url, tmp_path):
         state = re.compile(rb'data-state="([^"]*)"')
         assert state.findall(get(own)[2]) == [b"{}"]
         assert b"dataset" in state.findall(get(own, X_Forwarded_User="ann")[2])[0]
-        assert "has no header X-Forwarded-User" in ask(own, PULSE)[1]["error"]
+        assert "has no header X-Forwarded-User" in ask(own, COMMITS)[1]["error"]
 
 
 def test_other_files_are_not_served(address):
@@ -187,9 +189,10 @@ def test_no_channel_to_a_kernel_is_opened(address, path):
 
 def test_pages_of_other_sites_are_refused(address):
     port = address.rstrip("/").rpartition(":")[2]
-    assert ask(address, PULSE, Origin=address.rstrip("/"))[0] == 200
+    assert ask(address, COMMITS, Origin=address.rstrip("/"))[0] == 200
     assert (
-        ask(address, PULSE, Sec_Fetch_Site="same-origin", Origin="https://proxy.example")[0] == 200
+        ask(address, COMMITS, Sec_Fetch_Site="same-origin", Origin="https://proxy.example")[0]
+        == 200
     )
     for headers in (
         {"Origin": "http://elsewhere.example"},
@@ -199,13 +202,13 @@ def test_pages_of_other_sites_are_refused(address):
         {"Sec_Fetch_Site": "same-site", "Origin": address.rstrip("/")},
         {"Sec_Fetch_Site": "none"},
     ):
-        assert ask(address, PULSE, **headers)[0] == 403, headers
+        assert ask(address, COMMITS, **headers)[0] == 403, headers
     for kind in (
         "text/plain",
         "application/x-www-form-urlencoded",
         "multipart/form-data; boundary=a",
     ):
-        assert ask(address, PULSE, Content_Type=kind)[0] in {400, 415}, (
+        assert ask(address, COMMITS, Content_Type=kind)[0] in {400, 415}, (
             "a page elsewhere may send these"
         )
     for host in (
@@ -214,7 +217,7 @@ def test_pages_of_other_sites_are_refused(address):
         "127.0.0.1.elsewhere.example",
         "",
     ):
-        for status, *_ in (get(address, Host=host), ask(address, PULSE, Host=host)):
+        for status, *_ in (get(address, Host=host), ask(address, COMMITS, Host=host)):
             assert status in {400, 403}, "its name could be given this machine's address"
     for host in ("localhost", "127.0.0.1", f"[::1]:{port}"):
         assert get(address, Host=host)[0] == 200
@@ -235,8 +238,8 @@ def test_on_a_network_only_requests_with_the_token_are_answered(url, tmp_path):
             status, _, text = get(f"{address}{place}")
             assert status in {400, 403}, place
             assert b"script" not in text
-        assert ask(address, PULSE)[0] == 403
-        assert ask(address, PULSE, Cookie=f"tidegauge-8866={token[:-1]}")[0] == 403
+        assert ask(address, COMMITS)[0] == 403
+        assert ask(address, COMMITS, Cookie=f"tidegauge-8866={token[:-1]}")[0] == 403
         jar = CookieJar()
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
         with opener.open(f"{address}?token={token}&theme=dark") as page:
@@ -244,12 +247,14 @@ def test_on_a_network_only_requests_with_the_token_are_answered(url, tmp_path):
             assert b"color-scheme: dark" in page.read()
         (cookie,) = jar
         assert cookie.has_nonstandard_attr("HttpOnly")
-        assert ask(address, PULSE, opener=opener)[0] == 200
-        said = {"incident": 1, "action": "acknowledge", "seen": 0, "by": "ann"}
-        status, told = ask(address, {"id": 1, "ask": "say", "about": said}, opener=opener)
+        assert ask(address, COMMITS, opener=opener)[0] == 200
+        said = {"incident": 1, "action": "acknowledge", "revision": 0, "author": "ann"}
+        status, told = ask(
+            address, {"id": 1, "question": "label_incident", "params": said}, opener=opener
+        )
         assert (status, "error" in told) == (200, True)
-        status, told = ask(address, {"id": 1, "ask": "catalogue"}, opener=opener)
-        assert told["told"]["writable"] is False
+        status, told = ask(address, {"id": 1, "question": "catalogue"}, opener=opener)
+        assert told["payload"]["writable"] is False
         assert not server.children()
         assert token not in server.output.replace(f"?token={token}", "", 1)
 
@@ -276,7 +281,7 @@ class Client:
             self.writer.close()
 
 
-ASKED = b"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\r\n"
+ASKED = b"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 32\r\n\r\n"
 
 
 @pytest.fixture
@@ -435,14 +440,16 @@ def test_invalid_file_names_are_not_found_and_not_logged(url, caplog, path):
 def test_viewers_see_neither_the_database_address_nor_the_rights_of_the_operator(url):
     from tidegauge.widgets import server
 
-    said = {"incident": 1, "seen": 0, "action": "comment", "note": "x", "by": "m"}
+    said = {"incident": 1, "revision": 0, "action": "comment", "note": "x", "author": "m"}
     typed = {"dataset": {"a": 1}, "name": ["x"]}
 
     async def answers():
         async with running(server, url, read_only=True) as port:
-            written = await fetch_answer(port, {"id": 1, "ask": "say", "about": said})
+            written = await fetch_answer(
+                port, {"id": 1, "question": "label_incident", "params": said}
+            )
             odd = [
-                await fetch_answer(port, {"id": 1, "ask": ask, "about": typed})
+                await fetch_answer(port, {"id": 1, "question": ask, "params": typed})
                 for ask in ("failures", "series", "incidents", "partitions")
             ]
             return written, odd
@@ -463,8 +470,8 @@ def test_database_errors_do_not_name_the_server(monkeypatch, repo):
         raise tg.DatabaseAccessError(why)
 
     backend = Backend(repo)
-    monkeypatch.setitem(backend.questions, "pulse", fail)
-    told, _ = backend.answer({"id": 1, "ask": "pulse"}, None)
+    monkeypatch.setitem(backend.questions, "commits", fail)
+    told, _ = backend.answer({"id": 1, "question": "commits"}, None)
     assert "database …/prod" in told["error"]
     assert not [
         word for word in ("db.internal", "10.1.2.3", "mallory", "5432") if word in told["error"]
@@ -539,7 +546,7 @@ def test_an_unread_answer_is_dropped(url, limits, monkeypatch):
 
     async def exchange():
         async with running(limits, url) as port:
-            client = await Client(port).send(ASKED + b'{"id": 1, "ask": "pulse"}')
+            client = await Client(port).send(ASKED + b'{"id": 1, "question": "commits"}')
             began = await client.reader.readexactly(15)
             await asyncio.sleep(1)
             return began, await client.read_until_closed()
@@ -587,7 +594,7 @@ def test_too_many_requests_are_refused(url):
         server.add_sockets([listening])
 
         async def status():
-            place, body = f"http://127.0.0.1:{port}/ask", json.dumps(PULSE)
+            place, body = f"http://127.0.0.1:{port}/ask", json.dumps(COMMITS)
             client = AsyncHTTPClient()
             given = {"method": "POST", "body": body, "headers": JSON, "raise_error": False}
             return (await client.fetch(place, **given)).code

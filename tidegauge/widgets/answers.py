@@ -345,12 +345,12 @@ class Answer:
         Examples
         --------
         >>> Answer({"n": math.nan}, {"x": np.zeros((2, 3), np.uint8)}).packed()[0]
-        {'told': {'n': None}, 'arrays': [['x', 'u1', [2, 3]]]}
+        {'payload': {'n': None}, 'arrays': [['x', 'u1', [2, 3]]]}
         """
         encoded = {name: _little_endian(array) for name, array in self.arrays.items()}
         headers = [[name, a.dtype.str[1:], list(a.shape)] for name, a in encoded.items()]
         return (
-            {"told": plain(self.payload), "arrays": headers},
+            {"payload": plain(self.payload), "arrays": headers},
             [a.tobytes() for a in encoded.values()],
         )
 
@@ -439,7 +439,7 @@ def table(frame: pd.DataFrame, **payload: Any) -> Answer:
                 for value, is_missing in zip(column, missing, strict=True)
             ]
     columns = list(map(str, frame.columns))
-    return Answer({**payload, "columns": columns, "rows": len(frame), "texts": strings}, arrays)
+    return Answer({**payload, "columns": columns, "rows": len(frame), "strings": strings}, arrays)
 
 
 MAX_CSV_CELLS = 2_000_000
@@ -543,7 +543,7 @@ def csv(frame: pd.DataFrame, view: str) -> Answer:
         raise HistoryError(msg)
     labelled = any(name is not None for name in frame.index.names)
     cells = spreadsheet(frame.reset_index() if labelled else frame)
-    payload: protocol.TextAnswer = {"text": cells.to_csv(index=False)}
+    payload: protocol.TextAnswer = {"content": cells.to_csv(index=False)}
     return Answer(payload)
 
 
@@ -574,7 +574,7 @@ def svg(repository: Repository, params: Mapping[str, Any], as_of: AsOf = None) -
             raise HistoryError(msg)
         window = Window(_to_datetime(params.get("since")), _to_datetime(params.get("until")))
         plot = read_plot(connection, datasets[0], MetricQuery(series=ids, window=window), as_of)
-    payload: protocol.TextAnswer = {"text": plot.standalone}
+    payload: protocol.TextAnswer = {"content": plot.standalone}
     return Answer(payload)
 
 

@@ -45,8 +45,8 @@ VIEW_NAMES = (
 )
 _DATASET_VIEWS = frozenset({"compare", "distribution", "consistency", "partitions"})
 """Views of a single dataset."""
-_LABELLING_QUESTIONS = frozenset({"catalogue", "say", "say_all"})
-"""Questions whose handlers receive the known user as ``author``."""
+_LABELLING_QUESTIONS = frozenset({"catalogue", "label_incident", "label_incidents"})
+"""Questions whose handlers receive the known user as ``known_author``."""
 
 
 class Backend:
@@ -78,9 +78,9 @@ class Backend:
             "tables": lambda params: tables.tables(repository, params),
             "failures": lambda params: tables.failures(repository, params, samples=samples),
             "levels": self._overview.levels,
-            "rows": self._overview.rows,
+            "sparklines": self._overview.sparklines,
             "cell": self._overview.cell,
-            "order": self._overview.order,
+            "row_order": self._overview.row_order,
             "series": lambda params: series.series(self._overview, params),
             "seasons": lambda params: series.seasons(self._overview, params),
             "sides": lambda params: compare.sides(repository, params),
@@ -90,22 +90,22 @@ class Backend:
             "distribution": lambda params: compare.distribution(repository, params),
             "drifts": lambda params: compare.drifts(repository, params),
             "consistency": self._consistency.ranking,
-            "consistency_lines": self._consistency.lines,
+            "consistency_sparklines": self._consistency.sparklines,
             "consistency_features": self._consistency.features,
             "incidents": lambda params: incidents.incidents(repository, params),
             "incident": lambda params: incidents.incident(repository, params, samples=samples),
-            "say": lambda params: incidents.label_incident(
-                repository, params, params.get("author"), samples=samples
+            "label_incident": lambda params: incidents.label_incident(
+                repository, params, params.get("known_author"), samples=samples
             ),
-            "say_all": lambda params: incidents.label_incidents(
-                repository, params, params.get("author")
+            "label_incidents": lambda params: incidents.label_incidents(
+                repository, params, params.get("known_author")
             ),
             "partitions": lambda params: tables.partitions(repository, params),
-            "day": lambda params: tables.day(repository, params),
+            "partition": lambda params: tables.partition(repository, params),
             "csv": self._csv,
             "data": self._data,
             "svg": lambda params: answers.svg(repository, params, as_of),
-            "pulse": self._pulse,
+            "commits": self._commits,
         }
 
     def first_view(self) -> str:
@@ -118,7 +118,7 @@ class Backend:
         Parameters
         ----------
         message : mapping
-            ``id``, ``ask``, ``about`` and ``catalogue``, as in `protocol`.
+            ``id``, ``question``, ``params`` and ``catalogue``, as in `protocol`.
         author : str or None
             The known user, who becomes the author of labels; None if the page can name one.
         """
@@ -188,15 +188,15 @@ class Backend:
         self, message: Mapping[str, Any], author: str | None
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Return the answer to a message, or the error, without id and duration."""
-        ask = message.get("ask")
-        question = self.questions.get(ask) if isinstance(ask, str) else None
-        if question is None:
-            return {"error": f"Unknown question {ask!r}.", "kind": "UnknownQuestion"}, []
+        question = message.get("question")
+        handler = self.questions.get(question) if isinstance(question, str) else None
+        if handler is None:
+            return {"error": f"Unknown question {question!r}.", "kind": "UnknownQuestion"}, []
         context = {"catalogue": message.get("catalogue")}
-        if ask in _LABELLING_QUESTIONS:
-            context["author"] = author
+        if question in _LABELLING_QUESTIONS:
+            context["known_author"] = author
         try:
-            return question({**(message.get("about") or {}), **context}).packed()
+            return handler({**(message.get("params") or {}), **context}).packed()
         except Exception as problem:  # noqa: BLE001 - every error is shown on the page
             return error_for_viewers(problem), []
 
@@ -206,11 +206,11 @@ class Backend:
         with self.repository.database.read() as connection:
             incident_count = open_incidents(connection, datetime.now(UTC))
         settings = {
-            "open": incident_count,
+            "open_incidents": incident_count,
             "datasets": self.repository.datasets(),
             "repository": _database_name(self.repository),
             "writable": not self.repository.database.read_only,
-            "by": params.get("author"),
+            "author": params.get("known_author"),
             "url": self._url,
         }
         payload = cast("protocol.CatalogueAnswer", {**answer.payload, **settings})
@@ -233,10 +233,10 @@ class Backend:
         listed = {name: params[name] for name in ("rows", "columns") if name in params}
         return self._frames(str(params["view"]), {**params["options"], **listed}, params["dataset"])
 
-    def _pulse(self, _: Mapping[str, Any]) -> Answer:
+    def _commits(self, _: Mapping[str, Any]) -> Answer:
         """Return the number of commits, so that the script detects changes."""
         with self.repository.database.read() as connection:
-            payload: protocol.PulseAnswer = {"commits": last_commit(connection)}
+            payload: protocol.CommitsAnswer = {"commits": last_commit(connection)}
             return Answer(payload)
 
 

@@ -74,7 +74,7 @@ def sides(repository: Repository, params: Mapping[str, Any]) -> Answer:
     runs = repository.runs(dataset)
     columns = runs[["run_id", "started_at", "measured"]].itertuples(index=False, name=None)
     measured_runs: list[protocol.RunChoice] = [
-        {"id": number, "started_at": started, "measured": measured}
+        {"id": number, "started_at": started, "partition_count": measured}
         for number, started, measured in columns
         if measured and measured > 0  # None or NaN while the run is in progress
     ]
@@ -85,7 +85,7 @@ def sides(repository: Repository, params: Mapping[str, Any]) -> Answer:
     times = np.array([seconds(row.time) for row in partitions], np.float64)
     payload: protocol.SidesAnswer = {
         "partitions": names,
-        "within": segments,
+        "segments": segments,
         "runs": measured_runs,
     }
     return Answer(payload, {"times": times})
@@ -251,7 +251,7 @@ def _default_sides(repository: Repository, params: Mapping[str, Any]) -> dict[st
     the partition one week before, or, without that, the previous partition.
     """
     answer = sides(repository, params)
-    names, segments = answer.payload["partitions"], answer.payload["within"]
+    names, segments = answer.payload["partitions"], answer.payload["segments"]
     times: NDArray[np.float64] = answer.arrays["times"]
     for current, time in enumerate(times.tolist()):
         earlier = [

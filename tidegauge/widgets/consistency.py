@@ -96,11 +96,11 @@ class Consistency:
             "groups": [truncate(group) for group in groups],
             "segments": index.segments,
             "segment": index.segment,
-            "by": request.metric,
-            "choices": _ranking_choices(index),
+            "metric": request.metric,
+            "metric_choices": _ranking_choices(index),
             "range": request.range,
             "labels": [] if request.timed else [truncate(label) for label in columns.labels],
-            "elsewhere": alternatives,
+            "other_datasets": alternatives,
         }
         numbers: dict[str, NDArray[Any]] = {
             "ids": index.ids[index.features][ranking.order],
@@ -114,7 +114,7 @@ class Consistency:
         }
         return Answer(payload, numbers)
 
-    def lines(self, params: Mapping[str, Any]) -> Answer:
+    def sparklines(self, params: Mapping[str, Any]) -> Answer:
         """Return the ranking metric of features over the displayed range.
 
         Parameters
@@ -148,7 +148,7 @@ class Consistency:
                 if (name := index.subjects[position].feature) is None
                 else truncate(name),
                 # Index of each metric's line in ``values``.
-                "lines": {
+                "row_by_metric": {
                     truncate(metric): n * len(positions) + m
                     for n, metric in enumerate(metrics)
                     if position in index.series[metric]
@@ -218,6 +218,7 @@ class Consistency:
         """
         import pandas as pd
 
+        params = _request_params(params)
         ranking = self._ranking(params)
         feature_ids = set(ranking["id"])
         ids = [
@@ -251,9 +252,11 @@ class Consistency:
         Parameters
         ----------
         params : mapping
-            As for `ranking`. ``rows`` are the ids of the features that the page displays; without a
-            page, rows follow ``group`` and ``filter``.
+            As for `ranking`, but ``by`` is the ranking metric, as in the options of the page.
+            ``rows`` are the ids of the features that the page displays; without a page, rows follow
+            ``group`` and ``filter``.
         """
+        params = _request_params(params)
         return self._listed(self._ranking(params), params).drop(columns="id")
 
     def _ranking(self, params: Mapping[str, Any]) -> pd.DataFrame:
@@ -371,7 +374,7 @@ class _Request:
         self.columns = columns if window == Window() else moments(connection, dataset, window)
         self.timed = bool(np.isfinite(self.columns.times).all())
         self.key = (dataset, self.index.segment, window, commits)
-        self.metric = str(params.get("by") or WRONG)
+        self.metric = str(params.get("metric") or WRONG)
         if (
             self.metric != WRONG
             and self.metric not in self.index.series
@@ -393,6 +396,11 @@ class _Request:
     def read(self, metrics: Sequence[str]) -> list[NDArray[np.float64]]:
         """Return metrics as matrices, a row for each feature."""
         return self.owner._matrices(self, metrics)  # noqa: SLF001 - its helper
+
+
+def _request_params(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a page as parameters of a request: ``by`` is the ranking ``metric``."""
+    return {**options, "metric": options.get("by")}
 
 
 def _range_window(columns: PartitionColumns, params: Mapping[str, Any]) -> tuple[str, Window]:

@@ -168,7 +168,7 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         "revision": details.revision,
         "since": _seconds(row["since"]),
         "until": _seconds(row["until"]),
-        "lasts": length,
+        "duration": length,
         "anomalies": len(details.anomalies),
         "assignee": state.assignee,
         "snoozed_until": state.snoozed_until,
@@ -177,13 +177,13 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         "explanations": [
             truncate(explanation, MAX_SENTENCE_LENGTH) for explanation in peaks["explanation"]
         ],
-        "shared": (
+        "group_headline": (
             truncate(details.group.headline, MAX_SENTENCE_LENGTH) if details.group else None
         ),
-        "others": _related_incidents(details),
+        "other_incidents": _related_incidents(details),
         "causes": [_cause(move) for move in details.causes.moves],
-        "along": [
-            {"text": str(companion), "series": companion.series}
+        "companions": [
+            {"summary": str(companion), "series": companion.series}
             for companion in details.causes.companions
         ],
         "restated": [
@@ -203,7 +203,7 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         # untruncated: the script sends the names back
         "downstream": list(details.context.downstream[:MAX_CHART_SERIES]),
         "timeline": cast("list[protocol.IncidentEvent]", events),
-        "said": cast("list[protocol.IncidentLabel]", labels),
+        "labels": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(payload)
 
@@ -234,8 +234,8 @@ def _cause(move: Move) -> protocol.IncidentCause:
     """Return a change with the parts of its first dimension, which explains it best."""
     dimension = move.dimensions[0]
     return {
-        "text": str(move),
-        "what": truncate(move.subject),
+        "summary": str(move),
+        "metric": truncate(move.subject),
         "partition": truncate(move.partition),
         "dimension": truncate(dimension.name),
         "scale": move.scale,
@@ -262,7 +262,7 @@ def label_incident(
     ----------
     repository : Repository
     params : mapping
-        Parameters of the request, as `protocol.SayQuestion`.
+        Parameters of the request, as `protocol.LabelIncidentQuestion`.
     author : str or None
         Author of the labels; None if the page names the author.
     samples : bool
@@ -278,7 +278,7 @@ def label_incident(
         If the action is unknown.
     """
     number = int(params["incident"])
-    _add_labels(repository, number, params, author, int(params["seen"]))
+    _add_labels(repository, number, params, author, int(params["revision"]))
     return incident(repository, {"incident": number}, samples=samples)
 
 
@@ -291,7 +291,7 @@ def label_incidents(
     ----------
     repository : Repository
     params : mapping
-        Parameters of the request, as `protocol.SayAllQuestion`.
+        Parameters of the request, as `protocol.LabelIncidentsQuestion`.
     author : str or None
         Author of the labels; None if the page names the author.
 
@@ -305,7 +305,7 @@ def label_incidents(
     numbers = list(dict.fromkeys(map(int, params["incidents"])))
     for number in numbers:
         _add_labels(repository, number, params, author, None)
-    payload: protocol.SayAllAnswer = {"labelled": len(numbers)}
+    payload: protocol.LabelIncidentsAnswer = {"labelled": len(numbers)}
     return Answer(payload)
 
 
@@ -335,7 +335,7 @@ def _add_labels(
     action = params["action"]
     if action not in ACTION_LABELS:
         raise UnknownNameError("action", action, ACTION_LABELS)
-    author = known_author or (params.get("by") or "").strip()
+    author = known_author or (params.get("author") or "").strip()
     if not author:
         msg = "Label not saved: the author is missing. Enter your name and try again."
         raise HistoryError(msg)

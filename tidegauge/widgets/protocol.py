@@ -25,8 +25,8 @@ class Request(TypedDict):
     """Request of the script: a question and its parameters."""
 
     id: Annotated[str, "Unique; the reply repeats it."]
-    ask: Annotated[str, "One of `Questions`."]
-    about: Mapping[str, Any]
+    question: Annotated[str, "One of `Questions`."]
+    params: Mapping[str, Any]
     catalogue: Annotated[int | None, "Catalogue that rows and columns refer to."]
 
 
@@ -35,7 +35,7 @@ class Reply(TypedDict):
 
     id: str
     seconds: Annotated[float, "Time taken in the kernel."]
-    told: Annotated[Mapping[str, Any], "JSON part of the answer."]
+    payload: Annotated[Mapping[str, Any], "JSON part of the answer."]
     arrays: Annotated[
         Sequence[tuple[str, str, Sequence[int]]], "Name, dtype and shape of each buffer."
     ]
@@ -50,7 +50,7 @@ class ErrorReply(TypedDict):
     kind: Annotated[str, "Name of the exception class."]
 
 
-class Nothing(TypedDict):
+class Empty(TypedDict):
     """Empty parameters, answer or arrays."""
 
 
@@ -65,7 +65,7 @@ class Table(TypedDict):
 
     columns: Sequence[str]
     rows: int
-    texts: Mapping[str, Sequence[str | None]]
+    strings: Mapping[str, Sequence[str | None]]
 
 
 class PartitionSide(TypedDict):
@@ -99,20 +99,20 @@ class CatalogueQuestion(TypedDict):
 class CatalogueAnswer(TypedDict):
     """Catalogue: keys of all series, labels of all columns, and settings of the repository."""
 
-    words: Annotated[Mapping[str, Sequence[str]], "Distinct values of each series key."]
+    key_values: Annotated[Mapping[str, Sequence[str]], "Distinct values of each series key."]
     labels: Annotated[Sequence[str], "Times in UTC, or names of partitions without a time."]
     commits: int
     catalogue: Annotated[int, "Number of this catalogue."]
     datasets: Sequence[str]
     repository: Annotated[str, "Name of the database, without its folder or server."]
     writable: bool
-    by: Annotated[str | None, "Author of labels; null if the page asks for a name."]
+    author: Annotated[str | None, "Author of labels; null if the page asks for a name."]
     url: Annotated[str | None, "Address of the dashboard for links; null if it is not set."]
-    open: Annotated[int, "Number of open incidents that are not snoozed."]
+    open_incidents: Annotated[int, "Number of open incidents that are not snoozed."]
 
 
 class CatalogueArrays(TypedDict):
-    """Arrays of the catalogue: ids, times, anomalous points, and codes of series keys in `words`."""
+    """Arrays of the catalogue: ids, times, anomalous points, and codes of series keys in `key_values`."""
 
     ids: NDArray[np.int64]
     times: Annotated[NDArray[np.float64], "Seconds since 1970; NaN without a time."]
@@ -127,7 +127,7 @@ class CatalogueArrays(TypedDict):
 class LevelsQuestion(TypedDict):
     """Parameters of `levels`: colour scale, rows and columns of the heat map; all if not given."""
 
-    by: LevelKind
+    level_kind: LevelKind
     rows: NotRequired[Sequence[int]]
     first: NotRequired[int]
     last: NotRequired[Annotated[int, "Exclusive."]]
@@ -146,8 +146,8 @@ class LevelsArrays(TypedDict):
     levels: NDArray[np.uint8]
 
 
-class RowsQuestion(TypedDict):
-    """Parameters of `rows`: series and columns whose values to return."""
+class SparklinesQuestion(TypedDict):
+    """Parameters of `sparklines`: series and columns whose values to return."""
 
     rows: Sequence[int]
     first: NotRequired[int]
@@ -160,15 +160,15 @@ class SparklineArrays(TypedDict):
     values: NDArray[np.float32]
 
 
-class OrderQuestion(TypedDict):
-    """Parameters of `order`: colour scale, sort order and grouping of the heat map."""
+class RowOrderQuestion(TypedDict):
+    """Parameters of `row_order`: colour scale, sort order and grouping of the heat map."""
 
-    by: LevelKind
+    level_kind: LevelKind
     sort: Annotated[str, "`name`, `worst`, `newest` or `anomalies`."]
     group: Annotated[str, "Grouping of rows if sorted by name."]
 
 
-class OrderArrays(TypedDict):
+class RowOrderArrays(TypedDict):
     """All rows of the heat map, from top to bottom."""
 
     rows: NDArray[np.int32]
@@ -254,7 +254,7 @@ class SeriesLabel(TypedDict):
     name: str | None
     instance: str | None
     dataset: str
-    about: Annotated[int | None, "Id of the labelled anomaly or incident; null for a range."]
+    target_id: Annotated[int | None, "Id of the labelled anomaly or incident; null for a range."]
 
 
 class SeriesAnswer(TypedDict):
@@ -263,7 +263,7 @@ class SeriesAnswer(TypedDict):
     series: Sequence[SeriesEntry]
     labels: Sequence[str]
     anomalies: Sequence[SeriesAnomaly]
-    said: Annotated[Sequence[SeriesLabel], "Labels of the series."]
+    series_labels: Annotated[Sequence[SeriesLabel], "Labels of ranges, anomalies and incidents."]
     statuses: Annotated[Sequence[str], "Names of the codes in the array `status`."]
 
 
@@ -277,7 +277,9 @@ class SeriesArrays(TypedDict):
     expected: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
-    old: Annotated[NDArray[np.float64], "Restatements as (row, column, version, value)."]
+    restatements: Annotated[
+        NDArray[np.float64], "Replaced values as (row, column, version, value)."
+    ]
 
 
 class SeasonsQuestion(TypedDict):
@@ -297,14 +299,14 @@ class RunChoice(TypedDict):
 
     id: int
     started_at: datetime
-    measured: Annotated[int, "Number of partitions."]
+    partition_count: Annotated[int, "Number of measured partitions."]
 
 
 class SidesAnswer(TypedDict):
     """Choices for comparison sides: partitions, newest first, with their segments, and runs."""
 
     partitions: Sequence[str]
-    within: Annotated[Sequence[str], "Segment of each partition."]
+    segments: Annotated[Sequence[str], "Segment of each partition."]
     runs: Sequence[RunChoice]
 
 
@@ -400,7 +402,7 @@ class ConsistencyQuestion(TypedDict):
     """Parameters of `consistency`: ranking metric, segment, and a range of days or a window."""
 
     dataset: str
-    by: NotRequired[str]
+    metric: NotRequired[str]
     segment: NotRequired[str]
     range: NotRequired[Annotated[str, "Number of days up to the newest partition, or `all`."]]
     since: NotRequired[Annotated[float, "Seconds since 1970; overrides `range`."]]
@@ -408,7 +410,7 @@ class ConsistencyQuestion(TypedDict):
 
 
 class ConsistencySelection(ConsistencyQuestion):
-    """Parameters of `consistency_lines` and `consistency_features`, with ids of features."""
+    """Parameters of `consistency_sparklines` and `consistency_features`, with ids of features."""
 
     ids: Sequence[int]
 
@@ -420,11 +422,13 @@ class ConsistencyAnswer(TypedDict):
     groups: Annotated[Sequence[str], "Group-bys, to which the array `group` refers."]
     segments: Sequence[str]
     segment: str
-    by: str
-    choices: Annotated[Sequence[str], "Metrics that can rank features."]
+    metric: str
+    metric_choices: Annotated[Sequence[str], "Metrics that can rank features."]
     range: Annotated[str, "Empty for a window."]
     labels: Annotated[Sequence[str], "Labels of columns; empty if all columns have a time."]
-    elsewhere: Annotated[Sequence[str], "Datasets with consistency metrics, if this one has none."]
+    other_datasets: Annotated[
+        Sequence[str], "Datasets with consistency metrics, if this one has none."
+    ]
 
 
 class ConsistencyArrays(TypedDict):
@@ -448,7 +452,7 @@ class ConsistencySubject(TypedDict):
     id: int
     group_by: str
     feature: Annotated[str | None, "Null for the row metrics of the group-by."]
-    lines: Annotated[Mapping[str, int], "Row in `values` by metric."]
+    row_by_metric: Annotated[Mapping[str, int], "Row in the array `values`."]
 
 
 class ConsistencyFeaturesAnswer(TypedDict):
@@ -489,25 +493,25 @@ class Action(TypedDict):
 
     action: str
     note: NotRequired[str]
-    by: NotRequired[Annotated[str, "Author, if the kernel has no user name."]]
+    author: NotRequired[Annotated[str, "Author, if the kernel has no user name."]]
     assignee: NotRequired[str]
     until: NotRequired[Annotated[float, "End of a snooze, in seconds since 1970."]]
 
 
-class SayQuestion(Action):
-    """Parameters of `say`: an action on an incident, refused if it has labels newer than `seen`."""
+class LabelIncidentQuestion(Action):
+    """Parameters of `label_incident`: an action, refused if the incident was labelled since `revision`."""
 
     incident: int
-    seen: Annotated[int, "Revision of the incident that the user read."]
+    revision: Annotated[int, "Revision of the incident that the user read."]
 
 
-class SayAllQuestion(Action):
-    """Parameters of `say_all`: an action on several incidents."""
+class LabelIncidentsQuestion(Action):
+    """Parameters of `label_incidents`: an action on several incidents."""
 
     incidents: Sequence[int]
 
 
-class SayAllAnswer(TypedDict):
+class LabelIncidentsAnswer(TypedDict):
     """Number of labelled incidents."""
 
     labelled: int
@@ -538,8 +542,8 @@ class IncidentPart(TypedDict):
 class IncidentCause(TypedDict):
     """Change of a metric, broken down by the dimension that explains it best."""
 
-    text: str
-    what: str
+    summary: str
+    metric: Annotated[str, "Name and column of the metric that changed."]
     partition: str
     dimension: str
     scale: str
@@ -550,7 +554,7 @@ class IncidentCause(TypedDict):
 class IncidentCompanion(TypedDict):
     """Series that changed at the same time."""
 
-    text: str
+    summary: str
     series: int | None
 
 
@@ -622,7 +626,7 @@ class IncidentAnswer(TypedDict):
     last: str
     since: Annotated[float | None, "Seconds since 1970; null if partitions have no time."]
     until: float | None
-    lasts: Annotated[
+    duration: Annotated[
         float | None,
         "Seconds from the start of the first partition to the end of the last; null if unknown.",
     ]
@@ -635,12 +639,14 @@ class IncidentAnswer(TypedDict):
         Sequence[int], "Ids of all series, in order of their first anomaly, up to a limit."
     ]
     explanations: Annotated[Sequence[str], "Explanation of each series of `evidence`."]
-    shared: Annotated[
+    group_headline: Annotated[
         str | None, "Headline of the group of incidents with the same cause; null without one."
     ]
-    others: Annotated[Sequence[OtherIncident], "Other incidents of the group, up to a limit."]
+    other_incidents: Annotated[
+        Sequence[OtherIncident], "Other incidents of the group, up to a limit."
+    ]
     causes: Sequence[IncidentCause]
-    along: Annotated[Sequence[IncidentCompanion], "Series that changed at the same time."]
+    companions: Annotated[Sequence[IncidentCompanion], "Series that changed at the same time."]
     restated: Annotated[Sequence[str], "Partitions that were measured again."]
     schema: Annotated[Sequence[str], "Schema changes of the partitions."]
     checks: Sequence[FailedCheck]
@@ -650,7 +656,7 @@ class IncidentAnswer(TypedDict):
         Sequence[str], "Datasets derived from this one, nearest first, up to a limit."
     ]
     timeline: Annotated[Sequence[IncidentEvent], "In chronological order."]
-    said: Annotated[Sequence[IncidentLabel], "Labels of the incident."]
+    labels: Annotated[Sequence[IncidentLabel], "Labels of the incident."]
 
 
 class PartitionsAnswer(Table):
@@ -662,8 +668,8 @@ class PartitionsAnswer(Table):
     ]
 
 
-class DayQuestion(TypedDict):
-    """Parameters of `day`: a partition, by name."""
+class PartitionQuestion(TypedDict):
+    """Parameters of `partition`: a partition, by name."""
 
     dataset: str
     partition: str
@@ -687,7 +693,7 @@ class PartitionVersion(TypedDict):
     measured_at: datetime | None
 
 
-class DayAnswer(TypedDict):
+class PartitionAnswer(TypedDict):
     """Details of a partition: its anomalies, highest score first, and its versions."""
 
     anomalies: Sequence[PartitionAnomaly]
@@ -703,7 +709,7 @@ class SvgQuestion(TypedDict):
     until: NotRequired[float]
 
 
-class ShownQuestion(TypedDict):
+class PageQuestion(TypedDict):
     """Parameters of `data`: the view, dataset and options of a page, and its displayed rows."""
 
     view: str
@@ -717,7 +723,7 @@ class ShownQuestion(TypedDict):
     ]
 
 
-class CsvQuestion(ShownQuestion):
+class CsvQuestion(PageQuestion):
     """Parameters of `csv`: a page, and the title of one of its tables; the first if not given."""
 
     title: NotRequired[str]
@@ -742,10 +748,10 @@ class DataAnswer(TypedDict):
 class TextAnswer(TypedDict):
     """Content of a file to download."""
 
-    text: str
+    content: str
 
 
-class PulseAnswer(TypedDict):
+class CommitsAnswer(TypedDict):
     """Number of commits, which the page polls to detect changes."""
 
     commits: int
@@ -754,41 +760,41 @@ class PulseAnswer(TypedDict):
 class Question(NamedTuple):
     """Types of one question: parameters, answer, and arrays of the answer."""
 
-    about: Any
+    params: Any
     answer: Any
     arrays: Any
 
 
 QUESTION_TYPES: Mapping[str, Question] = {
     "catalogue": Question(CatalogueQuestion, CatalogueAnswer, CatalogueArrays),
-    "tables": Question(Nothing, TablesAnswer, OrderedColumns),
-    "failures": Question(DatasetQuestion, FailuresAnswer, Nothing),
+    "tables": Question(Empty, TablesAnswer, OrderedColumns),
+    "failures": Question(DatasetQuestion, FailuresAnswer, Empty),
     "levels": Question(LevelsQuestion, LevelsAnswer, LevelsArrays),
-    "rows": Question(RowsQuestion, Nothing, SparklineArrays),
-    "cell": Question(CellQuestion, CellAnswer, Nothing),
-    "order": Question(OrderQuestion, Nothing, OrderArrays),
+    "sparklines": Question(SparklinesQuestion, Empty, SparklineArrays),
+    "cell": Question(CellQuestion, CellAnswer, Empty),
+    "row_order": Question(RowOrderQuestion, Empty, RowOrderArrays),
     "series": Question(SeriesQuestion, SeriesAnswer, SeriesArrays),
-    "seasons": Question(SeasonsQuestion, SeasonsAnswer, Nothing),
+    "seasons": Question(SeasonsQuestion, SeasonsAnswer, Empty),
     "sides": Question(DatasetQuestion, SidesAnswer, TimesArrays),
     "compare": Question(CompareQuestion, CompareAnswer, OrderedColumns),
     "merged": Question(CompareQuestion, Table, OrderedColumns),
-    "columns": Question(DatasetQuestion, ColumnsAnswer, Nothing),
+    "columns": Question(DatasetQuestion, ColumnsAnswer, Empty),
     "distribution": Question(DistributionQuestion, DistributionAnswer, DistributionArrays),
     "drifts": Question(DriftsQuestion, Table, FloatColumns),
     "consistency": Question(ConsistencyQuestion, ConsistencyAnswer, ConsistencyArrays),
-    "consistency_lines": Question(ConsistencySelection, Nothing, SparklineArrays),
+    "consistency_sparklines": Question(ConsistencySelection, Empty, SparklineArrays),
     "consistency_features": Question(
         ConsistencySelection, ConsistencyFeaturesAnswer, ConsistencyFeaturesArrays
     ),
     "incidents": Question(IncidentsQuestion, Table, FloatColumns),
-    "incident": Question(IncidentQuestion, IncidentAnswer, Nothing),
-    "say": Question(SayQuestion, IncidentAnswer, Nothing),
-    "say_all": Question(SayAllQuestion, SayAllAnswer, Nothing),
+    "incident": Question(IncidentQuestion, IncidentAnswer, Empty),
+    "label_incident": Question(LabelIncidentQuestion, IncidentAnswer, Empty),
+    "label_incidents": Question(LabelIncidentsQuestion, LabelIncidentsAnswer, Empty),
     "partitions": Question(DatasetQuestion, PartitionsAnswer, FloatColumns),
-    "day": Question(DayQuestion, DayAnswer, Nothing),
-    "csv": Question(CsvQuestion, TextAnswer, Nothing),
-    "data": Question(ShownQuestion, DataAnswer, Nothing),
-    "svg": Question(SvgQuestion, TextAnswer, Nothing),
-    "pulse": Question(Nothing, PulseAnswer, Nothing),
+    "partition": Question(PartitionQuestion, PartitionAnswer, Empty),
+    "csv": Question(CsvQuestion, TextAnswer, Empty),
+    "data": Question(PageQuestion, DataAnswer, Empty),
+    "svg": Question(SvgQuestion, TextAnswer, Empty),
+    "commits": Question(Empty, CommitsAnswer, Empty),
 }
 """Types by name of the question."""

@@ -54,7 +54,7 @@ def declarations() -> str:
 
     Examples
     --------
-    >>> "export interface PulseAnswer {" in declarations()
+    >>> "export interface CommitsAnswer {" in declarations()
     True
     """
     parts = [_FILE_HEADER]
@@ -64,7 +64,7 @@ def declarations() -> str:
         elif name in _aliases():
             parts.append(f"export type {name} = {_members(value)};")
     questions = [
-        f"  {name}: {{ about: {_type(q.about)}; answer: {_type(q.answer)}; arrays: {_type(q.arrays)} }};"
+        f"  {name}: {{ params: {_type(q.params)}; answer: {_type(q.answer)}; arrays: {_type(q.arrays)} }};"
         for name, q in protocol.QUESTION_TYPES.items()
     ]
     head = "/** Questions by name: parameters, answer, and arrays of the answer. */"

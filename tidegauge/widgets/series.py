@@ -161,7 +161,7 @@ class Overview:
         words["dataset"] = list(heatmap.dataset.words)  # untruncated: the script sends these back
         codes = {key: coded.code for key, coded in heatmap.keys.items()}
         labels = [truncate(label) for label in heatmap.labels]
-        payload: dict[str, Any] = {"words": words, "labels": labels, "commits": commits}
+        payload: dict[str, Any] = {"key_values": words, "labels": labels, "commits": commits}
         payload["catalogue"] = self._store(heatmap, single=table is not None)
         row, column = heatmap.rows_of(points[:, 0]), heatmap.columns_of(points[:, 1])
         marks = np.stack([row, column], axis=1)[(row >= 0) & (column >= 0)].astype(np.int32)
@@ -178,17 +178,17 @@ class Overview:
         Parameters
         ----------
         params : mapping
-            ``by`` is the colour scale. ``rows``, ``first`` and ``last`` limit rows and columns.
+            ``level_kind`` is the colour scale. ``rows``, ``first`` and ``last`` limit rows and columns.
         """
         with self.repository.database.read() as connection:
             heatmap = self.panorama(connection, params)
             rows = self._rows(heatmap, params.get("rows"))
             first, last = self._columns(heatmap, params)
-            level = _level_reader(params["by"])(connection, heatmap, first, last, rows)
+            level = _level_reader(params["level_kind"])(connection, heatmap, first, last, rows)
         payload: protocol.LevelsAnswer = {"first": first, "last": last}
         return Answer(payload, {"levels": level})
 
-    def rows(self, params: Mapping[str, Any]) -> Answer:
+    def sparklines(self, params: Mapping[str, Any]) -> Answer:
         """Return the values of series for sparklines.
 
         Parameters
@@ -251,17 +251,17 @@ class Overview:
         ]
         return details
 
-    def order(self, params: Mapping[str, Any]) -> Answer:
+    def row_order(self, params: Mapping[str, Any]) -> Answer:
         """Return the order of all rows of the heat map.
 
         Parameters
         ----------
         params : mapping
-            ``by`` is the colour scale, ``sort`` the order and ``group`` the grouping.
+            ``level_kind`` is the colour scale, ``sort`` the order and ``group`` the grouping.
         """
         with self.repository.database.read() as connection:
             heatmap = self.panorama(connection, params)
-            order = _order(connection, heatmap, params)
+            order = _order(connection, heatmap, params, params.get("level_kind"))
         return Answer({}, {"rows": order.astype(np.int32)})
 
     def frame(self, params: Mapping[str, Any]) -> pd.DataFrame:
@@ -288,7 +288,7 @@ class Overview:
             if params.get("rows") is not None:
                 rows = np.array(listed_positions(heatmap.series.tolist(), params["rows"]), np.intp)
             else:
-                order = _order(connection, heatmap, params)
+                order = _order(connection, heatmap, params, scale)
                 names = [
                     key_words if key == "dataset" else map(truncate, key_words)
                     for key, key_words in zip(heatmap.keys, words, strict=True)
@@ -324,7 +324,10 @@ class Overview:
 
 
 def _order(
-    connection: Connection, heatmap: HeatmapIndex, params: Mapping[str, Any]
+    connection: Connection,
+    heatmap: HeatmapIndex,
+    params: Mapping[str, Any],
+    scale: str | None,
 ) -> NDArray[np.intp]:
     """Return the order of all rows of the heat map; ties keep the order of the catalogue.
 
@@ -335,7 +338,9 @@ def _order(
     params : mapping
         ``sort`` is ``name`` for the groups of ``group``; ``worst`` or ``newest`` for the strongest
         level, of any column or the last one, first; ``anomalies`` for most anomalies first.
-        ``by`` is the colour scale of the levels. ``table`` is set if the page shows one dataset.
+        ``table`` is set if the page shows one dataset.
+    scale : str or None
+        Colour scale of the levels; the first one if None.
     """
     sort = params.get("sort") or "name"
     rows, columns = heatmap.shape
@@ -349,9 +354,9 @@ def _order(
         return np.lexsort([np.arange(rows, dtype=np.int32), *codes])
 
     def strength() -> NDArray[np.int16]:
-        scale = params.get("by") or next(iter(LEVEL_READERS))
+        kind = scale or next(iter(LEVEL_READERS))
         return _strength(
-            _level_reader(scale)(connection, heatmap, 0, columns, np.arange(rows)), scale
+            _level_reader(kind)(connection, heatmap, 0, columns, np.arange(rows)), kind
         )
 
     def anomalies() -> NDArray[np.intp]:
@@ -419,7 +424,7 @@ def _answer(
     connection: Connection, overview: Overview, heatmap: HeatmapIndex, rows: Sequence[int]
 ) -> Answer:
     """Return the answer to `series` for rows of the heat map."""
-    value, status, version, old = _values(connection, heatmap, rows)
+    value, status, version, restatements = _values(connection, heatmap, rows)
     bands = _bands(connection, heatmap, rows)
     anomalies, labels = _anomalies_and_labels(connection, overview, heatmap, rows)
     scales = series_scales(connection, [int(heatmap.series[row]) for row in rows])
@@ -435,7 +440,7 @@ def _answer(
         "series": cast("list[protocol.SeriesEntry]", entries),
         "labels": heatmap.labels,
         "anomalies": cast("list[protocol.SeriesAnomaly]", anomalies),
-        "said": cast("list[protocol.SeriesLabel]", labels),
+        "series_labels": cast("list[protocol.SeriesLabel]", labels),
         "statuses": POINT_STATUSES,
     }
     numbers: dict[str, NDArray[Any]] = {
@@ -443,7 +448,7 @@ def _answer(
         "value": value,
         "status": status,
         "version": version,
-        "old": old,
+        "restatements": restatements,
         **bands,
     }
     return Answer(payload, numbers)
@@ -670,7 +675,7 @@ def _anomalies_and_labels(
                     {
                         **fields,
                         "dataset": truncate(dataset),
-                        "about": next(iter(subjects), None),
+                        "target_id": next(iter(subjects), None),
                     }
                 )
     return anomalies, labels

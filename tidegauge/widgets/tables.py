@@ -202,7 +202,7 @@ def _sort_keys(health: pd.DataFrame) -> dict[str, pd.Series]:
     }
 
 
-MAX_DAY_ANOMALIES = 200
+MAX_PARTITION_ANOMALIES = 200
 """Maximum number of anomalies of one partition in an answer; the lowest scores are omitted."""
 MAX_OVERDUE_PARTITIONS = 62
 """Maximum number of missing partitions after a segment's last partition: the days of two months."""
@@ -232,7 +232,7 @@ def partitions(repository: Repository, params: Mapping[str, Any]) -> Answer:
         for key, count in overdue.groupby(calendar["segment"]).sum().items()
     }
     calendar = calendar[~overdue]
-    # Names are sent untruncated: the script sends them back to request a day.
+    # Names are sent untruncated: the script sends them back to request a partition.
     names = calendar["partition"].tolist()
     return table(calendar.drop(columns="partition"), partitions=names, overdue=omitted)
 
@@ -261,7 +261,7 @@ def _calendar(repository: Repository, params: Mapping[str, Any]) -> pd.DataFrame
     return repository.calendar(params["dataset"])
 
 
-def day(repository: Repository, params: Mapping[str, Any]) -> Answer:
+def partition(repository: Repository, params: Mapping[str, Any]) -> Answer:
     """Return the anomalies of a partition, the worst first, and its versions.
 
     Parameters
@@ -279,11 +279,11 @@ def day(repository: Repository, params: Mapping[str, Any]) -> Answer:
         versions = [v._asdict() for v in partition_versions(connection, dataset, name)]
     anomalies = [
         fields_of(row, protocol.PartitionAnomaly.__annotations__)
-        for row in partition_rows[:MAX_DAY_ANOMALIES]
+        for row in partition_rows[:MAX_PARTITION_ANOMALIES]
     ]
     for anomaly in anomalies:
         anomaly.update({key: truncate(anomaly[key]) for key in TRUNCATED_FIELDS})
-    payload: protocol.DayAnswer = {
+    payload: protocol.PartitionAnswer = {
         "anomalies": cast("list[protocol.PartitionAnomaly]", anomalies),
         "total": len(partition_rows),
         "versions": cast("list[protocol.PartitionVersion]", versions),

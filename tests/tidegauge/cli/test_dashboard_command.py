@@ -151,7 +151,7 @@ def test_failing_records_are_sent_only_if_samples_are_allowed(url, tmp_path, opt
             partition="ds=2013-01-04", fingerprint=row["fingerprint"],
         )  # fmt: skip
         number = int(repo.incidents("d")["id"].item())
-    question = {"id": "1", "ask": "incident", "about": {"incident": number}}
+    question = {"id": "1", "question": "incident", "params": {"incident": number}}
     with dashboard_server(tmp_path, url, "--read-only", *options) as (_, address):
         answer = post_question(address, question)
     (check,) = answer["checks"]
@@ -165,7 +165,7 @@ def post_question(address, question):
     request = urllib.request.Request(f"{address}ask", json.dumps(question).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         body = answer.read()
-    return json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])["told"]
+    return json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])["payload"]
 
 
 @served

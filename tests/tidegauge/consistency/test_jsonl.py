@@ -82,10 +82,10 @@ def view_content(repository, **asked):
     """Return what the view shows of a repository, without its ids."""
     view = Consistency(repository)
     ranking = view.ranking({"dataset": JOIN, **asked})
-    told = {**ranking.payload, "elsewhere": None}
+    told = {**ranking.payload, "other_datasets": None}
     arrays = {name: array.tolist() for name, array in ranking.arrays.items() if name != "ids"}
     ids = ranking.arrays["ids"].tolist()
-    lines = view.lines({"dataset": JOIN, "ids": ids, **asked}).arrays["values"].tolist()
+    lines = view.sparklines({"dataset": JOIN, "ids": ids, **asked}).arrays["values"].tolist()
     charts = []
     for number in ids:
         answer = view.features({"dataset": JOIN, "ids": [number], **asked})
@@ -94,14 +94,19 @@ def view_content(repository, **asked):
         charts += [
             (one["group_by"], one["feature"], metric, flat[row].tolist())
             for one in answer.payload["subjects"]
-            for metric, row in one["lines"].items()
+            for metric, row in one["row_by_metric"].items()
         ]
     return told, arrays, lines, charts
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"by": "smape"}, {"by": "delta-p95", "range": "all"}, {"segment": "query_source=app"}],
+    [
+        {},
+        {"metric": "smape"},
+        {"metric": "delta-p95", "range": "all"},
+        {"segment": "query_source=app"},
+    ],
     ids=str,
 )
 def test_a_file_shows_the_same_as_its_repository(repo, file, options):

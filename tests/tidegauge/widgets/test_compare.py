@@ -27,7 +27,7 @@ def compare_answer(repo, baseline, current):
 def test_sides_are_listed_with_the_newest_first(repo):
     answer = comparison.sides(repo, {"dataset": "d"})
     assert answer.payload["partitions"] == [f"ds=2013-01-0{n}" for n in range(9, 0, -1)]
-    assert answer.payload["within"] == [""] * 9
+    assert answer.payload["segments"] == [""] * 9
     seconds = dt.datetime(2013, 1, 9, tzinfo=dt.UTC).timestamp()
     assert answer.arrays["times"][0] == seconds
 
@@ -43,7 +43,7 @@ def test_runs_that_measured_nothing_are_not_sides(repo):
     repo.store.open_run(spec())
     runs = comparison.sides(repo, {"dataset": "d"}).payload["runs"]
     assert [one["id"] for one in runs] == [run, 1]
-    assert [one["measured"] for one in runs] == [1, 9]
+    assert [one["partition_count"] for one in runs] == [1, 9]
 
 
 def test_partitions_without_time_come_last(repo):
@@ -55,7 +55,7 @@ def test_partitions_without_time_come_last(repo):
 
 def test_every_metric_has_the_id_of_its_series(repo):
     answer = compare_answer(repo, FIRST, LAST)
-    texts, arrays = answer.payload["texts"], answer.arrays
+    texts, arrays = answer.payload["strings"], answer.arrays
     row = texts["name"].index("Size")
     assert arrays["baseline"][row] == 11
     assert arrays["current"][row] == 19
@@ -78,7 +78,7 @@ def test_a_stored_anomaly_is_sent_even_if_its_change_is_the_least_surprising(rep
     assert whole.payload["unusual"] == 0
     monkeypatch.setattr(comparison, "MAX_COMPARED_ROWS", 1)
     answer = compare_answer(repo, FIRST, LAST)
-    assert answer.payload["texts"]["name"] == ["Size"]
+    assert answer.payload["strings"]["name"] == ["Size"]
     assert answer.arrays["unusual"].tolist() == [0]
     assert answer.arrays["anomaly"].tolist() == [1]
     assert (answer.payload["rows"], answer.payload["total"]) == (1, whole.payload["total"])
@@ -124,7 +124,7 @@ def test_windows_are_compared_by_their_merged_states(repo):
     arrays = comparison.merged(repo, {"dataset": "d", "baseline": EARLY, "current": LATE}).arrays
     compared = compare_answer(repo, EARLY, LATE)
     assert arrays["ids"].tolist() == compared.arrays["ids"].tolist()
-    names = compared.payload["texts"]["name"]
+    names = compared.payload["strings"]["name"]
     row = names.index("Size")
     assert arrays["merged_baseline"][row] == 11 + 12 + 13
     assert arrays["merged_current"][row] == 17 + 18 + 19

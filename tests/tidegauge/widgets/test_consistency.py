@@ -50,7 +50,7 @@ def test_the_worst_feature_comes_first(view):
     ]
     np.testing.assert_allclose(arrays["worst"], [0.9, 0.3 + 0.25, 0.4, 0.02, 0, 0])
     assert arrays["times"][arrays["column"][0]] == at("2023-01-05", "00-00")
-    assert (told["by"], told["range"]) == ("wrong", "7")
+    assert (told["metric"], told["range"]) == ("wrong", "7")
 
 
 def test_rates_are_shares_of_all_compared_rows(view):
@@ -63,19 +63,19 @@ def test_rates_are_shares_of_all_compared_rows(view):
 
 
 def test_features_are_ranked_by_the_selected_metric(view):
-    by = ranked(view, by="missing")
+    by = ranked(view, metric="missing")
     assert by.payload["features"][:2] == [features.MARKUP, "visits"]
     assert by.arrays["worst"][:3].tolist() == [0.4, 0.25, 0]
-    smape = ranked(view, by="smape")
+    smape = ranked(view, metric="smape")
     assert smape.payload["features"][0] == "clicks"
     # Features without a value come last.
     assert np.isnan(smape.arrays["worst"][1:]).all()
     assert (smape.arrays["column"][1:] == -1).all()
-    assert ranked(view, by="delta-p5").arrays["worst"][0] == 3
-    assert {"wrong", "smape", "delta-p50", "missing_keys"} <= set(by.payload["choices"])
-    assert not {"total", "delta-max", "row_missing"} & set(by.payload["choices"])
+    assert ranked(view, metric="delta-p5").arrays["worst"][0] == 3
+    assert {"wrong", "smape", "delta-p50", "missing_keys"} <= set(by.payload["metric_choices"])
+    assert not {"total", "delta-max", "row_missing"} & set(by.payload["metric_choices"])
     with pytest.raises(tg.UnknownNameError, match="smape"):
-        ranked(view, by="smap")
+        ranked(view, metric="smap")
 
 
 def test_features_are_ranked_within_the_window(view):
@@ -84,7 +84,7 @@ def test_features_are_ranked_within_the_window(view):
     assert found.payload["features"][:2] == [features.MARKUP, "clicks"]
     assert len(found.arrays["times"]) == 45
     assert found.payload["range"] == ""
-    lines = view.lines({"dataset": JOIN, "ids": found.arrays["ids"][:1], **day})
+    lines = view.sparklines({"dataset": JOIN, "ids": found.arrays["ids"][:1], **day})
     assert lines.arrays["values"].shape == (1, 45)
     with pytest.raises(tg.UnknownNameError):
         ranked(view, range="8")
@@ -106,7 +106,7 @@ def test_a_quarter_is_shown_by_day_and_a_week_by_hour():
 
 def test_small_charts_show_the_metric_of_the_ranking(view):
     ids = ranked(view).arrays["ids"]
-    lines = view.lines({"dataset": JOIN, "ids": [int(ids[1]), int(ids[0]), 10**9]})
+    lines = view.sparklines({"dataset": JOIN, "ids": [int(ids[1]), int(ids[0]), 10**9]})
     values = lines.arrays["values"]
     assert values.dtype == np.float32
     np.testing.assert_allclose(values[0], [0.55, 0.55, 0.55, *[0] * 45] * 2, rtol=1e-6)
@@ -117,7 +117,7 @@ def test_small_charts_show_the_metric_of_the_ranking(view):
 def lines_of(answer, place):
     subject, values = answer.payload["subjects"][place], answer.arrays["values"]
     flat = values.reshape(-1, values.shape[-1])
-    return {metric: flat[row] for metric, row in subject["lines"].items()}
+    return {metric: flat[row] for metric, row in subject["row_by_metric"].items()}
 
 
 def test_a_feature_has_the_rows_of_its_group_by(view):
@@ -154,8 +154,8 @@ def test_several_features_are_answered_together_up_to_a_limit(view):
 
 def test_a_dataset_without_consistency_metrics_names_datasets_that_have_them(view):
     found = ranked(view, "alone")
-    assert (found.payload["features"], found.payload["elsewhere"]) == ([], [JOIN])
-    assert ranked(view).payload["elsewhere"] == []
+    assert (found.payload["features"], found.payload["other_datasets"]) == ([], [JOIN])
+    assert ranked(view).payload["other_datasets"] == []
     assert view.frame({"dataset": "alone"}).empty
 
 
@@ -163,11 +163,11 @@ def test_nothing_is_read_twice_until_something_is_written(view, monkeypatch):
     first = ranked(view)
     read = []
     monkeypatch.setattr(consistency, "values", lambda *a: read.append(a[3]) or values(*a))
-    again = ranked(view, by="mismatch")
-    view.lines({"dataset": JOIN, "ids": first.arrays["ids"]})
+    again = ranked(view, metric="mismatch")
+    view.sparklines({"dataset": JOIN, "ids": first.arrays["ids"]})
     assert read == []
     assert again.payload["features"][0] == "spend"
-    ranked(view, by="smape")
+    ranked(view, metric="smape")
     assert read == [["smape"]]
 
 
@@ -192,7 +192,7 @@ def test_the_later_of_two_series_of_one_feature_is_used():
         repo.record("d", name, {days[1]: 0.2}, instance="g.f", scale="ratio")
         found = ranked(Consistency(repo), "d")
         assert found.payload["features"] == ["f"]
-        line = Consistency(repo).lines({"dataset": "d", "ids": found.arrays["ids"]})
+        line = Consistency(repo).sparklines({"dataset": "d", "ids": found.arrays["ids"]})
         np.testing.assert_allclose(line.arrays["values"], [[0.1, 0.2]], rtol=1e-6)
 
 

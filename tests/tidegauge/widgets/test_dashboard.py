@@ -48,7 +48,7 @@ class Client:
     def ask(self, ask, **about):
         self.sent.clear()
         self.dashboard.comm.publish_msg = self.hear
-        content = {"id": "7", "ask": ask, "about": about, "catalogue": self.catalogue}
+        content = {"id": "7", "question": ask, "params": about, "catalogue": self.catalogue}
         message = {"content": {"data": {"method": "custom", "content": content}}, "buffers": []}
         self.dashboard.comm.handle_msg(message)
         ((data, buffers),) = self.sent
@@ -60,8 +60,8 @@ class Client:
             assert kind in {"u1", "i4", "f4", "f8"}, "what the script can read"
             arrays[name] = np.frombuffer(buffer, kind).reshape(shape)
         if ask == "catalogue":
-            self.catalogue = reply["told"]["catalogue"]
-        return reply.get("told", reply), arrays
+            self.catalogue = reply["payload"]["catalogue"]
+        return reply.get("payload", reply), arrays
 
 
 @pytest.fixture
@@ -70,7 +70,9 @@ def talk(recorded):
 
 
 def row_of(payload, arrays, name):
-    (row,) = [n for n, code in enumerate(arrays["name"]) if payload["words"]["name"][code] == name]
+    (row,) = [
+        n for n, code in enumerate(arrays["name"]) if payload["key_values"]["name"][code] == name
+    ]
     return row
 
 
@@ -79,7 +81,7 @@ def test_the_catalogue_lists_series_and_times(talk):
     assert answer["datasets"] == ["orders"]
     assert answer["labels"] == [day[3:] for day in DAYS]
     assert answer["writable"] is True
-    assert HOSTILE in answer["words"]["instance"]
+    assert HOSTILE in answer["key_values"]["instance"]
     row = row_of(answer, arrays, "n")
     assert arrays["marks"].tolist() == [[row, 30]]
     assert len(arrays["ids"]) == len(arrays["dataset"]) == len(arrays["analyzer"])
@@ -87,13 +89,13 @@ def test_the_catalogue_lists_series_and_times(talk):
 
 def test_levels_and_values_of_selected_rows_are_answered(talk):
     row = row_of(*talk.ask("catalogue"), "n")
-    _, whole = talk.ask("levels", by="score")
-    _, some = talk.ask("levels", by="score", rows=[row], first=20, last=31)
+    _, whole = talk.ask("levels", level_kind="score")
+    _, some = talk.ask("levels", level_kind="score", rows=[row], first=20, last=31)
     np.testing.assert_array_equal(some["levels"], whole["levels"][[row], 20:31])
     assert whole["levels"][row, 30] > 50
-    _, changes = talk.ask("levels", by="change", rows=[row])
+    _, changes = talk.ask("levels", level_kind="change", rows=[row])
     assert changes["levels"][0, 30] == 128 - round(127 * math.sqrt(97 / 100))
-    _, lines = talk.ask("rows", rows=[row])
+    _, lines = talk.ask("sparklines", rows=[row])
     assert lines["values"][0, -2:].tolist() == [101.0, 3.0]
 
 
@@ -128,13 +130,13 @@ def test_later_commits_do_not_change_rows_of_a_catalogue(talk, recorded):
     recorded.record("orders", "n", 7.0, partition="ds=2012-01-01", scale="count")
     other = Client(talk.dashboard)
     other.ask("catalogue")  # another page of the same dashboard
-    assert talk.ask("rows", rows=[row])[1]["values"][0, -2:].tolist() == [101.0, 3.0]
+    assert talk.ask("sparklines", rows=[row])[1]["values"][0, -2:].tolist() == [101.0, 3.0]
     assert talk.ask("cell", row=row, column=30)[0]["value"] == 3.0
     assert talk.ask("series", ids=[number])[1]["value"].shape == (1, 31)
     for n in range(8):
         recorded.record("orders", "n", float(n), partition="ds=2012-01-01", scale="count")
         other.ask("catalogue")
-    assert talk.ask("rows", rows=[row])[0]["kind"] == "OutdatedError"
+    assert talk.ask("sparklines", rows=[row])[0]["kind"] == "OutdatedError"
 
 
 def test_of_several_partitions_at_one_time_the_last_is_shown_everywhere(repo, script):
@@ -142,7 +144,7 @@ def test_of_several_partitions_at_one_time_the_last_is_shown_everywhere(repo, sc
     repo.record("d", "n", both)
     talk = Client(tg.Dashboard(repo))
     _, arrays = talk.ask("catalogue")
-    assert talk.ask("rows", rows=[0])[1]["values"].tolist() == [[3.0]]
+    assert talk.ask("sparklines", rows=[0])[1]["values"].tolist() == [[3.0]]
     answer, _ = talk.ask("cell", row=0, column=0)
     assert (answer["partition"], answer["value"]) == ("ds=2013-01-01/region=US", 3.0)
     assert talk.ask("series", ids=arrays["ids"].tolist())[1]["value"].tolist() == [[3.0]]
@@ -178,16 +180,16 @@ def test_series_show_old_versions_and_labels(talk, recorded):
     told, arrays = talk.ask("catalogue")
     row = row_of(told, arrays, "n")
     told, arrays = talk.ask("series", ids=[arrays["ids"][row]])
-    assert arrays["old"].tolist() == [[0.0, 4.0, 1.0, 100.0]]
+    assert arrays["restatements"].tolist() == [[0.0, 4.0, 1.0, 100.0]]
     assert arrays["value"][0, 4] == 102.0
-    said = [(one["label"], one["note"], one["about"]) for one in told["said"]]
+    said = [(one["label"], one["note"], one["target_id"]) for one in told["series_labels"]]
     assert said == [("ignore", "late", None), ("acknowledged", None, incident)]
 
 
 def test_a_series_is_overlaid_with_its_counterpart_of_another_dataset(talk, recorded):
     recorded.record("copies", "n", {DAYS[0]: 7.0}, scale="count")
     told, arrays = talk.ask("catalogue")
-    words, codes = told["words"], arrays
+    words, codes = told["key_values"], arrays
     (row,) = [
         n
         for n in range(len(codes["ids"]))
@@ -214,16 +216,20 @@ def test_incidents_show_labels_set_in_the_meantime(talk, recorded):
     answer, _ = talk.ask("incident", incident=incident)
     assert (answer["status"], answer["revision"]) == ("open", 0)
     assert len(answer["evidence"]) == 1
-    said, _ = talk.ask("say", incident=incident, action="acknowledge", note="on it", seen=0)
+    said, _ = talk.ask(
+        "label_incident", incident=incident, action="acknowledge", note="on it", revision=0
+    )
     assert said["status"] == "acknowledged"
-    assert [(one["label"], one["note"], one["by"]) for one in said["said"]] == [
+    assert [(one["label"], one["note"], one["by"]) for one in said["labels"]] == [
         ("acknowledged", "on it", "ann")
     ]
-    late, _ = talk.ask("say", incident=incident, action="expected", note="", seen=0)
+    late, _ = talk.ask("label_incident", incident=incident, action="expected", note="", revision=0)
     assert late["kind"] == "ConflictError"
     assert "ann set 'acknowledged' (on it)" in late["error"]
     assert recorded.incidents()["status"].tolist() == ["acknowledged"]
-    again, _ = talk.ask("say", incident=incident, action="expected", note="", seen=said["revision"])
+    again, _ = talk.ask(
+        "label_incident", incident=incident, action="expected", note="", revision=said["revision"]
+    )
     assert again["status"] == "expected"
 
 
@@ -232,7 +238,9 @@ def test_a_read_only_repository_refuses_labels(recorded):
         talk = Client(tg.Dashboard(reader))
         assert talk.ask("catalogue")[0]["writable"] is False
         incident = int(recorded.incidents()["id"][0])
-        answer, _ = talk.ask("say", incident=incident, action="resolve", by="ann", seen=0)
+        answer, _ = talk.ask(
+            "label_incident", incident=incident, action="resolve", author="ann", revision=0
+        )
         assert answer["kind"] == "ReadOnlyError"
 
 
@@ -241,7 +249,7 @@ def test_sides_comparisons_distributions_and_partitions_are_answered(talk):
     assert told["partitions"][:2] == [DAYS[30], DAYS[29]]
     sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
     told, arrays = talk.ask("compare", dataset="orders", **sides)
-    place = told["texts"]["name"].index("n")
+    place = told["strings"]["name"].index("n")
     assert (arrays["baseline"][place], arrays["current"][place]) == (101.0, 3.0)
     windows = [{"since": "2013-01-01", "until": "2013-01-07"}, {"since": "2013-01-08", "until": ""}]
     told, _ = talk.ask("compare", dataset="orders", baseline=windows[0], current=windows[1])
@@ -257,15 +265,15 @@ def test_sides_comparisons_distributions_and_partitions_are_answered(talk):
 
 def test_the_pulse_changes_when_something_is_written(talk, recorded):
     before = talk.ask("catalogue")[0]["commits"]
-    assert talk.ask("pulse")[0]["commits"] == before
+    assert talk.ask("commits")[0]["commits"] == before
     recorded.record("orders", "n", 1.0, partition="ds=2013-02-01")
-    assert talk.ask("pulse")[0]["commits"] == before + 1
+    assert talk.ask("commits")[0]["commits"] == before + 1
 
 
 def test_invalid_questions_are_answered_with_an_error(talk):
     told, _ = talk.ask("drop")
     assert told["error"] == "Unknown question 'drop'."
-    told, _ = talk.ask("levels", by="scores")
+    told, _ = talk.ask("levels", level_kind="scores")
     assert told["error"] == "unknown colour 'scores'; did you mean 'score'?"
     told, _ = talk.ask("cell")
     assert told["kind"] == "KeyError"
@@ -314,7 +322,7 @@ def test_data_of_the_heat_map_covers_one_table(recorded):
     answer, _ = Client(dashboard).ask(
         "csv", view="overview", dataset=None, options={"table": "other"}
     )
-    assert answer["text"].splitlines()[1].startswith("other,")
+    assert answer["content"].splitlines()[1].startswith("other,")
 
 
 def test_data_of_the_heat_map_is_filtered_and_sorted_like_the_page(recorded):
@@ -417,10 +425,10 @@ def test_the_catalogue_of_one_table_has_its_own_series_and_times(recorded):
     assert answer["labels"] == ["2013-01-03", "2013-01-05"]
     assert answer["datasets"] == ["orders", "other"]  # for the selection of another table
     assert own["ids"].tolist() == arrays["ids"][-1:].tolist()
-    _, drawn = talk.ask("rows", rows=[0])
+    _, drawn = talk.ask("sparklines", rows=[0])
     assert drawn["values"].tolist() == [[6, 7]]
     talk.catalogue = whole["catalogue"]  # which is still valid
-    _, drawn = talk.ask("rows", rows=[len(arrays["ids"]) - 1])
+    _, drawn = talk.ask("sparklines", rows=[len(arrays["ids"]) - 1])
     assert np.nansum(drawn["values"]) == 13
 
 
@@ -432,9 +440,9 @@ def test_the_limit_of_stored_catalogues_applies_to_each_kind(recorded, monkeypat
     old = talk.ask("catalogue", table="other")[0]["catalogue"]
     talk.ask("catalogue", table="orders")
     talk.catalogue = old
-    assert talk.ask("rows", rows=[0])[0]["kind"] == "OutdatedError"
+    assert talk.ask("sparklines", rows=[0])[0]["kind"] == "OutdatedError"
     talk.catalogue = first
-    assert talk.ask("rows", rows=[0])[1]["values"].shape == (1, 31)
+    assert talk.ask("sparklines", rows=[0])[1]["values"].shape == (1, 31)
 
 
 def view_tables(talk, view, dataset=None, **options):
@@ -461,11 +469,11 @@ def test_charts_next_to_a_list_have_their_own_tables(talk, recorded):
     assert points[-1]["anomaly_id"] == str(anomaly["id"])
     question = {"view": "incidents", "dataset": None, "options": {"id": number}}
     whole, _ = talk.ask("csv", **question)
-    assert whole["text"].startswith("id,dataset,headline,")
+    assert whole["content"].startswith("id,dataset,headline,")
     # The page sends the first and last column that it draws.
     part, _ = talk.ask("csv", **question, title=title, columns=["2013-01-03", "2013-01-31"])
-    assert len(part["text"].splitlines()) == 1 + 29
-    assert part["text"].splitlines()[-1].startswith("orders,,*,n,")
+    assert len(part["content"].splitlines()) == 1 + 29
+    assert part["content"].splitlines()[-1].startswith("orders,,*,n,")
     wrong, _ = talk.ask("csv", **question, title="Incident 0")
     assert wrong["kind"] == "UnknownNameError"
 
@@ -495,11 +503,11 @@ def test_a_chart_is_sent_as_the_svg_of_one_table(talk, recorded):
     )
     since = datetime(2013, 1, 30, tzinfo=UTC).timestamp()
     told, _ = talk.ask("svg", ids=[_id_of(arrays, "orders", "n", talk)], since=since)
-    assert told["text"].startswith("<svg")
+    assert told["content"].startswith("<svg")
 
 
 def _id_of(arrays, dataset, name, talk):
-    words = talk.ask("catalogue")[0]["words"]
+    words = talk.ask("catalogue")[0]["key_values"]
     keys = zip(arrays["dataset"], arrays["name"], arrays["ids"], strict=True)
     (found,) = [
         of for d, n, of in keys if (words["dataset"][d], words["name"][n]) == (dataset, name)
@@ -512,7 +520,7 @@ def test_names_in_data_are_not_truncated(repo, script):
     dashboard = tg.Dashboard(repo)
     assert dashboard.data.index.get_level_values("name").tolist() == ["n" * 1000]
     answer, arrays = Client(dashboard).ask("catalogue")
-    assert len(answer["words"]["name"][0]) == 200
+    assert len(answer["key_values"]["name"][0]) == 200
     dashboard.view, dashboard.options = "series", {"series": {"ids": [int(arrays["ids"][0])]}}
     assert dashboard.data["name"].tolist() == ["n" * 1000]
 
@@ -568,7 +576,7 @@ def test_frames_are_sent_as_columns():
     time = pd.to_datetime(["2013-02-08", None], utc=True).astype("datetime64[us, UTC]")
     frame = pd.DataFrame({"time": time, "n": pd.array([1, None], "Int64"), "t": ["x", None]})
     answer = table(frame, more=1)
-    assert answer.payload["texts"] == {"t": ["x", None]}
+    assert answer.payload["strings"] == {"t": ["x", None]}
     assert (answer.payload["rows"], answer.payload["more"]) == (2, 1)
     np.testing.assert_array_equal(answer.arrays["time"], [1360281600.0, np.nan])
     np.testing.assert_array_equal(answer.arrays["n"], [1.0, np.nan])
@@ -585,8 +593,8 @@ def test_every_question_is_answered_on_both_databases(url, script, tmp_path):
         incident = int(repo.incidents()["id"][0])
         sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
         question = {
-            "levels": {"by": "change"},
-            "rows": {"rows": [row]},
+            "levels": {"level_kind": "change"},
+            "sparklines": {"rows": [row]},
             "cell": {"row": row, "column": 30},
             "series": {"ids": [arrays["ids"][row]]},
             "sides": {"dataset": "orders"},
@@ -594,16 +602,16 @@ def test_every_question_is_answered_on_both_databases(url, script, tmp_path):
             "columns": {"dataset": "orders"},
             "incidents": {"dataset": None},
             "incident": {"incident": incident},
-            "say": {"incident": incident, "action": "acknowledge", "seen": 0},
+            "label_incident": {"incident": incident, "action": "acknowledge", "revision": 0},
             "tables": {},
             "failures": {"dataset": "orders"},
-            "say_all": {"incidents": [incident], "action": "assign", "assignee": "bob"},
+            "label_incidents": {"incidents": [incident], "action": "assign", "assignee": "bob"},
             "csv": {"view": "home", "dataset": None, "options": {}},
             "data": {"view": "home", "dataset": None, "options": {}},
             "svg": {"ids": [arrays["ids"][row]]},
             "partitions": {"dataset": "orders"},
-            "day": {"dataset": "orders", "partition": DAYS[30]},
-            "pulse": {},
+            "partition": {"dataset": "orders", "partition": DAYS[30]},
+            "commits": {},
         }
         for ask, about in question.items():
             assert "error" not in talk.ask(ask, **about)[0], ask

@@ -159,7 +159,9 @@ def page_listing(repo, backend, cases, tmp_path_factory):
     for view, options in cases:
         if view == "overview" and order_key(options) not in answers:
             number = answers[options["table"] or "catalogue"]["data"]["catalogue"]
-            order = backend.questions["order"]({**options, "catalogue": number})
+            order = backend.questions["row_order"](
+                {**options, "level_kind": options["by"], "catalogue": number}
+            )
             answers[order_key(options)] = read(order)
     asked = [
         [view, {**options, "order": order_key(options)} if view == "overview" else options]
@@ -179,7 +181,7 @@ def read(answer):
     for (name, kind, _), buffer in zip(message["arrays"], buffers, strict=True):
         numbers = np.frombuffer(buffer, kind).tolist()
         arrays[name] = kind, [number if math.isfinite(number) else None for number in numbers]
-    return {"data": message["told"], "arrays": arrays}
+    return {"data": message["payload"], "arrays": arrays}
 
 
 def exported(backend, view, options, **rows):
@@ -188,7 +190,7 @@ def exported(backend, view, options, **rows):
     options = {**options, **sides.get(options.get("answer"), {})}
     options.pop("answer", None)
     question = {"view": view, "dataset": dataset, "options": options, **rows}
-    text = backend.questions["csv"](question).payload["text"]
+    text = backend.questions["csv"](question).payload["content"]
     return list(csv.reader(io.StringIO(text)))
 
 

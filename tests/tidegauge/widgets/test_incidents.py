@@ -42,7 +42,7 @@ def test_the_list_covers_one_dataset_or_all(repo, incident_id):
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     one = inbox.incidents(repo, {"dataset": "d"})
     assert one.arrays["id"].tolist() == [incident_id]
-    assert one.payload["texts"]["status"] == ["open"]
+    assert one.payload["strings"]["status"] == ["open"]
     assert inbox.incidents(repo, {"dataset": None}).payload["rows"] == 2
     assert inbox.frame(repo, {"table": "d", "status": "resolved"}).empty
     assert inbox.frame(repo, {"dataset": "d", "status": ""})["dataset"].tolist() == ["d", "e"]
@@ -82,7 +82,7 @@ def test_an_incident_shows_the_facts_for_a_decision(repo, incident_id):
     assert len(told["evidence"]) == len(told["explanations"]) == 1
     assert told["all_series"] == told["evidence"]
     assert "99" in told["explanations"][0]
-    assert told["said"] == told["checks"] == []
+    assert told["labels"] == told["checks"] == []
     assert [event["kind"] for event in told["timeline"]] == ["found"]
 
 
@@ -103,15 +103,15 @@ def test_an_incident_lasts_until_the_end_of_its_last_partition(first, step, form
         repo.record("d", "x", values)
         repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(100.0))])
         answer = incident_answer(repo, int(repo.incidents("d")["id"].item()))
-        assert answer["lasts"] == lasts
+        assert answer["duration"] == lasts
 
 
 def test_a_label_is_shown_with_its_user_and_note(repo, incident_id):
-    question = {"incident": incident_id, "action": "acknowledge", "note": "on it", "seen": 0}
+    question = {"incident": incident_id, "action": "acknowledge", "note": "on it", "revision": 0}
     answer = inbox.label_incident(repo, question, "ann").payload
     assert answer["status"] == "acknowledged"
     assert answer["revision"] > 0
-    [label] = answer["said"]
+    [label] = answer["labels"]
     assert (label["label"], label["note"], label["by"]) == ("acknowledged", "on it", "ann")
     assert label["name"] is None
     assert answer == incident_answer(repo, incident_id)
@@ -120,7 +120,7 @@ def test_a_label_is_shown_with_its_user_and_note(repo, incident_id):
 def test_a_label_of_an_anomaly_shows_its_series(repo, incident_id):
     anomaly = int(repo.anomalies("d")["id"].min())
     repo.label(anomaly, "bad", by="bob")
-    [label] = incident_answer(repo, incident_id)["said"]
+    [label] = incident_answer(repo, incident_id)["labels"]
     assert (label["name"], label["instance"], label["note"]) == ("Size", "*", None)
     assert label["partition"] in {"ds=2013-01-04", "ds=2013-01-05"}
 
@@ -128,14 +128,14 @@ def test_a_label_of_an_anomaly_shows_its_series(repo, incident_id):
 def test_a_label_is_refused_if_another_label_was_set_in_the_meantime(repo, incident_id):
     seen = incident_answer(repo, incident_id)["revision"]
     repo.label(incident_id, "expected", by="bob")
-    question = {"incident": incident_id, "action": "resolve", "note": "", "seen": seen}
+    question = {"incident": incident_id, "action": "resolve", "note": "", "revision": seen}
     with pytest.raises(tg.ConflictError, match="bob"):
         inbox.label_incident(repo, question, "ann")
     told = incident_answer(repo, incident_id)
-    assert [one["by"] for one in told["said"]] == ["bob"]
-    after = inbox.label_incident(repo, {**question, "seen": told["revision"]}, "ann").payload
+    assert [one["by"] for one in told["labels"]] == ["bob"]
+    after = inbox.label_incident(repo, {**question, "revision": told["revision"]}, "ann").payload
     assert after["status"] == "resolved"
-    assert after["said"][-1]["note"] is None
+    assert after["labels"][-1]["note"] is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_label_is_refused_if_another_label_was_set_in_the_meantime(repo, incid
     ],
 )
 def test_each_action_adds_its_labels(repo, incident_id, action, labels, status):
-    question = {"incident": incident_id, "action": action, "note": " why ", "seen": 0}
+    question = {"incident": incident_id, "action": action, "note": " why ", "revision": 0}
     answer = inbox.label_incident(repo, question, "ann").payload
     assert answer["status"] == status
     labels_set = repo.incident(incident_id).labels
@@ -164,7 +164,7 @@ def test_reopening_undoes_a_decision(repo, incident_id):
     repo.label(incident_id, "expected", by="ann")
     revision = incident_answer(repo, incident_id)["revision"]
     answer = inbox.label_incident(
-        repo, {"incident": incident_id, "action": "reopen", "seen": revision}, "ann"
+        repo, {"incident": incident_id, "action": "reopen", "revision": revision}, "ann"
     ).payload
     assert answer["status"] == "open"
 
@@ -175,21 +175,26 @@ def test_an_incident_is_assigned_and_unassigned(repo, incident_id):
         "action": "assign",
         "assignee": "bob",
         "note": "knows it",
-        "seen": 0,
+        "revision": 0,
     }
     told = inbox.label_incident(repo, question, "ann").payload
     assert (told["assignee"], told["status"]) == ("bob", "open")
-    assert [(one["label"], one["note"]) for one in told["said"]] == [
+    assert [(one["label"], one["note"]) for one in told["labels"]] == [
         ("assigned", "bob"),
         ("comment", "knows it"),
     ]
-    nobody = {**question, "assignee": " ", "note": "", "seen": told["revision"]}
+    nobody = {**question, "assignee": " ", "note": "", "revision": told["revision"]}
     assert inbox.label_incident(repo, nobody, "ann").payload["assignee"] is None
 
 
 def test_a_snooze_ends_at_its_time_or_with_the_next_decision(repo, incident_id):
     until = dt.datetime(2033, 5, 1, 12, tzinfo=dt.UTC)
-    question = {"incident": incident_id, "action": "snooze", "until": until.timestamp(), "seen": 0}
+    question = {
+        "incident": incident_id,
+        "action": "snooze",
+        "until": until.timestamp(),
+        "revision": 0,
+    }
     answer = inbox.label_incident(repo, question, "ann").payload
     assert (answer["snoozed_until"], answer["status"]) == (until, "open")
     assert inbox.incidents(repo, {"dataset": None}).arrays["snoozed_until"] == [until.timestamp()]
@@ -203,23 +208,23 @@ def test_several_incidents_are_labelled_at_once(repo, incident_id):
     commit(repo, day(1, rows=99, only=[SIZE]), dataset="e")
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     numbers = repo.incidents()["id"].tolist()
-    question = {"incidents": [*numbers, incident_id], "action": "expected", "by": "page's own"}
+    question = {"incidents": [*numbers, incident_id], "action": "expected", "author": "page's own"}
     assert inbox.label_incidents(repo, question, None).payload == {"labelled": 2}
     assert repo.incidents()["status"].tolist() == ["expected", "expected"]
     assert set(repo.labels()["by"]) == {"page's own"}
 
 
 def test_a_label_needs_a_user_and_the_user_of_the_server_takes_precedence(repo, incident_id):
-    question = {"incident": incident_id, "action": "acknowledge", "seen": 0}
-    for name in ({}, {"by": " "}):
+    question = {"incident": incident_id, "action": "acknowledge", "revision": 0}
+    for name in ({}, {"author": " "}):
         with pytest.raises(tg.HistoryError, match="the author is missing"):
             inbox.label_incident(repo, {**question, **name}, None)
-    told = inbox.label_incident(repo, {**question, "by": "mallory"}, "ann").payload
-    assert [one["by"] for one in told["said"]] == ["ann"]
+    told = inbox.label_incident(repo, {**question, "author": "mallory"}, "ann").payload
+    assert [one["by"] for one in told["labels"]] == ["ann"]
 
 
 def test_invalid_actions_are_refused(repo, incident_id):
-    question = {"incident": incident_id, "seen": 0}
+    question = {"incident": incident_id, "revision": 0}
     with pytest.raises(tg.UnknownNameError, match="did you mean 'acknowledge'"):
         inbox.label_incident(repo, {**question, "action": "acknowledged"}, "ann")
     with pytest.raises(tg.HistoryError, match="a comment needs a note"):
@@ -320,10 +325,10 @@ def failing_incident(repo, incident_id):
 
 def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failing_incident, monkeypatch):
     monkeypatch.setattr(built, "problem", lambda: None)
-    question = {"id": "1", "ask": "incident", "about": {"incident": failing_incident}}
+    question = {"id": "1", "question": "incident", "params": {"incident": failing_incident}}
 
     def samples(backend):
-        (check,) = backend.answer(question, None)[0]["told"]["checks"]
+        (check,) = backend.answer(question, None)[0]["payload"]["checks"]
         assert check["reasons"] == ["fare: 2 records, none wanted"]
         return check["samples"]
 
@@ -332,15 +337,23 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failing_inci
     assert samples(Backend(repo, samples=True)) == both
     assert samples(tg.Dashboard(repo).backend) == []
     assert samples(tg.Dashboard(repo, samples=True).backend) == both
-    note = {"incident": failing_incident, "action": "comment", "note": "x", "by": "ann", "seen": 0}
-    answer = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
+    note = {
+        "incident": failing_incident,
+        "action": "comment",
+        "note": "x",
+        "author": "ann",
+        "revision": 0,
+    }
+    answer = Backend(repo).answer({"id": "2", "question": "label_incident", "params": note}, None)[
+        0
+    ]
     assert "fare=-3" not in json.dumps(answer)
 
 
 def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, failing_incident):
     def told(backend=None):
-        question = {"id": "1", "ask": "failures", "about": {"dataset": "d"}}
-        return (backend or Backend(repo)).answer(question, None)[0]["told"]
+        question = {"id": "1", "question": "failures", "params": {"dataset": "d"}}
+        return (backend or Backend(repo)).answer(question, None)[0]["payload"]
 
     found = told()
     assert (found["total"], found["run"]) == (1, None)
@@ -366,9 +379,12 @@ def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, incide
         repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     headline = "4 Jan 2013: more rows in 3 tables: d, e and f"
     listed = inbox.incidents(repo, {"dataset": "e"})
-    assert (listed.arrays["group"].tolist(), listed.payload["texts"]["shared"]) == (
+    assert (listed.arrays["group"].tolist(), listed.payload["strings"]["shared"]) == (
         [incident_id],
         [headline],
     )
     told = incident_answer(repo, incident_id)
-    assert (told["shared"], [one["dataset"] for one in told["others"]]) == (headline, ["e", "f"])
+    assert (told["group_headline"], [one["dataset"] for one in told["other_incidents"]]) == (
+        headline,
+        ["e", "f"],
+    )

@@ -29,7 +29,7 @@ def test_missing_partitions_have_no_name(repo):
     answer = ledger.partitions(repo, {"dataset": "d"})
     names = answer.payload["partitions"]
     assert names[13:16] == ["ds=2013-01-14", None, "ds=2013-01-16"]
-    assert answer.payload["texts"]["status"][13:16] == ["measured", "missing", "measured"]
+    assert answer.payload["strings"]["status"][13:16] == ["measured", "missing", "measured"]
     assert answer.arrays["delay"][13] == 7200
     assert "partition" not in answer.payload["columns"]
 
@@ -54,19 +54,19 @@ def test_a_day_has_its_anomalies_and_versions(repo):
     commit(repo, *(late_day(n, rows=99 if n == 3 else 10) for n in range(1, 6)))
     commit(repo, late_day(3, 30, rows=98, fingerprint="b"))
     repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
-    told = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-03"}).payload
+    told = ledger.partition(repo, {"dataset": "d", "partition": "ds=2013-01-03"}).payload
     [found] = told["anomalies"]
     assert (found["name"], found["severity"], found["status"]) == ("Size", "warning", "resolved")
     assert found["incident_id"] == repo.incidents("d")["id"].item()
     assert told["total"] == 1
     assert [(one["version"], one["rows"]) for one in told["versions"]] == [(1, 99), (2, 98)]
     assert told["versions"][1]["arrived_at"] == dt.datetime(2013, 1, 5, 6, tzinfo=dt.UTC)
-    other = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-04"}).payload
+    other = ledger.partition(repo, {"dataset": "d", "partition": "ds=2013-01-04"}).payload
     assert other["anomalies"] == []
     assert len(other["versions"]) == 1
 
 
 def test_a_day_that_no_longer_exists_is_empty(repo):
     commit(repo, late_day(1))
-    answer = ledger.day(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).payload
+    answer = ledger.partition(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).payload
     assert answer == {"anomalies": [], "total": 0, "versions": []}

@@ -82,10 +82,10 @@ def test_answers_match_their_declarations(dashboard):
         row for row, text in enumerate(dashboard.data.index.get_level_values("name")) if text == "n"
     ]
     request = {
-        "levels": {"by": "change"},
-        "rows": {"rows": [row]},
+        "levels": {"level_kind": "change"},
+        "sparklines": {"rows": [row]},
         "cell": {"row": row, "column": 30},
-        "order": {"by": "score", "sort": "worst", "group": ""},
+        "row_order": {"level_kind": "score", "sort": "worst", "group": ""},
         "series": {"ids": numbers},
         "seasons": {"ids": numbers[:2]},
         "failures": {"dataset": "orders"},
@@ -94,24 +94,34 @@ def test_answers_match_their_declarations(dashboard):
         "merged": {"dataset": "orders", **SIDES},
         "columns": {"dataset": "orders"},
         "consistency": {"dataset": "features"},
-        "consistency_lines": {"dataset": "features", "ids": consistent},
+        "consistency_sparklines": {"dataset": "features", "ids": consistent},
         "consistency_features": {"dataset": "features", "ids": consistent},
         "incidents": {"dataset": None},
         "incident": {"incident": incident},
-        "say": {"incident": incident, "action": "acknowledge", "seen": 0, "by": "ann"},
-        "say_all": {"incidents": [incident], "action": "comment", "note": "on it", "by": "ann"},
+        "label_incident": {
+            "incident": incident,
+            "action": "acknowledge",
+            "revision": 0,
+            "author": "ann",
+        },
+        "label_incidents": {
+            "incidents": [incident],
+            "action": "comment",
+            "note": "on it",
+            "author": "ann",
+        },
         "csv": {"view": "home", "dataset": None, "options": {}, "rows": ["orders"]},
         "data": {"view": "overview", "dataset": None, "options": {}},
         "svg": {"ids": [numbers[row]]},
         "partitions": {"dataset": "orders"},
-        "day": {"dataset": "orders", "partition": DAYS[30]},
+        "partition": {"dataset": "orders", "partition": DAYS[30]},
         "distribution": {"dataset": "d", "column": "city", "segment": None, **EARLY},
         "drifts": {"dataset": "d", "column": "city", "segment": None},
     }
     for question, types in QUESTION_TYPES.items():
-        about = request.get(question, {})
-        check(about, types.about, f"{question}.about")
-        answer = dashboard.backend.questions[question](about)
+        params = request.get(question, {})
+        check(params, types.params, f"{question}.params")
+        answer = dashboard.backend.questions[question](params)
         check(answer.payload, types.answer, question)
         check(answer.arrays, types.arrays, f"{question}.arrays")
         if is_typeddict(types.arrays):

@@ -42,7 +42,7 @@ def test_series_show_versions_and_replaced_values(repo):
         "finite",
         "NaN",
     ]
-    assert told.arrays["old"].tolist() == [[0, 1, 1, 20]]
+    assert told.arrays["restatements"].tolist() == [[0, 1, 1, 20]]
 
 
 def test_an_overlay_adds_the_same_series_of_another_dataset(repo):
@@ -77,16 +77,16 @@ def test_drift_of_a_window_equals_drift_of_the_whole_history(repo):
     question = {"dataset": "d", "column": "city"}
     whole = compare.drifts(repo, question)
     # A partition is compared with at least seven earlier ones.
-    assert whole.payload["texts"]["partition"] == [
+    assert whole.payload["strings"]["partition"] == [
         "ds=2013-01-08",
         "ds=2013-01-09",
         "ds=2013-01-10",
     ]
     last = compare.drifts(repo, {**question, "since": "2013-01-10", "until": "2013-01-10T00:00:00"})
-    assert last.payload["texts"]["partition"] == ["ds=2013-01-10"]
+    assert last.payload["strings"]["partition"] == ["ds=2013-01-10"]
     assert last.arrays["js"].tolist() == whole.arrays["js"].tolist()[2:]
     none = compare.drifts(repo, {**question, "since": "2014-01-01"})
-    assert none.payload["texts"]["partition"] == []
+    assert none.payload["strings"]["partition"] == []
 
 
 def test_a_distribution_has_its_distances(repo):
@@ -128,7 +128,7 @@ def test_a_distribution_covers_one_segment_if_partition_keys_make_several(repo):
     french = [of_country(cities(n, paris=1), "FR") for n in range(1, 9)]
     commit(repo, *german, *french)
     sides = comparison.sides(repo, {"dataset": "d"}).payload
-    assert set(zip(sides["partitions"], sides["within"], strict=True)) >= {
+    assert set(zip(sides["partitions"], sides["segments"], strict=True)) >= {
         ("ds=2013-01-08/country=DE", "country=DE"),
         ("ds=2013-01-08/country=FR", "country=FR"),
     }
@@ -144,7 +144,7 @@ def test_a_distribution_covers_one_segment_if_partition_keys_make_several(repo):
     both = compare.distribution(repo, {**question, "segment": None}).payload
     assert (both["baseline_rows"], both["current_rows"]) == (6 + 3, 9 + 2)
     drifts = compare.drifts(repo, {**question, "segment": "country=DE"})
-    assert drifts.payload["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
+    assert drifts.payload["strings"]["partition"] == ["ds=2013-01-08/country=DE"]
     assert drifts.arrays["js"].tolist() == [0]
     assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
     frame = compare.drift_frame(repo, {**question, "segment": "country=FR"})
@@ -152,7 +152,7 @@ def test_a_distribution_covers_one_segment_if_partition_keys_make_several(repo):
     of_side = {**question, "segment": None, "current": {"partition": "ds=2013-01-08/country=DE"}}
     assert compare.drift_frame(repo, of_side)["segment"].tolist() == ["country=DE"]
     every = compare.drifts(repo, {**question, "segment": ""})
-    assert every.payload["texts"]["segment"] == ["country=DE", "country=FR"]
+    assert every.payload["strings"]["segment"] == ["country=DE", "country=FR"]
 
 
 def test_seasons_are_described_in_words(repo):

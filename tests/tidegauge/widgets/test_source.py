@@ -49,20 +49,22 @@ def test_a_removed_file_is_an_error_until_it_returns(source, tmp_path):
 
 def test_catalogues_of_an_earlier_server_are_not_confused(source):
     backend = source.backend()
-    (first, _), (again, _) = (backend.answer({"id": n, "ask": "catalogue"}, None) for n in "12")
-    number = first["told"]["catalogue"]
-    assert again["told"]["catalogue"] == number, "nothing was committed in between"
+    (first, _), (again, _) = (
+        backend.answer({"id": n, "question": "catalogue"}, None) for n in "12"
+    )
+    number = first["payload"]["catalogue"]
+    assert again["payload"]["catalogue"] == number, "nothing was committed in between"
     source.close()
-    question = {"id": "3", "ask": "rows", "about": {"rows": [0]}, "catalogue": number}
+    question = {"id": "3", "question": "sparklines", "params": {"rows": [0]}, "catalogue": number}
     answer, _ = source.backend().answer(question, None)
     assert answer["kind"] == "OutdatedError"
-    source.backend().answer({"id": "4", "ask": "catalogue"}, None)
+    source.backend().answer({"id": "4", "question": "catalogue"}, None)
     answer, _ = source.backend().answer(question, None)
     assert answer["kind"] == "OutdatedError"
 
 
 def test_a_page_shows_the_name_of_its_database_without_the_folder(tmp_path):
     with tg.Repository(f"sqlite:///{tmp_path / 'prod.db'}") as repo:
-        message, _ = Backend(repo).answer({"id": 1, "ask": "catalogue"}, None)
-        assert message["told"]["repository"] == "prod.db"
+        message, _ = Backend(repo).answer({"id": 1, "question": "catalogue"}, None)
+        assert message["payload"]["repository"] == "prod.db"
         assert str(tmp_path) not in str(message)

@@ -470,7 +470,7 @@ class Dashboard implements Shell {
     if (hidden || this.polling) return; // a busy kernel is not asked again
     this.polling = true;
     try {
-      const { data } = await this.link.ask("pulse", {});
+      const { data } = await this.link.ask("commits", {});
       if (data.commits === this.catalogue?.commits && this.root.dataset.state !== "disconnected") return;
       this.stale = true;
       await this.show();

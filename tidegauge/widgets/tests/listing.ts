@@ -43,7 +43,7 @@ const LISTS: Record<string, (options: Options) => Listed> = {
   },
   compare({ answer: name, filter, unusual, sort, down }) {
     const { data, arrays } = answer<"compare">(name);
-    const cells: TableColumns = { texts: data.texts, numbers: arrays, rows: data.rows };
+    const cells: TableColumns = { texts: data.strings, numbers: arrays, rows: data.rows };
     if (name === "windows") joinMerged(cells, answer<"merged">("merged").arrays);
     const rows = filterRows(cells, sortedRows(cells.numbers, cells.rows, sort, down), filter, unusual);
     return { rows: rows.map((row) => arrays.ids[row]) };
@@ -51,7 +51,7 @@ const LISTS: Record<string, (options: Options) => Listed> = {
   overview({ filter, table, sort, group, order, since, until }) {
     const catalogue = new Catalogue(answer<"catalogue">(table ?? "catalogue"));
     const found = new Set(catalogue.search(filter));
-    const sorted = answer<"order">(order).arrays.rows.filter((row) => found.has(row));
+    const sorted = answer<"row_order">(order).arrays.rows.filter((row) => found.has(row));
     const groups = groupRows(sorted, catalogue, groupKeys(group, sort));
     const columns = columnRange(catalogue, { since, until });
     return {

@@ -30,8 +30,8 @@ export class Catalogue {
   private searchText: string[] | null = null;
 
   constructor({ data, arrays }: AnswerTo<"catalogue">) {
-    ({ words: this.words, labels: this.labels, datasets: this.datasets } = data);
-    ({ writable: this.writable, commits: this.commits, by: this.by, url: this.url, open: this.open } = data);
+    ({ key_values: this.words, labels: this.labels, datasets: this.datasets } = data);
+    ({ writable: this.writable, commits: this.commits, author: this.by, url: this.url, open_incidents: this.open } = data);
     this.number = data.catalogue;
     ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
     this.codes = arrays;

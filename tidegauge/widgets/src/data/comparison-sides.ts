@@ -25,8 +25,8 @@ export function sideExists(choices: SideChoices, side: Side | undefined): boolea
 }
 
 /** Index of the same segment's partition a week earlier, else of the previous one, else -1. */
-export function previousPartition(choices: Pick<SideChoices, "times" | "within">, place: number): number {
-  const { times, within } = choices;
+export function previousPartition(choices: Pick<SideChoices, "times" | "segments">, place: number): number {
+  const { times, segments: within } = choices;
   let previous = -1;
   for (let other = 0; other < times.length; other++) {
     if (other === place || within[other] !== within[place]) continue;
@@ -37,27 +37,27 @@ export function previousPartition(choices: Pick<SideChoices, "times" | "within">
 }
 
 /** List the segments made by partition keys other than time, sorted. */
-export function listSegments({ within }: Pick<SideChoices, "within">): string[] {
+export function listSegments({ segments: within }: Pick<SideChoices, "segments">): string[] {
   return [...new Set(within)].sort();
 }
 
 /** Segment of a partition side; null for other sides. */
-export function sideSegment(choices: Pick<SideChoices, "partitions" | "within">, side: Side | undefined): string | null {
-  return side && "partition" in side ? (choices.within[choices.partitions.indexOf(side.partition)] ?? null) : null;
+export function sideSegment(choices: Pick<SideChoices, "partitions" | "segments">, side: Side | undefined): string | null {
+  return side && "partition" in side ? (choices.segments[choices.partitions.indexOf(side.partition)] ?? null) : null;
 }
 
 /** Segment shared by two sides: that of a partition side, else the one chosen before; null if the sides differ. */
-export function sharedSegment(choices: Pick<SideChoices, "partitions" | "within">, baseline: Side, current: Side, chosen: string | null): string | null {
+export function sharedSegment(choices: Pick<SideChoices, "partitions" | "segments">, baseline: Side, current: Side, chosen: string | null): string | null {
   const [before, after] = [sideSegment(choices, baseline), sideSegment(choices, current)];
   if (before !== null && after !== null && before !== after) return null;
-  const valid = chosen !== null && choices.within.includes(chosen) ? chosen : null;
-  return after ?? before ?? valid ?? choices.within[0] ?? null;
+  const valid = chosen !== null && choices.segments.includes(chosen) ? chosen : null;
+  return after ?? before ?? valid ?? choices.segments[0] ?? null;
 }
 
 /** Switch a side to another segment: its partition of the same time, else its newest; windows stay as they are. */
-export function switchSegment(choices: Pick<SideChoices, "partitions" | "within" | "times">, side: Side, segment: string): Side {
+export function switchSegment(choices: Pick<SideChoices, "partitions" | "segments" | "times">, side: Side, segment: string): Side {
   if (!("partition" in side)) return side;
-  const { partitions, within, times } = choices;
+  const { partitions, segments: within, times } = choices;
   const time = times[partitions.indexOf(side.partition)];
   const newest = within.indexOf(segment);
   const same = within.findIndex((name, n) => name === segment && times[n] === time);

@@ -38,7 +38,7 @@ export function cropColumns(answer: SeriesAnswer, first: number, last: number): 
   for (const [name, array] of Object.entries<NumberArray>({ ...arrays })) {
     const [rows, columns] = shapes[name];
     if (name === "times") [cutArrays[name], cutShapes[name]] = [array.slice(first, last), [last - first]];
-    else if (name === "old") {
+    else if (name === "restatements") {
       const old = sliceRestatements(array as Float64Array, columns, inside, first);
       [cutArrays[name], cutShapes[name]] = [old, [old.length / columns, columns]];
     } else [cutArrays[name], cutShapes[name]] = [sliceColumns(array, rows, columns, first, last), [rows, last - first]];

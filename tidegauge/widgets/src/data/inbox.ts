@@ -38,7 +38,7 @@ export interface InboxGroup {
 
 /** Incidents of the kernel's answer, in its order. */
 export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[] {
-  const { texts } = data;
+  const { strings: texts } = data;
   const text = (name: string, n: number) => texts[name]?.[n] ?? "";
   const number = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
   return Array.from(arrays.id ?? [], (id, n) => ({

@@ -90,14 +90,14 @@ export class KernelLink {
    * Send a question; the promise resolves to its answer, or rejects with a `KernelError` or a `DisconnectedError`. Rows
    * and columns are of `catalogue`, by default that of all tables.
    */
-  ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["about"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
+  ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["params"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
     const id = `${this.clientId}:${++this.count}`;
     return new Promise((resolve, reject) => {
       // The kernel answers each question with its own types; see protocol.py.
       const settle = resolve as (answer: Answer<unknown>) => void;
       if (!this.pending.size) this.heardAt = performance.now();
       this.pending.set(id, { resolve: settle, reject, ask, at: performance.now() });
-      const request: Request = { id, ask, about: about as Request["about"], catalogue };
+      const request: Request = { id, question: ask, params: about as Request["params"], catalogue };
       if (this.connection() === "lost") return this.disconnect();
       try {
         this.model.send(request); // throws once the kernel was restarted; is silent if there never was one
@@ -158,6 +158,6 @@ export class KernelLink {
       arrays[name] = new TYPES[type]((buffer as ArrayBuffer).slice(byteOffset, byteOffset + byteLength));
       shapes[name] = shape;
     });
-    pending.resolve({ data: message.told, arrays, shapes });
+    pending.resolve({ data: message.payload, arrays, shapes });
   }
 }

@@ -7,8 +7,8 @@ export interface Request {
   /** Unique; the reply repeats it. */
   id: string;
   /** One of `Questions`. */
-  ask: string;
-  about: Record<string, unknown>;
+  question: string;
+  params: Record<string, unknown>;
   /** Catalogue that rows and columns refer to. */
   catalogue: number | null;
 }
@@ -19,7 +19,7 @@ export interface Reply {
   /** Time taken in the kernel. */
   seconds: number | null;
   /** JSON part of the answer. */
-  told: Record<string, unknown>;
+  payload: Record<string, unknown>;
   /** Name, dtype and shape of each buffer. */
   arrays: readonly (readonly [string, string, readonly number[]])[];
 }
@@ -34,7 +34,7 @@ export interface ErrorReply {
 }
 
 /** Empty parameters, answer or arrays. */
-export type Nothing = Record<string, never>;
+export type Empty = Record<string, never>;
 
 /** Parameters of questions about one dataset: `failures`, `sides`, `columns`, `partitions`. */
 export interface DatasetQuestion {
@@ -45,7 +45,7 @@ export interface DatasetQuestion {
 export interface Table {
   columns: readonly string[];
   rows: number;
-  texts: Record<string, readonly (string | null)[]>;
+  strings: Record<string, readonly (string | null)[]>;
 }
 
 /** Comparison side: one partition, by name. */
@@ -74,7 +74,7 @@ export interface CatalogueQuestion {
 /** Catalogue: keys of all series, labels of all columns, and settings of the repository. */
 export interface CatalogueAnswer {
   /** Distinct values of each series key. */
-  words: Record<string, readonly string[]>;
+  key_values: Record<string, readonly string[]>;
   /** Times in UTC, or names of partitions without a time. */
   labels: readonly string[];
   commits: number;
@@ -85,14 +85,14 @@ export interface CatalogueAnswer {
   repository: string;
   writable: boolean;
   /** Author of labels; null if the page asks for a name. */
-  by: string | null;
+  author: string | null;
   /** Address of the dashboard for links; null if it is not set. */
   url: string | null;
   /** Number of open incidents that are not snoozed. */
-  open: number;
+  open_incidents: number;
 }
 
-/** Arrays of the catalogue: ids, times, anomalous points, and codes of series keys in `words`. */
+/** Arrays of the catalogue: ids, times, anomalous points, and codes of series keys in `key_values`. */
 export interface CatalogueArrays {
   ids: Float64Array;
   /** Seconds since 1970; NaN without a time. */
@@ -108,7 +108,7 @@ export interface CatalogueArrays {
 
 /** Parameters of `levels`: colour scale, rows and columns of the heat map; all if not given. */
 export interface LevelsQuestion {
-  by: LevelKind;
+  level_kind: LevelKind;
   rows?: readonly number[];
   first?: number;
   /** Exclusive. */
@@ -126,8 +126,8 @@ export interface LevelsArrays {
   levels: Uint8Array;
 }
 
-/** Parameters of `rows`: series and columns whose values to return. */
-export interface RowsQuestion {
+/** Parameters of `sparklines`: series and columns whose values to return. */
+export interface SparklinesQuestion {
   rows: readonly number[];
   first?: number;
   last?: number;
@@ -138,9 +138,9 @@ export interface SparklineArrays {
   values: Float32Array;
 }
 
-/** Parameters of `order`: colour scale, sort order and grouping of the heat map. */
-export interface OrderQuestion {
-  by: LevelKind;
+/** Parameters of `row_order`: colour scale, sort order and grouping of the heat map. */
+export interface RowOrderQuestion {
+  level_kind: LevelKind;
   /** `name`, `worst`, `newest` or `anomalies`. */
   sort: string;
   /** Grouping of rows if sorted by name. */
@@ -148,7 +148,7 @@ export interface OrderQuestion {
 }
 
 /** All rows of the heat map, from top to bottom. */
-export interface OrderArrays {
+export interface RowOrderArrays {
   rows: Int32Array;
 }
 
@@ -233,7 +233,7 @@ export interface SeriesLabel {
   instance: string | null;
   dataset: string;
   /** Id of the labelled anomaly or incident; null for a range. */
-  about: number | null;
+  target_id: number | null;
 }
 
 /** Series with their columns, anomalies and labels. */
@@ -241,8 +241,8 @@ export interface SeriesAnswer {
   series: readonly SeriesEntry[];
   labels: readonly string[];
   anomalies: readonly SeriesAnomaly[];
-  /** Labels of the series. */
-  said: readonly SeriesLabel[];
+  /** Labels of ranges, anomalies and incidents. */
+  series_labels: readonly SeriesLabel[];
   /** Names of the codes in the array `status`. */
   statuses: readonly string[];
 }
@@ -257,8 +257,8 @@ export interface SeriesArrays {
   expected: Float64Array;
   lower: Float64Array;
   upper: Float64Array;
-  /** Restatements as (row, column, version, value). */
-  old: Float64Array;
+  /** Replaced values as (row, column, version, value). */
+  restatements: Float64Array;
 }
 
 /** Parameters of `seasons`: ids of series. */
@@ -275,15 +275,15 @@ export interface SeasonsAnswer {
 export interface RunChoice {
   id: number;
   started_at: string;
-  /** Number of partitions. */
-  measured: number;
+  /** Number of measured partitions. */
+  partition_count: number;
 }
 
 /** Choices for comparison sides: partitions, newest first, with their segments, and runs. */
 export interface SidesAnswer {
   partitions: readonly string[];
   /** Segment of each partition. */
-  within: readonly string[];
+  segments: readonly string[];
   runs: readonly RunChoice[];
 }
 
@@ -303,7 +303,7 @@ export interface CompareQuestion {
 export interface CompareAnswer {
   columns: readonly string[];
   rows: number;
-  texts: Record<string, readonly (string | null)[]>;
+  strings: Record<string, readonly (string | null)[]>;
   dataset: string;
   /** Number of metrics, including metrics that are not sent. */
   total: number;
@@ -372,7 +372,7 @@ export interface DriftsQuestion {
 /** Parameters of `consistency`: ranking metric, segment, and a range of days or a window. */
 export interface ConsistencyQuestion {
   dataset: string;
-  by?: string;
+  metric?: string;
   segment?: string;
   /** Number of days up to the newest partition, or `all`. */
   range?: string;
@@ -381,10 +381,10 @@ export interface ConsistencyQuestion {
   until?: number | null;
 }
 
-/** Parameters of `consistency_lines` and `consistency_features`, with ids of features. */
+/** Parameters of `consistency_sparklines` and `consistency_features`, with ids of features. */
 export interface ConsistencySelection {
   dataset: string;
-  by?: string;
+  metric?: string;
   segment?: string;
   /** Number of days up to the newest partition, or `all`. */
   range?: string;
@@ -401,15 +401,15 @@ export interface ConsistencyAnswer {
   groups: readonly string[];
   segments: readonly string[];
   segment: string;
-  by: string;
+  metric: string;
   /** Metrics that can rank features. */
-  choices: readonly string[];
+  metric_choices: readonly string[];
   /** Empty for a window. */
   range: string;
   /** Labels of columns; empty if all columns have a time. */
   labels: readonly string[];
   /** Datasets with consistency metrics, if this one has none. */
-  elsewhere: readonly string[];
+  other_datasets: readonly string[];
 }
 
 /** Arrays of the ranking, an element for each feature, and the times of columns. */
@@ -431,8 +431,8 @@ export interface ConsistencySubject {
   group_by: string;
   /** Null for the row metrics of the group-by. */
   feature: string | null;
-  /** Row in `values` by metric. */
-  lines: Record<string, number>;
+  /** Row in the array `values`. */
+  row_by_metric: Record<string, number>;
 }
 
 /** All consistency metrics of features and of their group-bys. */
@@ -451,7 +451,7 @@ export interface ConsistencyFeaturesArrays {
 export interface TablesAnswer {
   columns: readonly string[];
   rows: number;
-  texts: Record<string, readonly (string | null)[]>;
+  strings: Record<string, readonly (string | null)[]>;
   datasets: readonly string[];
   /** Seconds since 1970, by the kernel's clock. */
   now: number;
@@ -472,32 +472,32 @@ export interface Action {
   action: string;
   note?: string;
   /** Author, if the kernel has no user name. */
-  by?: string;
+  author?: string;
   assignee?: string;
   /** End of a snooze, in seconds since 1970. */
   until?: number | null;
 }
 
-/** Parameters of `say`: an action on an incident, refused if it has labels newer than `seen`. */
-export interface SayQuestion {
+/** Parameters of `label_incident`: an action, refused if the incident was labelled since `revision`. */
+export interface LabelIncidentQuestion {
   action: string;
   note?: string;
   /** Author, if the kernel has no user name. */
-  by?: string;
+  author?: string;
   assignee?: string;
   /** End of a snooze, in seconds since 1970. */
   until?: number | null;
   incident: number;
   /** Revision of the incident that the user read. */
-  seen: number;
+  revision: number;
 }
 
-/** Parameters of `say_all`: an action on several incidents. */
-export interface SayAllQuestion {
+/** Parameters of `label_incidents`: an action on several incidents. */
+export interface LabelIncidentsQuestion {
   action: string;
   note?: string;
   /** Author, if the kernel has no user name. */
-  by?: string;
+  author?: string;
   assignee?: string;
   /** End of a snooze, in seconds since 1970. */
   until?: number | null;
@@ -505,7 +505,7 @@ export interface SayAllQuestion {
 }
 
 /** Number of labelled incidents. */
-export interface SayAllAnswer {
+export interface LabelIncidentsAnswer {
   labelled: number;
 }
 
@@ -532,8 +532,9 @@ export interface IncidentPart {
 
 /** Change of a metric, broken down by the dimension that explains it best. */
 export interface IncidentCause {
-  text: string;
-  what: string;
+  summary: string;
+  /** Name and column of the metric that changed. */
+  metric: string;
   partition: string;
   dimension: string;
   scale: string;
@@ -545,7 +546,7 @@ export interface IncidentCause {
 
 /** Series that changed at the same time. */
 export interface IncidentCompanion {
-  text: string;
+  summary: string;
   series: number | null;
 }
 
@@ -619,7 +620,7 @@ export interface IncidentAnswer {
   since: number | null;
   until: number | null;
   /** Seconds from the start of the first partition to the end of the last; null if unknown. */
-  lasts: number | null;
+  duration: number | null;
   /** Time of the detection that opened the incident. */
   opened_at: string;
   /** Id of the newest label; 0 if the incident has no labels. */
@@ -633,12 +634,12 @@ export interface IncidentAnswer {
   /** Explanation of each series of `evidence`. */
   explanations: readonly string[];
   /** Headline of the group of incidents with the same cause; null without one. */
-  shared: string | null;
+  group_headline: string | null;
   /** Other incidents of the group, up to a limit. */
-  others: readonly OtherIncident[];
+  other_incidents: readonly OtherIncident[];
   causes: readonly IncidentCause[];
   /** Series that changed at the same time. */
-  along: readonly IncidentCompanion[];
+  companions: readonly IncidentCompanion[];
   /** Partitions that were measured again. */
   restated: readonly string[];
   /** Schema changes of the partitions. */
@@ -652,22 +653,22 @@ export interface IncidentAnswer {
   /** In chronological order. */
   timeline: readonly IncidentEvent[];
   /** Labels of the incident. */
-  said: readonly IncidentLabel[];
+  labels: readonly IncidentLabel[];
 }
 
 /** Calendar of a dataset: measured and missing partitions. */
 export interface PartitionsAnswer {
   columns: readonly string[];
   rows: number;
-  texts: Record<string, readonly (string | null)[]>;
+  strings: Record<string, readonly (string | null)[]>;
   /** Names of partitions; null if missing. */
   partitions: readonly (string | null)[];
   /** Number of missing partitions that are not sent, by segment. */
   overdue: Record<string, number>;
 }
 
-/** Parameters of `day`: a partition, by name. */
-export interface DayQuestion {
+/** Parameters of `partition`: a partition, by name. */
+export interface PartitionQuestion {
   dataset: string;
   partition: string;
 }
@@ -694,7 +695,7 @@ export interface PartitionVersion {
 }
 
 /** Details of a partition: its anomalies, highest score first, and its versions. */
-export interface DayAnswer {
+export interface PartitionAnswer {
   anomalies: readonly PartitionAnomaly[];
   /** Number of anomalies, including anomalies that are not sent. */
   total: number;
@@ -709,7 +710,7 @@ export interface SvgQuestion {
 }
 
 /** Parameters of `data`: the view, dataset and options of a page, and its displayed rows. */
-export interface ShownQuestion {
+export interface PageQuestion {
   view: string;
   dataset: string | null;
   options: Record<string, unknown>;
@@ -750,42 +751,42 @@ export interface DataAnswer {
 
 /** Content of a file to download. */
 export interface TextAnswer {
-  text: string;
+  content: string;
 }
 
 /** Number of commits, which the page polls to detect changes. */
-export interface PulseAnswer {
+export interface CommitsAnswer {
   commits: number;
 }
 
 /** Questions by name: parameters, answer, and arrays of the answer. */
 export interface Questions {
-  catalogue: { about: CatalogueQuestion; answer: CatalogueAnswer; arrays: CatalogueArrays };
-  tables: { about: Nothing; answer: TablesAnswer; arrays: Record<string, Float64Array | Int32Array> };
-  failures: { about: DatasetQuestion; answer: FailuresAnswer; arrays: Nothing };
-  levels: { about: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
-  rows: { about: RowsQuestion; answer: Nothing; arrays: SparklineArrays };
-  cell: { about: CellQuestion; answer: CellAnswer; arrays: Nothing };
-  order: { about: OrderQuestion; answer: Nothing; arrays: OrderArrays };
-  series: { about: SeriesQuestion; answer: SeriesAnswer; arrays: SeriesArrays };
-  seasons: { about: SeasonsQuestion; answer: SeasonsAnswer; arrays: Nothing };
-  sides: { about: DatasetQuestion; answer: SidesAnswer; arrays: TimesArrays };
-  compare: { about: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array | Int32Array> };
-  merged: { about: CompareQuestion; answer: Table; arrays: Record<string, Float64Array | Int32Array> };
-  columns: { about: DatasetQuestion; answer: ColumnsAnswer; arrays: Nothing };
-  distribution: { about: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
-  drifts: { about: DriftsQuestion; answer: Table; arrays: Record<string, Float64Array> };
-  consistency: { about: ConsistencyQuestion; answer: ConsistencyAnswer; arrays: ConsistencyArrays };
-  consistency_lines: { about: ConsistencySelection; answer: Nothing; arrays: SparklineArrays };
-  consistency_features: { about: ConsistencySelection; answer: ConsistencyFeaturesAnswer; arrays: ConsistencyFeaturesArrays };
-  incidents: { about: IncidentsQuestion; answer: Table; arrays: Record<string, Float64Array> };
-  incident: { about: IncidentQuestion; answer: IncidentAnswer; arrays: Nothing };
-  say: { about: SayQuestion; answer: IncidentAnswer; arrays: Nothing };
-  say_all: { about: SayAllQuestion; answer: SayAllAnswer; arrays: Nothing };
-  partitions: { about: DatasetQuestion; answer: PartitionsAnswer; arrays: Record<string, Float64Array> };
-  day: { about: DayQuestion; answer: DayAnswer; arrays: Nothing };
-  csv: { about: CsvQuestion; answer: TextAnswer; arrays: Nothing };
-  data: { about: ShownQuestion; answer: DataAnswer; arrays: Nothing };
-  svg: { about: SvgQuestion; answer: TextAnswer; arrays: Nothing };
-  pulse: { about: Nothing; answer: PulseAnswer; arrays: Nothing };
+  catalogue: { params: CatalogueQuestion; answer: CatalogueAnswer; arrays: CatalogueArrays };
+  tables: { params: Empty; answer: TablesAnswer; arrays: Record<string, Float64Array | Int32Array> };
+  failures: { params: DatasetQuestion; answer: FailuresAnswer; arrays: Empty };
+  levels: { params: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
+  sparklines: { params: SparklinesQuestion; answer: Empty; arrays: SparklineArrays };
+  cell: { params: CellQuestion; answer: CellAnswer; arrays: Empty };
+  row_order: { params: RowOrderQuestion; answer: Empty; arrays: RowOrderArrays };
+  series: { params: SeriesQuestion; answer: SeriesAnswer; arrays: SeriesArrays };
+  seasons: { params: SeasonsQuestion; answer: SeasonsAnswer; arrays: Empty };
+  sides: { params: DatasetQuestion; answer: SidesAnswer; arrays: TimesArrays };
+  compare: { params: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array | Int32Array> };
+  merged: { params: CompareQuestion; answer: Table; arrays: Record<string, Float64Array | Int32Array> };
+  columns: { params: DatasetQuestion; answer: ColumnsAnswer; arrays: Empty };
+  distribution: { params: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
+  drifts: { params: DriftsQuestion; answer: Table; arrays: Record<string, Float64Array> };
+  consistency: { params: ConsistencyQuestion; answer: ConsistencyAnswer; arrays: ConsistencyArrays };
+  consistency_sparklines: { params: ConsistencySelection; answer: Empty; arrays: SparklineArrays };
+  consistency_features: { params: ConsistencySelection; answer: ConsistencyFeaturesAnswer; arrays: ConsistencyFeaturesArrays };
+  incidents: { params: IncidentsQuestion; answer: Table; arrays: Record<string, Float64Array> };
+  incident: { params: IncidentQuestion; answer: IncidentAnswer; arrays: Empty };
+  label_incident: { params: LabelIncidentQuestion; answer: IncidentAnswer; arrays: Empty };
+  label_incidents: { params: LabelIncidentsQuestion; answer: LabelIncidentsAnswer; arrays: Empty };
+  partitions: { params: DatasetQuestion; answer: PartitionsAnswer; arrays: Record<string, Float64Array> };
+  partition: { params: PartitionQuestion; answer: PartitionAnswer; arrays: Empty };
+  csv: { params: CsvQuestion; answer: TextAnswer; arrays: Empty };
+  data: { params: PageQuestion; answer: DataAnswer; arrays: Empty };
+  svg: { params: SvgQuestion; answer: TextAnswer; arrays: Empty };
+  commits: { params: Empty; answer: CommitsAnswer; arrays: Empty };
 }

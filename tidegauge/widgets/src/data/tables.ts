@@ -37,7 +37,7 @@ export interface TableHealth {
 /** Tables of the kernel's answer, in its order. */
 export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
   const number = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
-  const text = (name: string, n: number) => data.texts[name]?.[n] ?? null;
+  const text = (name: string, n: number) => data.strings[name]?.[n] ?? null;
   return data.datasets.map((dataset, n) => ({
     dataset,
     health: text("health", n) ?? "",

@@ -137,17 +137,17 @@ export function findNonPositive({ data, arrays }: SeriesAnswer, rows: readonly n
 /** Labels by users, without automatic ones: of ranges that apply to a row, and of its points by column. */
 export function userLabels({ data }: SeriesAnswer, row: number): { ranges: SeriesLabel[]; points: Map<number, SeriesLabel[]> } {
   const series = data.series[row];
-  const labels = data.said.filter((label) => label.by !== SYSTEM_AUTHOR && label.dataset === series.dataset);
+  const labels = data.series_labels.filter((label) => label.by !== SYSTEM_AUTHOR && label.dataset === series.dataset);
   const ranges = labels.filter(
     (label) =>
-      label.about === null &&
+      label.target_id === null &&
       (label.name === null || label.name === series.name) &&
       (label.instance === null || label.instance === series.instance),
   );
   const points = new Map<number, SeriesLabel[]>();
   for (const { row: anomalyRow, column, id, incident_id: incident } of data.anomalies) {
     if (anomalyRow !== row) continue;
-    const own = labels.filter(({ about }) => about === id || (about !== null && about === incident));
+    const own = labels.filter(({ target_id: about }) => about === id || (about !== null && about === incident));
     if (own.length) points.set(column, [...(points.get(column) ?? []), ...own]);
   }
   return { ranges, points };
@@ -156,7 +156,7 @@ export function userLabels({ data }: SeriesAnswer, row: number): { ranges: Serie
 /** Restatements of a row: superseded versions of its points, as `[column, version, value]`. */
 export function restatements({ arrays }: SeriesAnswer, row: number): [column: number, version: number, value: number][] {
   const versions: [number, number, number][] = [];
-  const { old } = arrays;
+  const { restatements: old } = arrays;
   for (let n = 0; n < old.length; n += 4) if (old[n] === row) versions.push([old[n + 1], old[n + 2], old[n + 3]]);
   return versions;
 }

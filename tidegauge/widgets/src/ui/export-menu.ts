@@ -1,6 +1,6 @@
 // Export menu: what is shown as Python code, CSV, SVG and PNG.
 
-import type { ShownQuestion } from "../data/protocol";
+import type { PageQuestion } from "../data/protocol";
 import { pythonCell } from "../data/python-cell";
 import { button, copyText, h } from "./dom";
 import { drawPicture, renderPng, svgText } from "./picture";
@@ -9,7 +9,7 @@ import type { Shell, ViewName } from "./shell";
 /** What the menu needs to know of the page. */
 export interface Exported {
   /** What is shown, as it is asked for. */
-  question: ShownQuestion & { view: ViewName };
+  question: PageQuestion & { view: ViewName };
   title: string;
   element: HTMLElement;
 }
@@ -61,7 +61,7 @@ export class ExportMenu {
     this.run(async () => {
       const { data } = await this.shell.link.ask("csv", { ...question, ...(title !== undefined && { title }) });
       const name = title === undefined ? question.view : title.toLowerCase().replace(/\W+/g, "-");
-      return save(new Blob([data.text], { type: "text/csv" }), `tidegauge-${name}.csv`);
+      return save(new Blob([data.content], { type: "text/csv" }), `tidegauge-${name}.csv`);
     });
   }
 
@@ -75,7 +75,7 @@ export class ExportMenu {
     const { ids = [], since, until } = this.exported().question.options as { ids?: number[]; since?: unknown; until?: unknown };
     const window = { ...(typeof since === "number" && { since }), ...(typeof until === "number" && { until }) };
     const { data } = await this.shell.link.ask("svg", { ids, ...window });
-    return save(new Blob([data.text], { type: "image/svg+xml" }), "tidegauge-chart.svg");
+    return save(new Blob([data.content], { type: "image/svg+xml" }), "tidegauge-chart.svg");
   }
 
   private async savePng(): Promise<string> {

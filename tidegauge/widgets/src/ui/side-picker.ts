@@ -79,7 +79,7 @@ export class SidePicker {
 
   private showRun(side: { run: number } | null): void {
     const text = (run: SideChoices["runs"][number]) =>
-      `${run.id} · ${formatTime(Date.parse(run.started_at) / 1000)} · ${pluralize(run.measured, "partition")}`;
+      `${run.id} · ${formatTime(Date.parse(run.started_at) / 1000)} · ${pluralize(run.partition_count, "partition")}`;
     setOptions(this.run, this.choices.runs.map((run) => [String(run.id), text(run)]), String(side?.run ?? ""));
   }
 
@@ -95,7 +95,7 @@ export class SidePicker {
       if (document.activeElement !== field) field.value = text ?? "";
     }
     const [since, until] = ENDS.map((end) => Date.parse(`${this[end].value}${type === "date" ? "" : "Z"}`) / 1000);
-    const { times, within: segments } = this.choices;
+    const { times, segments } = this.choices;
     const inWindow = times.filter((time, n) => (this.segment === null || segments[n] === this.segment) && !(time < since || time > until || Number.isNaN(time)));
     this.hint.textContent = problems.join(", ") || pluralize(inWindow.length, "partition");
   }

@@ -151,7 +151,7 @@ export class Compare implements View {
       this.shell.announce("");
       const { data, arrays } = await link.ask("compare", { dataset, baseline, current });
       this.data = data;
-      this.table = { texts: data.texts, numbers: arrays, rows: data.rows };
+      this.table = { texts: data.strings, numbers: arrays, rows: data.rows };
       const sameSides = this.tableKey !== "" && this.tableKey.includes(JSON.stringify(sides));
       this.tableKey = requestKey;
       if (!sameSides) this.rows.element.scrollTop = this.rows.active = 0;

@@ -106,7 +106,7 @@ export class Consistency implements View {
   /** Parameters of every request. */
   private get query(): ConsistencyQuestion {
     const { by, range, since, until, segment } = this.options;
-    return { dataset: this.shell.dataset, by, range, since, until, segment };
+    return { dataset: this.shell.dataset, metric: by, range, since, until, segment };
   }
 
   private saveOptions(changes: Partial<Options>): void {
@@ -137,7 +137,7 @@ export class Consistency implements View {
       const columns = ranking.arrays.times.length;
       this.sparklines = new Sparklines(async (rows) => {
         const { ids } = ranking.arrays;
-        const { arrays } = await link.ask("consistency_lines", { ...query, ids: rows.map((row) => ids[row]) });
+        const { arrays } = await link.ask("consistency_sparklines", { ...query, ids: rows.map((row) => ids[row]) });
         return arrays.values;
       }, columns, () => this.rows.redraw());
       if (datasetChanged) this.rows.element.scrollTop = 0;
@@ -151,7 +151,7 @@ export class Consistency implements View {
     const selected = valid.length ? valid : this.order.length ? [ids[this.order[0]]] : [];
     await this.show(selected);
     const affected = this.ranking!.arrays.worst.filter((worst) => worst > 0).length;
-    this.shell.announce(`${pluralize(this.ranking!.data.features.length, "feature")}, ${affected.toLocaleString("en-US")} with ${metricLabel(this.ranking!.data.by)} above 0.`);
+    this.shell.announce(`${pluralize(this.ranking!.data.features.length, "feature")}, ${affected.toLocaleString("en-US")} with ${metricLabel(this.ranking!.data.metric)} above 0.`);
   }
 
   /** Request a ranking; fall back to the default metric if the dataset lacks the saved one. */
@@ -173,15 +173,15 @@ export class Consistency implements View {
   private fillSelects(): void {
     const { data } = this.ranking!;
     const select = (label: HTMLLabelElement) => label.querySelector("select")!;
-    setOptions(select(this.by), data.choices.map((name) => [name, metricLabel(name)] as const), data.by);
+    setOptions(select(this.by), data.metric_choices.map((name) => [name, metricLabel(name)] as const), data.metric);
     const brushed = data.range === "" ? ([["", "a window"]] as const) : [];
     setOptions(select(this.range), [...brushed, ...RANGES], data.range);
     const group = this.options.group ?? "";
     setOptions(select(this.group), [["", "all"], ...data.groups.map((name) => [name, name || "none"] as const)], data.groups.includes(group) ? group : "");
     this.segment.hidden = data.segments.length < 2;
     setOptions(select(this.segment), data.segments.map((name) => [name, name || "all rows"] as const), data.segment);
-    this.worst.textContent = data.by === TOTAL_ERROR ? "worst" : `worst ${metricLabel(data.by)}`;
-    this.worst.title = `The worst ${metricLabel(data.by)} of one partition in the range`;
+    this.worst.textContent = data.metric === TOTAL_ERROR ? "worst" : `worst ${metricLabel(data.metric)}`;
+    this.worst.title = `The worst ${metricLabel(data.metric)} of one partition in the range`;
   }
 
   /** Filter the ranking. */
@@ -202,7 +202,7 @@ export class Consistency implements View {
   }
 
   private showEmpty(): void {
-    const { elsewhere } = this.ranking!.data;
+    const { other_datasets: elsewhere } = this.ranking!.data;
     const links = elsewhere.slice(0, 12).map((name) => h("li", {}, button(name, () => this.shell.go("consistency", undefined, name))));
     const how = h("p", {}, "They appear once online features are compared with offline ones: ", h("code", {}, "tidegauge consistency run CONF.yml"));
     this.empty.replaceChildren(
@@ -244,7 +244,7 @@ export class Consistency implements View {
       "div",
       { class: "tg-feature-row" },
       name,
-      cell(formatValue(worst, isRate(data.by)), when),
+      cell(formatValue(worst, isRate(data.metric)), when),
       ...CELLS.map((key) => cell(formatValue(arrays[key][row], true))),
       holder,
       h("div", { role: "gridcell" }, add),
@@ -319,8 +319,8 @@ export class Consistency implements View {
     const single = subjects.filter(({ feature }) => feature !== null).length < 2;
     this.pane.replaceChildren(
       ...subjects.map((subject) => {
-        const figures = groupIntoCharts(Object.keys(subject.lines)).map((figure) => {
-          const lines = figure.metrics.map((metric) => this.line(subject.lines[metric], times.length));
+        const figures = groupIntoCharts(Object.keys(subject.row_by_metric)).map((figure) => {
+          const lines = figure.metrics.map((metric) => this.line(subject.row_by_metric[metric], times.length));
           const chart = new FanChart(this.shell.theme, figure, lines, timeline, chartWidth, CHART.tall, this.listener);
           this.charts.push(chart);
           return chart.element;

@@ -123,7 +123,7 @@ export class Distribution implements View {
   /** Complete the options: the first column, the newest partition, the four weeks before it in its segment. */
   private complete(options: Partial<Options>, names: readonly string[]): Options {
     const { sides } = this.choices!;
-    const { partitions, within, times } = sides;
+    const { partitions, segments: within, times } = sides;
     const column = options.column !== undefined && names.includes(options.column) ? options.column : names[0];
     const chosen = options.segment ?? null;
     const newest = Math.max(0, within.indexOf(chosen ?? sideSegment(sides, options.baseline) ?? within[0]));
@@ -193,7 +193,7 @@ export class Distribution implements View {
       for (const window of driftWindows(catalogue.times)) {
         const { data, arrays } = await link.ask("drifts", { dataset, column, segment, ...window });
         if (this.drifts !== drift) return;
-        const rows = filterSegment(data.texts, arrays, segment);
+        const rows = filterSegment(data.strings, arrays, segment);
         drift.labels = [...rows.labels, ...drift.labels];
         for (const [name, values] of Object.entries(rows.numbers)) drift.numbers[name] = [...values, ...(drift.numbers[name] ?? [])];
         this.showDrift({ ...options, ...this.options });

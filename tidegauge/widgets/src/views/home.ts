@@ -122,7 +122,7 @@ export class Home implements View {
       this.asked = null;
       const answer = await asked;
       this.catalogue = catalogue;
-      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows })).arrays.values;
+      const values = async (rows: readonly number[]) => (await link.ask("sparklines", { rows })).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
       this.showTables(answer);
     } else this.arrangeRows();

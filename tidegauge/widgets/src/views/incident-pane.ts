@@ -133,7 +133,7 @@ export class IncidentPane {
   }
 
   private showHead(incident: IncidentAnswer): void {
-    const { lasts, first, last, dataset } = incident;
+    const { duration: lasts, first, last, dataset } = incident;
     const range = first === last ? [renderName(first)] : [renderName(first), " to ", renderName(last)];
     const duration = lasts !== null && first !== last ? ` (${formatDuration(lasts)})` : "";
     const table = button("", () => this.shell.go("overview", { table: dataset }), { class: "tg-link", title: "Open the heat map of this table" });
@@ -173,9 +173,9 @@ export class IncidentPane {
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
       section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, whole: false }))) : null),
-      incident.shared ? section("Shared cause", h("p", {}, renderName(incident.shared, 600)), h("ul", {}, ...incident.others.map((other) => this.otherIncident(other)))) : null,
+      incident.group_headline ? section("Shared cause", h("p", {}, renderName(incident.group_headline, 600)), h("ul", {}, ...incident.other_incidents.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
-      incident.along.length ? section("Changed at the same time", h("ul", {}, ...incident.along.map((companion) => this.companion(incident, companion)))) : null,
+      incident.companions.length ? section("Changed at the same time", h("ul", {}, ...incident.companions.map((companion) => this.companion(incident, companion)))) : null,
       sentences("Measured again", incident.restated),
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,
       sentences("Schema changes", incident.schema),
@@ -188,7 +188,7 @@ export class IncidentPane {
   }
 
   /** Series that changed at the same time, with a button that opens it below the main one. */
-  private companion(incident: IncidentAnswer, { text, series }: IncidentCompanion): HTMLElement {
+  private companion(incident: IncidentAnswer, { summary: text, series }: IncidentCompanion): HTMLElement {
     const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` });
     return h("li", {}, renderName(text, 600), " ", open);
   }
@@ -237,7 +237,7 @@ export class IncidentPane {
   private cause(cause: IncidentCause): HTMLElement {
     const head = h("tr", {}, ...[cause.dimension, "Value", "Expected", "Share of the change", ""].map((text) => h("th", { scope: "col" }, text ? renderName(text, 40) : h("span", { class: "tg-unseen" }, "Open"))));
     const rows = cause.parts.map((part) => this.part(cause, part));
-    return h("div", { class: "tg-cause" }, h("p", {}, renderName(cause.text, 600)), h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
+    return h("div", { class: "tg-cause" }, h("p", {}, renderName(cause.summary, 600)), h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
   }
 
   private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
@@ -246,7 +246,7 @@ export class IncidentPane {
     const ids = [series, cause.series].filter((id) => id !== null);
     const bar = h("span", { class: "tg-cause-share", "aria-hidden": "true" });
     bar.style.width = `${60 * Math.min(1, Math.abs(part.share ?? 0))}px`;
-    const open = series === null ? null : button("Open series", () => this.openSeries(ids), { "aria-label": `Open series: ${cause.what}, ${cause.dimension} ${part.name}` });
+    const open = series === null ? null : button("Open series", () => this.openSeries(ids), { "aria-label": `Open series: ${cause.metric}, ${cause.dimension} ${part.name}` });
     return h(
       "tr",
       {},
@@ -301,7 +301,7 @@ export class IncidentPane {
       ...(action === "snooze" && { until: Date.now() / 1000 + Number(this.snooze.value) }),
     };
     try {
-      const answer = await shell.link.ask("say", { incident: incident.incident, action, note, by, seen: incident.revision, ...details });
+      const answer = await shell.link.ask("label_incident", { incident: incident.incident, action, note, author: by, revision: incident.revision, ...details });
       this.drafts.delete(incident.incident);
       if (this.incident?.incident !== incident.incident) return;
       this.note.value = "";
@@ -325,7 +325,7 @@ export class IncidentPane {
       if (this.incident?.incident !== earlier.incident) return;
       this.show(incident);
       this.onLabelled(incident, false);
-      const added = labelsSince(earlier.said, incident.said);
+      const added = labelsSince(earlier.labels, incident.labels);
       this.conflict.replaceChildren(
         h("strong", {}, "Others added labels meanwhile, so yours was not saved:"),
         h("ol", { class: "tg-said" }, ...added.map(labelItem)),

@@ -285,7 +285,7 @@ export class Incidents implements View {
     if (by === null) return;
     const incidents = [...this.checked];
     try {
-      const { data } = await shell.link.ask("say_all", { incidents, action, note: this.bulkNote.value.trim(), by, ...details });
+      const { data } = await shell.link.ask("label_incidents", { incidents, action, note: this.bulkNote.value.trim(), author: by, ...details });
       incidents.forEach((id) => this.kept.add(id));
       this.checked.clear();
       this.bulkNote.value = "";

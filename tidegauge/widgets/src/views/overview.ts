@@ -190,7 +190,7 @@ export class Overview implements View {
       this.levels.clear();
       this.loading.clear();
       this.sortings.clear();
-      const values = async (rows: readonly number[]) => (await link.ask("rows", { rows }, catalogue.number)).arrays.values;
+      const values = async (rows: readonly number[]) => (await link.ask("sparklines", { rows }, catalogue.number)).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw());
       this.marks.clear();
       for (let n = 0; n < catalogue.marks.length; n += 2) {
@@ -231,7 +231,7 @@ export class Overview implements View {
     const { sorting, own, group } = this;
     const { by, sort } = this.options;
     if (this.sortings.has(sorting)) return;
-    const { arrays } = await this.shell.link.ask("order", { by, sort, group }, own.number);
+    const { arrays } = await this.shell.link.ask("row_order", { level_kind: by, sort, group }, own.number);
     if (this.own === own) this.sortings.set(sorting, arrays.rows);
   }
 
@@ -269,7 +269,7 @@ export class Overview implements View {
     this.levels.set(by, levels);
     this.arrangeRows();
     const fetchColumns = async (first: number, last: number, rows?: number[]) => {
-      const { arrays } = await link.ask("levels", { by, first, last, ...(rows && { rows }) }, catalogue.number);
+      const { arrays } = await link.ask("levels", { level_kind: by, first, last, ...(rows && { rows }) }, catalogue.number);
       levels.write(arrays.levels, first, last, rows);
     };
     const visible = this.heatmap.visibleRows(this.order);

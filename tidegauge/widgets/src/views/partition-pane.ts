@@ -2,7 +2,7 @@
 
 import { formatIsoTime, formatNumber, pluralize } from "../data/format";
 import { delayText, knownTime, type Partition, partitionTitle, sharedTimes, STATUS_DESCRIPTIONS, STATUS_SYMBOLS } from "../data/partition";
-import type { DayAnswer } from "../data/protocol";
+import type { PartitionAnswer } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { button, h, renderName } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
@@ -47,13 +47,13 @@ export class PartitionPane {
     );
     this.element.scrollTop = 0;
     if (partition.name === null) return;
-    void link.ask("day", { dataset, partition: partition.name }).then(
+    void link.ask("partition", { dataset, partition: partition.name }).then(
       ({ data }) => turn === this.turn && details.replaceChildren(...this.renderDetails(data, partition)),
       (error) => this.shell.showError(error),
     );
   }
 
-  private renderDetails(data: DayAnswer, partition: Partition): HTMLElement[] {
+  private renderDetails(data: PartitionAnswer, partition: Partition): HTMLElement[] {
     const { total, versions } = data;
     // By incident, in the order of their worst anomalies.
     const incidents = [...new Set(data.anomalies.map(({ incident_id: incident }) => incident))];

@@ -68,9 +68,9 @@ export class Partitions implements View {
       const at = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
       this.all = data.partitions.map((name, n) => ({
         name,
-        segment: data.texts.segment[n] ?? "",
-        status: data.texts.status[n] ?? "",
-        worst: data.texts.worst?.[n] ?? null,
+        segment: data.strings.segment[n] ?? "",
+        status: data.strings.status[n] ?? "",
+        worst: data.strings.worst?.[n] ?? null,
         time: at("time", n),
         late: at("late", n) === 1,
         version: at("version", n),
@@ -314,7 +314,7 @@ export class Partitions implements View {
   /** Index of the partition to compare with; missing partitions do not count. */
   private previous(place: number): number {
     const times = Float64Array.from(this.partitions, (partition) => (partition.name === null ? NaN : partition.time));
-    return previousPartition({ times, within: this.partitions.map(({ segment }) => segment) }, place);
+    return previousPartition({ times, segments: this.partitions.map(({ segment }) => segment) }, place);
   }
 
   private comparePrevious(): void {

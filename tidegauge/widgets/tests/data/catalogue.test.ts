@@ -16,7 +16,7 @@ function catalogue(): Catalogue {
   const codes = Object.fromEntries(
     keys.map((key, n) => [key, Int32Array.from(series, (one) => words[key].indexOf(one[n]))]),
   ) as Record<(typeof keys)[number], Int32Array>;
-  const data = { words, labels: ["2013-01-01"], datasets: ["flights", "orders"], repository: "coast.db", writable: true, commits: 1, by: "ann", catalogue: 1, url: null, open: 0 };
+  const data = { key_values: words, labels: ["2013-01-01"], datasets: ["flights", "orders"], repository: "coast.db", writable: true, commits: 1, author: "ann", catalogue: 1, url: null, open_incidents: 0 };
   const arrays = { ids: Float64Array.from([11, 12, 13, 14]), times: new Float64Array(1), marks: new Int32Array(0), ...codes };
   return new Catalogue({ data, arrays, shapes: {} });
 }

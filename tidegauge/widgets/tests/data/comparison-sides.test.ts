@@ -9,7 +9,7 @@ function known(without: number[] = [], more: Partial<SideChoices> = {}): SideCho
   const days = Array.from({ length: 20 }, (_, n) => 20 - n).filter((day) => !without.includes(day));
   return {
     partitions: days.map((day) => `d${day}`),
-    within: days.map(() => ""),
+    segments: days.map(() => ""),
     times: Float64Array.from(days, (day) => (day - 1) * DAY),
     runs: [],
     ...more,
@@ -23,16 +23,16 @@ test("by itself the newest partition is compared with the one a week before", ()
 
 test("partitions of other segments are not like it", () => {
   const times = Float64Array.from([8 * DAY, 8 * DAY, DAY, DAY, 0]);
-  assert.equal(previousPartition({ times, within: ["a", "b", "b", "a", "a"] }, 0), 3);
-  assert.equal(previousPartition({ times, within: ["a", "b", "b", "b", "a"] }, 0), 4);
-  assert.equal(previousPartition({ times, within: ["a", "b", "b", "b", "b"] }, 0), -1);
+  assert.equal(previousPartition({ times, segments: ["a", "b", "b", "a", "a"] }, 0), 3);
+  assert.equal(previousPartition({ times, segments: ["a", "b", "b", "b", "a"] }, 0), 4);
+  assert.equal(previousPartition({ times, segments: ["a", "b", "b", "b", "b"] }, 0), -1);
 });
 
 test("without times any two are compared, and one alone is not", () => {
-  const loose = { partitions: ["b", "a"], within: ["", ""], times: Float64Array.from([NaN, NaN]), runs: [] };
+  const loose = { partitions: ["b", "a"], segments: ["", ""], times: Float64Array.from([NaN, NaN]), runs: [] };
   assert.deepEqual(defaultSides(loose, "partitions"), [{ partition: "a" }, { partition: "b" }]);
   assert.equal(defaultSides(loose, "windows"), null);
-  assert.equal(defaultSides({ ...loose, partitions: ["a"], within: [""], times: Float64Array.from([0]) }, "partitions"), null);
+  assert.equal(defaultSides({ ...loose, partitions: ["a"], segments: [""], times: Float64Array.from([0]) }, "partitions"), null);
 });
 
 test("windows are the last seven days and the seven before", () => {
@@ -45,7 +45,7 @@ test("windows are the last seven days and the seven before", () => {
 });
 
 test("runs are the last two", () => {
-  const run = (id: number) => ({ id, started_at: "", measured: 1 });
+  const run = (id: number) => ({ id, started_at: "", partition_count: 1 });
   assert.deepEqual(defaultSides(known([], { runs: [run(7), run(5), run(2)] }), "runs"), [{ run: 5 }, { run: 7 }]);
   assert.equal(defaultSides(known([], { runs: [run(7)] }), "runs"), null);
 });
@@ -64,7 +64,7 @@ test("names that begin with what was typed come first", () => {
 });
 
 test("two sides are looked at in one segment, that of the current partition first", () => {
-  const some = { partitions: ["2b", "2a", "1b", "1a"], within: ["b", "a", "b", "a"], times: Float64Array.from([DAY, DAY, 0, 0]) };
+  const some = { partitions: ["2b", "2a", "1b", "1a"], segments: ["b", "a", "b", "a"], times: Float64Array.from([DAY, DAY, 0, 0]) };
   const window = { since: "1970-01-01", until: null };
   assert.deepEqual(listSegments(some), ["a", "b"]);
   assert.equal(sideSegment(some, { partition: "1a" }), "a");
@@ -74,9 +74,9 @@ test("two sides are looked at in one segment, that of the current partition firs
   assert.equal(sharedSegment(some, window, window, "a"), "a");
   assert.equal(sharedSegment(some, window, window, "gone"), "b");
   assert.equal(sharedSegment(some, { partition: "1a" }, { partition: "1b" }, "a"), null);
-  assert.equal(sharedSegment({ partitions: [], within: [] }, window, window, null), null);
+  assert.equal(sharedSegment({ partitions: [], segments: [] }, window, window, null), null);
   assert.deepEqual(switchSegment(some, { partition: "1a" }, "b"), { partition: "1b" });
-  assert.deepEqual(switchSegment({ ...some, within: ["b", "a", "c", "a"] }, { partition: "1a" }, "b"), { partition: "2b" });
+  assert.deepEqual(switchSegment({ ...some, segments: ["b", "a", "c", "a"] }, { partition: "1a" }, "b"), { partition: "2b" });
   assert.deepEqual(switchSegment(some, window, "b"), window);
 });
 

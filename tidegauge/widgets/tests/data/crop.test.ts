@@ -20,7 +20,7 @@ test("where too little would be left all is shown", () => {
 test("some columns of an answer are an answer", () => {
   const anomaly = (column: number) => ({ row: 0, column, id: column }) as SeriesAnswer["data"]["anomalies"][number];
   const answer: SeriesAnswer = {
-    data: { series: [], labels: ["a", "b", "c", "d"], anomalies: [anomaly(0), anomaly(2)], said: [], statuses: [] },
+    data: { series: [], labels: ["a", "b", "c", "d"], anomalies: [anomaly(0), anomaly(2)], series_labels: [], statuses: [] },
     arrays: {
       times: Float64Array.from([1, 2, 3, 4]),
       value: Float64Array.from([10, 11, 12, 13, 20, 21, 22, 23]),
@@ -29,9 +29,9 @@ test("some columns of an answer are an answer", () => {
       expected: new Float64Array(8),
       lower: new Float64Array(8),
       upper: new Float64Array(8),
-      old: Float64Array.from([0, 0, 1, 9, 1, 2, 1, 8]),
+      restatements: Float64Array.from([0, 0, 1, 9, 1, 2, 1, 8]),
     },
-    shapes: { times: [4], value: [2, 4], status: [2, 4], version: [2, 4], expected: [2, 4], lower: [2, 4], upper: [2, 4], old: [2, 4] },
+    shapes: { times: [4], value: [2, 4], status: [2, 4], version: [2, 4], expected: [2, 4], lower: [2, 4], upper: [2, 4], restatements: [2, 4] },
   };
   const { data, arrays, shapes } = cropColumns(answer, 1, 3);
   assert.deepEqual(data.labels, ["b", "c"]);
@@ -39,7 +39,7 @@ test("some columns of an answer are an answer", () => {
   assert.deepEqual([...arrays.times], [2, 3]);
   assert.deepEqual([...arrays.value], [11, 12, 21, 22]);
   assert.deepEqual([...arrays.status], [1, 0, 0, 1]);
-  assert.deepEqual([...arrays.old], [1, 1, 1, 8]);
-  assert.deepEqual(shapes, { times: [2], value: [2, 2], status: [2, 2], version: [2, 2], expected: [2, 2], lower: [2, 2], upper: [2, 2], old: [1, 4] });
+  assert.deepEqual([...arrays.restatements], [1, 1, 1, 8]);
+  assert.deepEqual(shapes, { times: [2], value: [2, 2], status: [2, 2], version: [2, 2], expected: [2, 2], lower: [2, 2], upper: [2, 2], restatements: [1, 4] });
   assert.equal(answer.arrays.value.length, 8);
 });

@@ -15,7 +15,7 @@ function fakeModel(send: () => void = () => {}) {
       requests.push(request);
     },
   };
-  const answer = (n: number) => listener({ id: requests[n].id, seconds: 0, told: { commits: n }, arrays: [] }, []);
+  const answer = (n: number) => listener({ id: requests[n].id, seconds: 0, payload: { commits: n }, arrays: [] }, []);
   return { model: model as unknown as AnyModel, requests, answer };
 }
 
@@ -45,13 +45,13 @@ test("a request to a restarted kernel, whose connection throws, fails at once an
   const { model } = fakeModel(() => {
     throw new Error("Cannot send");
   });
-  const asked = new KernelLink(model, () => "idle").ask("pulse", {});
+  const asked = new KernelLink(model, () => "idle").ask("commits", {});
   await assert.rejects(asked, { message: "Not connected to Python. Run this cell again." });
 });
 
 test("a saved notebook's model sends nothing, and its requests fail at once if that is known", async () => {
   const { model, requests } = fakeModel();
-  const asked = new KernelLink(model, () => "lost").ask("pulse", {});
+  const asked = new KernelLink(model, () => "lost").ask("commits", {});
   assert.equal(await stateOf(asked), "disconnected");
   assert.equal(requests.length, 0);
 });
@@ -61,7 +61,7 @@ for (const connection of ["idle", "unknown"] as const) {
     const advance = mockClock(t);
     const { model } = fakeModel();
     const link = new KernelLink(model, () => connection);
-    const asked = [link.ask("pulse", {}), link.ask("pulse", {})];
+    const asked = [link.ask("commits", {}), link.ask("commits", {})];
     advance(ANSWER_TIMEOUT_MS[connection] - 600);
     assert.equal(await stateOf(asked[0]), "pending");
     advance(1200);
@@ -74,7 +74,7 @@ test("a busy kernel and a server may take any time, and the idle time counts fro
   let connection: Connection = "busy";
   const { model, answer } = fakeModel();
   const link = new KernelLink(model, () => connection);
-  const asked = [link.ask("pulse", {}), link.ask("pulse", {})];
+  const asked = [link.ask("commits", {}), link.ask("commits", {})];
   advance(100_000);
   connection = "served";
   advance(100_000);
@@ -88,7 +88,7 @@ test("a busy kernel and a server may take any time, and the idle time counts fro
   advance(600);
   assert.equal(await stateOf(asked[1]), "disconnected");
   connection = "idle"; // the cell was run again: another request is answered
-  const again = link.ask("pulse", {});
+  const again = link.ask("commits", {});
   answer(2);
   assert.equal(await stateOf(again), "answered");
   t.mock.timers.reset();

@@ -9,7 +9,7 @@ function answer(value: number[][], status: number[][], times: number[], more: Pa
   const labels = times.map((time, n) => (Number.isNaN(time) ? `model=${n}` : new Date(1000 * time).toISOString().slice(0, 10)));
   const nothing = new Float64Array(value.flat().length).fill(NaN);
   return {
-    data: { series, labels, anomalies: [], said: [], statuses: ["absent", "finite", "NaN", "+inf", "-inf", "empty", "failed"], ...more },
+    data: { series, labels, anomalies: [], series_labels: [], statuses: ["absent", "finite", "NaN", "+inf", "-inf", "empty", "failed"], ...more },
     arrays: {
       times: Float64Array.from(times),
       value: Float64Array.from(value.flat()),
@@ -18,7 +18,7 @@ function answer(value: number[][], status: number[][], times: number[], more: Pa
       expected: nothing,
       lower: nothing,
       upper: nothing,
-      old: Float64Array.from([0, 1, 1, 7, 1, 0, 2, 8]),
+      restatements: Float64Array.from([0, 1, 1, 7, 1, 0, 2, 8]),
     },
     shapes: {},
   };
@@ -76,13 +76,13 @@ test("old versions belong to their rows", () => {
 });
 
 test("people's labels are found by anomaly, incident and range; the platform's own are not people's", () => {
-  const one = { label: "bad", note: null, created_at: "", since: null, until: null, name: null, instance: null, dataset: "orders", about: null, by: "ann" };
+  const one = { label: "bad", note: null, created_at: "", since: null, until: null, name: null, instance: null, dataset: "orders", target_id: null, by: "ann" };
   const found = { row: 0, column: 1, id: 5, incident_id: 9, severity: "warning", status: "open", direction: "low", detector: "", explanation: "" };
-  const said = [one, { ...one, name: "Sum" }, { ...one, dataset: "other" }, { ...one, about: 9 }, { ...one, about: 5, by: "tidegauge" }, { ...one, about: 6 }];
-  const data = answer([[1, 2]], [[1, 1]], [0, 1], { anomalies: [found], said });
+  const said = [one, { ...one, name: "Sum" }, { ...one, dataset: "other" }, { ...one, target_id: 9 }, { ...one, target_id: 5, by: "tidegauge" }, { ...one, target_id: 6 }];
+  const data = answer([[1, 2]], [[1, 1]], [0, 1], { anomalies: [found], series_labels: said });
   const { ranges, points } = userLabels(data, 0);
   assert.deepEqual(ranges, [one]);
-  assert.deepEqual([...points], [[1, [{ ...one, about: 9 }]]]);
+  assert.deepEqual([...points], [[1, [{ ...one, target_id: 9 }]]]);
 });
 
 test("the window before is as long and ends a step earlier", () => {
