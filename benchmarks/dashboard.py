@@ -52,7 +52,7 @@ pathlib.Path({times_file!r}).write_text(json.dumps([begun, imported, requested, 
 ipywidgets.VBox(figures)"""
 ALL_FIGURES = "document.querySelectorAll('.js-plotly-plot .heatmaplayer image').length === 10"
 WHEEL_SCRIPT = """async () => {
-  const canvas = document.querySelector('.tg-heat'), frame = () => new Promise(requestAnimationFrame);
+  const canvas = document.querySelector('.tg-heatmap'), frame = () => new Promise(requestAnimationFrame);
   const {x, y, width, height} = canvas.getBoundingClientRect();
   const turns = [{deltaY: 300}, {deltaY: 240, ctrlKey: true}, {deltaX: -200}, {deltaY: -120, ctrlKey: true}];
   const found = [];

@@ -157,9 +157,9 @@ def test_a_page_shows_the_state_in_its_address(page, served):
         "overview": (".tg-overview", ["of 16 series"]),
         "series": (".tg-window", ["18 partitions"]),
         "compare": (".tg-compare .tg-tools", ["Wed", "Tue", "1 of 10 metrics"]),
-        "distribution": (".tg-both", ["2013-02-01 to 2013-02-14", BAD_PARTITION]),
+        "distribution": (".tg-side-legend", ["2013-02-01 to 2013-02-14", BAD_PARTITION]),
         "incidents": (".tg-inbox-list", ["volume -70"]),
-        "partitions": (".tg-day h2", [BAD_PARTITION]),
+        "partitions": (".tg-partition h2", [BAD_PARTITION]),
     }
     addresses = {}
     root = open_served(page, served)

@@ -140,7 +140,7 @@ def test_the_keyboard_selects_features_and_dragging_sets_the_window(root):
     assert told == "2023-01-05: mismatch 30 %, missing 25 %, extra 0 %, both_null 0 %"
     assert "mismatch 30 %" in root.locator(".tg-fan figcaption").first.inner_text()
     pane.press("ArrowRight")
-    assert root.locator(".tg-features-where").inner_text() == "2023-01-05 00:30"
+    assert root.locator(".tg-features-cursor").inner_text() == "2023-01-05 00:30"
 
     # Dragged over the afternoon of the first day: mismatches at night are no longer counted.
     box = root.locator(".tg-fan .u-over").first.bounding_box()

@@ -95,7 +95,7 @@ def test_a_page_is_saved_as_an_image_with_its_text(root, view):
 
 def test_only_the_visible_part_is_drawn(root):
     show(root, "partitions")
-    pane = root.locator(".tg-day")
+    pane = root.locator(".tg-partition")
     pane.evaluate("e => { e.style.height = '120px'; e.scrollTop = 0; }")
     texts = {one.text for one in ElementTree.fromstring(export(root, "SVG of the picture")).iter()}
     assert any(BAD_PARTITION in (text or "") for text in texts), "its heading"

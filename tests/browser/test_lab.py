@@ -86,7 +86,7 @@ def test_the_wheel_scrolls_the_notebook_until_the_map_has_the_focus(page, lab):
         "print('\\n' * 300)",
     )
     root = open_lab(page, lab, lab.write("wheel.ipynb", *cells))
-    heat = root.locator(".tg-heat")
+    heat = root.locator(".tg-heatmap")
     heat.scroll_into_view_if_needed()
 
     def places():

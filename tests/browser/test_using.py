@@ -131,7 +131,7 @@ def status(repo, number):
 
 def test_a_click_on_a_bad_cell_opens_its_series(root):
     turn(root, "Heat map")
-    root.locator(".tg-heat").scroll_into_view_if_needed()
+    root.locator(".tg-heatmap").scroll_into_view_if_needed()
     press_cell(root, PLAIN, "Size", BAD_PARTITION.removeprefix("ds="))
     drawn(root, "series")
     root.get_by_text("Size", exact=True).first.wait_for()
@@ -142,7 +142,7 @@ def test_a_click_on_a_bad_cell_opens_its_series(root):
 @pytest.mark.soak
 def test_the_keyboard_opens_the_series_of_a_cell(root):
     turn(root, "Heat map")
-    heat = root.locator(".tg-heat")
+    heat = root.locator(".tg-heatmap")
     heat.focus()
     for key in ("ArrowDown", "ArrowLeft", "ArrowUp"):
         heat.press(key)

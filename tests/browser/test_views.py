@@ -86,7 +86,7 @@ def test_charts_explain_their_lines_and_marks(page, harbour_served):
 
 
 SHOWN = """() => {
-  const {own, heatmap} = document.querySelector('.tidegauge').tidegauge.view('overview');
+  const {currentCatalogue: own, heatmap} = document.querySelector('.tidegauge').tidegauge.view('overview');
   const [first, end] = heatmap.visibleColumns(own.columns);
   return [own.labels[first], own.labels[end - 1]];
 }"""
@@ -116,7 +116,7 @@ def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
     page.evaluate("location.hash = '#/overview?table=coast&since=2013-02-01&until=2013-02-20'")
     wait_until(page, f"({SHOWN})()[0] === '2013-02-01'")
     assert page.evaluate(SHOWN) == ["2013-02-01", "2013-02-20"]
-    root.locator("canvas.tg-heat").hover()
+    root.locator("canvas.tg-heatmap").hover()
     page.mouse.wheel(-100, 0)
     wait_until(page, "!location.hash.includes('since=2013-02-01')")
     leave(page)

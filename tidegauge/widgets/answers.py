@@ -147,7 +147,7 @@ def _seconds(time: re.Match[str]) -> float:
 def _axis_position(
     end: Any, labels: Sequence[str], axis: NDArray[np.float64], *, timed: bool
 ) -> float | None:
-    """Return the axis position of a window's end, as `parsePlace` in timeseries.ts does.
+    """Return the axis position of a window's end, as `parseWindowEnd` in timeseries.ts does.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import { type Connection, DisconnectedError, KernelError, KernelLink } from "./d
 import type { TextTable } from "./data/protocol";
 import { button, copyText, h } from "./ui/dom";
 import { DataTable, renderTable } from "./ui/data-table";
-import { type Exported, ExportMenu } from "./ui/export-menu";
+import { type ExportedPage, ExportMenu } from "./ui/export-menu";
 import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
 import { TablePicker } from "./ui/table-picker";
 import { readTheme, type Theme } from "./ui/theme";
@@ -34,7 +34,7 @@ interface Model {
   summary: TextTable | Record<string, never>;
 }
 
-const TITLES: Record<ViewName, string> = {
+const VIEW_TITLES: Record<ViewName, string> = {
   home: "Tables",
   overview: "Heat map",
   series: "Series",
@@ -44,7 +44,7 @@ const TITLES: Record<ViewName, string> = {
   incidents: "Incidents",
   partitions: "Partitions",
 };
-const FACTORIES: Record<ViewName, (shell: Shell) => View> = {
+const VIEW_FACTORIES: Record<ViewName, (shell: Shell) => View> = {
   home: (shell) => new Home(shell),
   overview: (shell) => new Overview(shell),
   compare: (shell) => new Compare(shell),
@@ -55,9 +55,9 @@ const FACTORIES: Record<ViewName, (shell: Shell) => View> = {
   consistency: (shell) => new Consistency(shell),
 };
 /** Views of the selected dataset; the others show all, or choose by an option. */
-const OF_ONE_DATASET: readonly ViewName[] = ["compare", "distribution", "consistency", "partitions"];
+const SINGLE_DATASET_VIEWS: readonly ViewName[] = ["compare", "distribution", "consistency", "partitions"];
 /** Polling interval for new commits, in milliseconds. */
-const POLL_INTERVAL = 5000;
+const POLL_INTERVAL_MS = 5000;
 /** Name in the browser's storage under which the user's name is kept. */
 const AUTHOR_KEY = "tidegauge.author";
 
@@ -70,7 +70,7 @@ class Dashboard implements Shell {
   catalogue!: Catalogue;
   private readonly views = new Map<ViewName, View>();
   private readonly id = `tg-${++dashboards}`;
-  private readonly heading = h("h1", { class: "tg-unseen" });
+  private readonly heading = h("h1", { class: "tg-visually-hidden" });
   private readonly page = h("div", { class: "tg-page", role: "tabpanel", id: `${this.id}-page`, tabindex: "-1" });
   private readonly status = h("div", { class: "tg-status", role: "status", "aria-live": "polite" });
   private readonly repository = h("span", { class: "tg-repository", title: "The repository" });
@@ -94,7 +94,7 @@ class Dashboard implements Shell {
   constructor(private readonly model: AnyModel<Model>) {
     this.link = new KernelLink(model, () => this.connection());
     for (const view of VIEWS) {
-      const tab = button(TITLES[view], () => this.go(view), { role: "tab", id: `${this.id}-${view}`, "aria-controls": `${this.id}-page`, "data-tab": view });
+      const tab = button(VIEW_TITLES[view], () => this.go(view), { role: "tab", id: `${this.id}-${view}`, "aria-controls": `${this.id}-page`, "data-tab": view });
       tab.addEventListener("keydown", (event) => this.handleTabKey(event, view));
       this.tabs.set(view, tab);
     }
@@ -107,7 +107,7 @@ class Dashboard implements Shell {
       this.datasetPicker.element,
       h("div", { class: "tg-page-tools" }, this.copyLink, data, this.exportMenu.element),
     );
-    const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, h("div", { class: "tg-below" }, this.status, this.repository));
+    const main = h(model.get("in_address") ? "main" : "div", { class: "tg-main" }, this.heading, this.alert, this.page, h("div", { class: "tg-page-footer" }, this.status, this.repository));
     this.root = h("div", { class: "tidegauge", "data-state": "loading" }, bar, main, this.dataTable.element);
     this.applyHeight();
     // Exposed for browser tests and benchmarks.
@@ -139,7 +139,7 @@ class Dashboard implements Shell {
   }
 
   get author(): string | null {
-    return this.catalogue.by ?? localStorage.getItem(AUTHOR_KEY);
+    return this.catalogue.author ?? localStorage.getItem(AUTHOR_KEY);
   }
 
   set author(name: string | null) {
@@ -233,7 +233,7 @@ class Dashboard implements Shell {
   view(name: ViewName): View {
     let view = this.views.get(name);
     if (!view) {
-      view = FACTORIES[name](this);
+      view = VIEW_FACTORIES[name](this);
       this.views.set(name, view);
     }
     return view;
@@ -249,8 +249,8 @@ class Dashboard implements Shell {
   /** Apply the `height` trait; 0 fills the window. */
   private applyHeight(): void {
     const height = this.model.get("height");
-    const whole = this.model.get("in_address") ? "100vh" : "calc(100vh - 18px)"; // a notebook has a margin
-    this.root.style.height = height > 0 ? `${height}px` : whole;
+    const fullHeight = this.model.get("in_address") ? "100vh" : "calc(100vh - 18px)"; // a notebook has a margin
+    this.root.style.height = height > 0 ? `${height}px` : fullHeight;
   }
 
   private selectDataset(dataset: string): void {
@@ -269,14 +269,14 @@ class Dashboard implements Shell {
 
   /** Apply the address of the page to the model. */
   private applyAddress(): void {
-    const place = parseAddress(location.hash);
-    const view = VIEWS.find((name) => name === place?.view);
+    const address = parseAddress(location.hash);
+    const view = VIEWS.find((name) => name === address?.view);
     this.addressProblem = view || !location.hash ? null : `There is no page ${location.hash}; these are the tables.`;
     this.applying = true;
-    if (place && view) {
-      if (place.dataset !== null) this.model.set("dataset", place.dataset);
-      this.savedOptions = JSON.stringify(place.options);
-      this.model.set("options", { ...this.model.get("options"), [view]: place.options });
+    if (address && view) {
+      if (address.dataset !== null) this.model.set("dataset", address.dataset);
+      this.savedOptions = JSON.stringify(address.options);
+      this.model.set("options", { ...this.model.get("options"), [view]: address.options });
     }
     this.model.set("view", view ?? "home");
     this.saveChanges();
@@ -284,23 +284,23 @@ class Dashboard implements Shell {
   }
 
   private readonly dataTable = new DataTable();
-  private readonly exportMenu = new ExportMenu(this, () => this.shown());
+  private readonly exportMenu = new ExportMenu(this, () => this.exportedPage());
 
   /** What the page shows, for exports. */
-  private shown(): Exported {
+  private exportedPage(): ExportedPage {
     const view = this.model.get("view");
-    const dataset = OF_ONE_DATASET.includes(view) ? this.dataset : null;
-    const title = this.views.get(view)?.title?.() ?? TITLES[view];
-    const { options, ...listed } = this.views.get(view)?.listed?.() ?? {};
-    const question = { view, dataset, options: { ...this.options<Record<string, unknown>>(view), ...options }, ...listed };
+    const dataset = SINGLE_DATASET_VIEWS.includes(view) ? this.dataset : null;
+    const title = this.views.get(view)?.title?.() ?? VIEW_TITLES[view];
+    const { options, ...listing } = this.views.get(view)?.listing?.() ?? {};
+    const question = { view, dataset, options: { ...this.options<Record<string, unknown>>(view), ...options }, ...listing };
     return { question, title, element: this.page };
   }
 
   private async openData(): Promise<void> {
-    const shown = this.shown();
+    const exportedPage = this.exportedPage();
     try {
-      const { data } = await this.link.ask("data", shown.question);
-      this.dataTable.open(shown.title, data, (table) => this.exportMenu.saveTable(shown, table));
+      const { data } = await this.link.ask("data", exportedPage.question);
+      this.dataTable.open(exportedPage.title, data, (table) => this.exportMenu.saveTable(exportedPage, table));
     } catch (error) {
       this.showError(error);
     }
@@ -341,9 +341,9 @@ class Dashboard implements Shell {
       tab.tabIndex = key === name ? 0 : -1;
     }
     this.page.setAttribute("aria-labelledby", `${this.id}-${name}`);
-    this.heading.textContent = `${TITLES[name]} – Tidegauge`;
+    this.heading.textContent = `${VIEW_TITLES[name]} – Tidegauge`;
     this.showTabs(name);
-    this.datasetPicker.element.hidden = !OF_ONE_DATASET.includes(name);
+    this.datasetPicker.element.hidden = !SINGLE_DATASET_VIEWS.includes(name);
     try {
       if (this.stale) {
         const view = this.view(name);
@@ -372,7 +372,7 @@ class Dashboard implements Shell {
       }
       await view.open();
       if (this.model.get("in_address")) {
-        document.title = `${view.title?.() ?? TITLES[name]} – Tidegauge`;
+        document.title = `${view.title?.() ?? VIEW_TITLES[name]} – Tidegauge`;
         this.writeAddress(false);
       }
       if (this.addressProblem) {
@@ -394,16 +394,16 @@ class Dashboard implements Shell {
 
   /** Show the number of open incidents on the tab. */
   private showOpenCount(): void {
-    const { open } = this.catalogue;
+    const { openIncidents: open } = this.catalogue;
     const badge = open ? [h("span", { class: "tg-badge", "aria-hidden": "true", title: `${pluralize(open, "open incident")}` }, open.toLocaleString("en-US"))] : [];
-    this.tabs.get("incidents")!.replaceChildren(TITLES.incidents, ...badge);
+    this.tabs.get("incidents")!.replaceChildren(VIEW_TITLES.incidents, ...badge);
   }
 
   private handleTabKey(event: KeyboardEvent, view: ViewName): void {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const shown = VIEWS.filter((name) => !this.tabs.get(name)!.hidden);
-    const next = shown[(shown.indexOf(view) + step + shown.length) % shown.length];
+    const visibleTabs = VIEWS.filter((name) => !this.tabs.get(name)!.hidden);
+    const next = visibleTabs[(visibleTabs.indexOf(view) + step + visibleTabs.length) % visibleTabs.length];
     this.go(next);
     this.tabs.get(next)!.focus();
     event.preventDefault();
@@ -417,7 +417,7 @@ class Dashboard implements Shell {
       this.writeAddress(true);
       void this.show();
     };
-    const height = () => this.applyHeight();
+    const heightChanged = () => this.applyHeight();
     // Another page of the same widget, or Python, may change the options.
     const optionsChanged = () => {
       const view = model.get("view");
@@ -426,40 +426,40 @@ class Dashboard implements Shell {
     };
     model.on("change:view", refresh);
     model.on("change:dataset", refresh);
-    model.on("change:height", height);
+    model.on("change:height", heightChanged);
     model.on("change:options", optionsChanged);
     // ipywidgets says that the connection to this model began or ended.
     const connectionChanged = () => void this.poll();
     model.on("comm_live_update", connectionChanged);
-    const sizes = new ResizeObserver(() => {
+    const resizeObserver = new ResizeObserver(() => {
       cancelAnimationFrame(this.frame);
       this.frame = requestAnimationFrame(() => this.visible && this.views.get(this.visible)?.onResize());
     });
-    sizes.observe(this.root);
-    const colours = () => {
+    resizeObserver.observe(this.root);
+    const updateTheme = () => {
       this.theme = readTheme(this.root);
       this.views.forEach((view) => view.onResize());
     };
-    const themes = new MutationObserver(colours);
-    themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", colours);
-    const moved = () => {
+    const themeObserver = new MutationObserver(updateTheme);
+    themeObserver.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
+    const colourScheme = matchMedia("(prefers-color-scheme: dark)");
+    colourScheme.addEventListener("change", updateTheme);
+    const handlePopState = () => {
       this.applyAddress();
       void this.show();
     };
-    if (model.get("in_address")) window.addEventListener("popstate", moved);
-    const timer = setInterval(() => void this.poll(), POLL_INTERVAL);
+    if (model.get("in_address")) window.addEventListener("popstate", handlePopState);
+    const timer = setInterval(() => void this.poll(), POLL_INTERVAL_MS);
     this.cleanups.push(
       () => model.off("change:view", refresh),
       () => model.off("change:dataset", refresh),
-      () => model.off("change:height", height),
+      () => model.off("change:height", heightChanged),
       () => model.off("change:options", optionsChanged),
       () => model.off("comm_live_update" as never, connectionChanged),
-      () => sizes.disconnect(),
-      () => themes.disconnect(),
-      () => scheme.removeEventListener("change", colours),
-      () => window.removeEventListener("popstate", moved),
+      () => resizeObserver.disconnect(),
+      () => themeObserver.disconnect(),
+      () => colourScheme.removeEventListener("change", updateTheme),
+      () => window.removeEventListener("popstate", handlePopState),
       () => clearInterval(timer),
     );
   }

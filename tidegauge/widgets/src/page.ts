@@ -21,17 +21,17 @@ class PageModel {
   }
 
   set(name: string, value: unknown): void {
-    const text = JSON.stringify(value ?? null);
-    if (JSON.stringify(this.values[name]) === text) return;
-    this.values[name] = JSON.parse(text); // without what is undefined, as it arrives at a kernel
+    const json = JSON.stringify(value ?? null);
+    if (JSON.stringify(this.values[name]) === json) return;
+    this.values[name] = JSON.parse(json); // without what is undefined, as it arrives at a kernel
     this.emit(`change:${name}`);
   }
 
   save_changes(): void {}
 
   on(event: string, listener: Listener): void {
-    const others = this.listeners.get(event) ?? new Set();
-    this.listeners.set(event, others.add(listener));
+    const eventListeners = this.listeners.get(event) ?? new Set();
+    this.listeners.set(event, eventListeners.add(listener));
   }
 
   off(event: string, listener: Listener): void {
@@ -62,5 +62,5 @@ async function ask(question: Request): Promise<[Reply | ErrorReply, DataView[]]>
 
 const model = new PageModel(JSON.parse(document.body.dataset.state ?? "{}"));
 delete document.body.dataset.state; // the dashboard has a state of its own
-const given = { model: model as unknown as AnyModel, el: document.body };
-dashboard.render(given as unknown as Parameters<typeof dashboard.render>[0]);
+const renderProps = { model: model as unknown as AnyModel, el: document.body };
+dashboard.render(renderProps as unknown as Parameters<typeof dashboard.render>[0]);

@@ -7,14 +7,14 @@ import { Catalogue } from "../src/data/catalogue";
 import { columnRange } from "../src/data/column-range";
 import { filterRows, joinMerged, type TableColumns } from "../src/data/comparison-rows";
 import { filterFeatures } from "../src/data/features";
-import { groupInbox, inboxItems, searchInbox, shownStatus } from "../src/data/inbox";
+import { groupInbox, inboxItems, searchInbox, displayedStatus } from "../src/data/inbox";
 import type { AnswerTo, QuestionName } from "../src/data/kernel";
 import { sortedRows } from "../src/data/row-order";
-import { filterTables, tablesOf } from "../src/data/tables";
+import { filterTables, readTables } from "../src/data/tables";
 import { groupKeys, groupRows } from "../src/heatmap/row-groups";
 
 type Options = Record<string, string & boolean & null>;
-interface Listed {
+interface Listing {
   rows: (string | number)[];
   columns?: string[];
 }
@@ -34,24 +34,24 @@ function answer<Q extends QuestionName>(name: string): AnswerTo<Q> {
   return { data, arrays: Object.fromEntries(typed), shapes: {} } as unknown as AnswerTo<Q>;
 }
 
-const LISTS: Record<string, (options: Options) => Listed> = {
+const LISTING_BY_VIEW: Record<string, (options: Options) => Listing> = {
   home({ filter, health, sort, reverse }) {
-    const tables = answer<"tables">("tables");
-    const all = tablesOf(tables);
-    const rows = sortedRows(tables.arrays, all.length, sort, reverse).map((row) => all[row]);
+    const response = answer<"tables">("tables");
+    const tables = readTables(response);
+    const rows = sortedRows(response.arrays, tables.length, sort, reverse).map((row) => tables[row]);
     return { rows: filterTables(rows, filter, health).map(({ dataset }) => dataset) };
   },
   compare({ answer: name, filter, unusual, sort, down }) {
     const { data, arrays } = answer<"compare">(name);
-    const cells: TableColumns = { texts: data.strings, numbers: arrays, rows: data.rows };
+    const cells: TableColumns = { strings: data.strings, numbers: arrays, rows: data.rows };
     if (name === "windows") joinMerged(cells, answer<"merged">("merged").arrays);
     const rows = filterRows(cells, sortedRows(cells.numbers, cells.rows, sort, down), filter, unusual);
     return { rows: rows.map((row) => arrays.ids[row]) };
   },
   overview({ filter, table, sort, group, order, since, until }) {
     const catalogue = new Catalogue(answer<"catalogue">(table ?? "catalogue"));
-    const found = new Set(catalogue.search(filter));
-    const sorted = answer<"row_order">(order).arrays.rows.filter((row) => found.has(row));
+    const matching = new Set(catalogue.search(filter));
+    const sorted = answer<"row_order">(order).arrays.rows.filter((row) => matching.has(row));
     const groups = groupRows(sorted, catalogue, groupKeys(group, sort));
     const columns = columnRange(catalogue, { since, until });
     return {
@@ -65,10 +65,10 @@ const LISTS: Record<string, (options: Options) => Listed> = {
     return { rows: rows.map((row) => arrays.ids[row]) };
   },
   incidents({ filter, status }) {
-    const found = searchInbox(inboxItems(answer<"incidents">("incidents")), filter);
-    const items = found.filter((item) => !status || shownStatus(item, input.now) === status);
+    const matching = searchInbox(inboxItems(answer<"incidents">("incidents")), filter);
+    const items = matching.filter((item) => !status || displayedStatus(item, input.now) === status);
     return { rows: groupInbox(items).flatMap((group) => group.items).map(({ id }) => id) };
   },
 };
 
-process.stdout.write(JSON.stringify(input.cases.map(([view, options]) => LISTS[view](options))));
+process.stdout.write(JSON.stringify(input.cases.map(([view, options]) => LISTING_BY_VIEW[view](options))));

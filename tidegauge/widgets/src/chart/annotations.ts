@@ -5,7 +5,7 @@ import { truncateMiddle } from "../data/format";
 import type { SeriesAnomaly, SeriesLabel } from "../data/protocol";
 import type { Theme } from "../ui/theme";
 
-export const FONT = 'system-ui, -apple-system, "Segoe UI", sans-serif';
+export const FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", sans-serif';
 
 const SEVERITY_OPACITY: Record<string, number> = { info: 0, warning: 0.4, error: 1 };
 
@@ -21,7 +21,7 @@ export interface LineAnnotations {
   colour: string;
   anomalies: AnomalyMark[];
   /** Superseded values with the current one. */
-  restated: { x: number; old: number; now: number | null }[];
+  restated: { x: number; oldValue: number; currentValue: number | null }[];
   /** Points without a number, with their status. */
   missing: { x: number; status: string }[];
   ranges: { since: number; until: number; label: SeriesLabel }[];
@@ -38,11 +38,11 @@ export interface EndLabel {
 export function drawLabelRanges(u: uPlot, annotations: readonly LineAnnotations[], theme: Theme, small: boolean): void {
   const { ctx, bbox } = u;
   const ratio = devicePixelRatio || 1;
-  const seen = new Set<SeriesLabel>();
+  const drawnLabels = new Set<SeriesLabel>();
   clipped(u, () => {
     for (const { since, until, label } of annotations.flatMap(({ ranges }) => ranges)) {
-      if (seen.has(label)) continue;
-      seen.add(label);
+      if (drawnLabels.has(label)) continue;
+      drawnLabels.add(label);
       const left = Math.max(bbox.left, u.valToPos(since, "x", true));
       const right = Math.min(bbox.left + bbox.width, u.valToPos(until, "x", true));
       if (right < left) continue;
@@ -52,11 +52,11 @@ export function drawLabelRanges(u: uPlot, annotations: readonly LineAnnotations[
       ctx.globalAlpha = 1;
       if (small) continue;
       ctx.fillStyle = theme.muted;
-      ctx.font = `${11 * ratio}px ${FONT}`;
+      ctx.font = `${11 * ratio}px ${FONT_FAMILY}`;
       ctx.textAlign = "left";
       ctx.textBaseline = "top";
       const characters = Math.floor(Math.max(right - left, 60 * ratio) / (6 * ratio));
-      ctx.fillText(truncateMiddle(label.label, Math.max(4, characters)), left + 3 * ratio, bbox.top + (2 + 13 * ((seen.size - 1) % 3)) * ratio);
+      ctx.fillText(truncateMiddle(label.label, Math.max(4, characters)), left + 3 * ratio, bbox.top + (2 + 13 * ((drawnLabels.size - 1) % 3)) * ratio);
     }
   });
 }
@@ -77,11 +77,11 @@ export function drawAnnotations(u: uPlot, annotations: readonly LineAnnotations[
 function drawRestated(u: uPlot, { restated, colour }: LineAnnotations, ratio: number): void {
   const { ctx, bbox } = u;
   ctx.strokeStyle = colour;
-  for (const { x, old, now } of restated) {
-    if (!Number.isFinite(old)) continue;
-    const [left, top] = [u.valToPos(x, "x", true), u.valToPos(old, "y", true)];
+  for (const { x, oldValue, currentValue } of restated) {
+    if (!Number.isFinite(oldValue)) continue;
+    const [left, top] = [u.valToPos(x, "x", true), u.valToPos(oldValue, "y", true)];
     const radius = 3.5 * ratio;
-    const end = now === null ? bbox.top + bbox.height : u.valToPos(now, "y", true);
+    const end = currentValue === null ? bbox.top + bbox.height : u.valToPos(currentValue, "y", true);
     ctx.lineWidth = ratio;
     ctx.beginPath();
     if (Math.abs(end - top) > radius) {
@@ -115,11 +115,11 @@ function drawMissing(u: uPlot, x: number, status: string, colour: string, size: 
 function drawAnomaly(u: uPlot, { x, y, anomaly, labelled }: AnomalyMark, theme: Theme, size: number, ratio: number): void {
   const { ctx, bbox } = u;
   const left = u.valToPos(x, "x", true);
-  const low = anomaly.direction === "low";
-  const sign = low ? 1 : -1;
-  const at = y === null ? bbox.top + bbox.height - 2 * size : u.valToPos(y, "y", true);
+  const isLow = anomaly.direction === "low";
+  const sign = isLow ? 1 : -1;
+  const pointTop = y === null ? bbox.top + bbox.height - 2 * size : u.valToPos(y, "y", true);
   // Offset from the point, clamped to the chart.
-  const middle = Math.min(bbox.top + bbox.height - size - ratio, Math.max(bbox.top + size + ratio, at + sign * 1.6 * size));
+  const middle = Math.min(bbox.top + bbox.height - size - ratio, Math.max(bbox.top + size + ratio, pointTop + sign * 1.6 * size));
   const colour = anomaly.status === "expected" ? theme.muted : theme.warn;
   ctx.beginPath();
   polygon(ctx, [[left, middle + sign * size], [left + size, middle - sign * size * 0.8], [left - size, middle - sign * size * 0.8]]);
@@ -132,7 +132,7 @@ function drawAnomaly(u: uPlot, { x, y, anomaly, labelled }: AnomalyMark, theme: 
   ctx.globalAlpha = 1;
   ctx.stroke();
   if (!labelled) return;
-  const foot = middle - (low ? -1 : 1) * size;
+  const foot = middle - (isLow ? -1 : 1) * size;
   const top = Math.max(bbox.top, Math.min(foot, middle) - 3.2 * size);
   ctx.beginPath();
   ctx.moveTo(left, Math.min(foot, middle - size));
@@ -161,7 +161,7 @@ export function drawFocus(u: uPlot, x: number, label: string, theme: Theme): voi
     ctx.stroke();
     ctx.setLineDash([]);
     ctx.fillStyle = theme.accent;
-    ctx.font = `${11 * ratio}px ${FONT}`;
+    ctx.font = `${11 * ratio}px ${FONT_FAMILY}`;
     ctx.textBaseline = "top";
     const right = left > bbox.left + bbox.width * 0.8;
     ctx.textAlign = right ? "right" : "left";
@@ -178,15 +178,15 @@ export function drawEndLabels(u: uPlot, ends: readonly EndLabel[], width: number
   const placed = ends
     .map((end) => ({ ...end, at: Math.min(bbox.top + bbox.height, Math.max(bbox.top, u.valToPos(end.y, "y", true))) }))
     .sort((a, b) => a.at - b.at);
-  const every = Math.ceil(placed.length / capacity);
-  const shown = placed.filter((_, n) => n % every === 0);
-  const tops = spreadApart(shown.map(({ at }) => at), height, bbox.top + height / 2, bbox.top + bbox.height - height / 2);
+  const stride = Math.ceil(placed.length / capacity);
+  const drawnEnds = placed.filter((_, n) => n % stride === 0);
+  const tops = spreadApart(drawnEnds.map(({ at }) => at), height, bbox.top + height / 2, bbox.top + bbox.height - height / 2);
   ctx.save();
-  ctx.font = `${11 * ratio}px ${FONT}`;
+  ctx.font = `${11 * ratio}px ${FONT_FAMILY}`;
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
   ctx.lineWidth = ratio;
-  shown.forEach(({ colour, text, x, at }, n) => {
+  drawnEnds.forEach(({ colour, text, x, at }, n) => {
     const from = Math.min(bbox.left + bbox.width, u.valToPos(x, "x", true));
     const left = bbox.left + bbox.width + 12 * ratio;
     ctx.strokeStyle = ctx.fillStyle = colour;
@@ -204,10 +204,10 @@ export function drawEndLabels(u: uPlot, ends: readonly EndLabel[], width: number
 
 /** Spread positions to a minimum distance, keeping their order and, if possible, two bounds. */
 export function spreadApart(positions: readonly number[], distance: number, first: number, last: number): number[] {
-  const out = positions.slice();
-  for (let n = 0; n < out.length; n++) out[n] = Math.max(out[n], n ? out[n - 1] + distance : first);
-  for (let n = out.length - 1; n >= 0; n--) out[n] = Math.min(out[n], n < out.length - 1 ? out[n + 1] - distance : last);
-  return out;
+  const spread = positions.slice();
+  for (let n = 0; n < spread.length; n++) spread[n] = Math.max(spread[n], n ? spread[n - 1] + distance : first);
+  for (let n = spread.length - 1; n >= 0; n--) spread[n] = Math.min(spread[n], n < spread.length - 1 ? spread[n + 1] - distance : last);
+  return spread;
 }
 
 /** Text for a canvas: truncated, with bidirectional control characters replaced. */

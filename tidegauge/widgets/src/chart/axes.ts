@@ -4,9 +4,9 @@ import uPlot from "uplot";
 import { formatValue, truncateMiddle } from "../data/format";
 import type { Axis } from "../data/timeseries";
 import type { Theme } from "../ui/theme";
-import { FONT } from "./annotations";
+import { FONT_FAMILY } from "./annotations";
 
-const DAY = 86400;
+const SECONDS_PER_DAY = 86400;
 
 /** UTC date for uPlot. */
 export function utc(seconds: number): Date {
@@ -15,24 +15,24 @@ export function utc(seconds: number): Date {
 
 function axisStyle(theme: Theme, small: boolean): uPlot.Axis {
   const line = { stroke: theme.faint, width: 1 };
-  return { stroke: theme.muted, font: `${small ? 10 : 11}px ${FONT}`, grid: line, ticks: { ...line, size: small ? 3 : 5 }, gap: 3 };
+  return { stroke: theme.muted, font: `${small ? 10 : 11}px ${FONT_FAMILY}`, grid: line, ticks: { ...line, size: small ? 3 : 5 }, gap: 3 };
 }
 
 /** Title of an axis, as long as fits into the length in pixels. */
 export function axisTitle(text: string, length: number, small = false): Partial<uPlot.Axis> {
   const label = truncateMiddle(text, Math.max(4, Math.floor(length / (small ? 5.6 : 6.3))));
-  return { label, labelSize: small ? 14 : 18, labelGap: 2, labelFont: `${small ? 10 : 11}px ${FONT}` };
+  return { label, labelSize: small ? 14 : 18, labelGap: 2, labelFont: `${small ? 10 : 11}px ${FONT_FAMILY}` };
 }
 
 export function xAxis(theme: Theme, small: boolean, axis: Axis, labels: readonly string[]): uPlot.Axis {
   const style = { ...axisStyle(theme, small), size: small ? 20 : 30 };
-  if (axis.timed) return { ...style, space: small ? 70 : 90, values: (_, splits, __, ___, step) => splits.map((at) => timeText(at, step)) };
-  const name = (at: number) => labels[axis.columns[at]] ?? "";
+  if (axis.timed) return { ...style, space: small ? 70 : 90, values: (_, splits, __, ___, step) => splits.map((tick) => timeText(tick, step)) };
+  const name = (tick: number) => labels[axis.columns[tick]] ?? "";
   return {
     ...style,
     space: small ? 90 : 130,
     incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
-    values: (_, splits) => splits.map((at) => (Number.isInteger(at) ? shortLabel(name(at)) : "")),
+    values: (_, splits) => splits.map((tick) => (Number.isInteger(tick) ? shortLabel(name(tick)) : "")),
   };
 }
 
@@ -43,23 +43,23 @@ function shortLabel(text: string): string {
 /** Time tick text: year, month, date or minutes, by the distance of the ticks. */
 export function timeText(seconds: number, step: number): string {
   const text = new Date(1000 * seconds).toISOString();
-  if (step >= 365 * DAY) return text.slice(0, 4);
-  if (step >= 28 * DAY) return text.slice(0, 7);
-  if (step >= DAY) return text.slice(0, 10);
+  if (step >= 365 * SECONDS_PER_DAY) return text.slice(0, 4);
+  if (step >= 28 * SECONDS_PER_DAY) return text.slice(0, 7);
+  if (step >= SECONDS_PER_DAY) return text.slice(0, 10);
   return text.slice(5, 16).replace("T", " ");
 }
 
 export function yAxis(theme: Theme, small: boolean, log = false, percent = false): uPlot.Axis {
-  const text = (at: number, step: number) => (log ? formatValue(at, percent) : percent ? `${tickText(100 * at, 100 * step)} %` : tickText(at, step));
+  const label = (tick: number, step: number) => (log ? formatValue(tick, percent) : percent ? `${tickText(100 * tick, 100 * step)} %` : tickText(tick, step));
   return {
     ...axisStyle(theme, small),
     space: small ? 22 : 34,
-    size: (u, values, at, cycle) => {
-      if (cycle > 1) return (u.axes[at] as unknown as { _size: number })._size;
-      const longest = Math.max(0, ...(values ?? []).map((text) => (text ? String(text).length : 0)));
+    size: (u, values, axisIndex, cycle) => {
+      if (cycle > 1) return (u.axes[axisIndex] as unknown as { _size: number })._size;
+      const longest = Math.max(0, ...(values ?? []).map((label) => (label ? String(label).length : 0)));
       return Math.max(small ? 30 : 40, longest * (small ? 5.6 : 6.3) + 12);
     },
-    values: (_, splits, __, ___, step) => splits.map((at) => (at === null ? null : text(at, step))),
+    values: (_, splits, __, ___, step) => splits.map((tick) => (tick === null ? null : label(tick, step))),
     ...(log && { splits: (_: uPlot, __: number, low: number, high: number) => logTicks(low, high), filter: (_: uPlot, splits: number[]) => splits }),
   };
 }
@@ -78,12 +78,12 @@ export function tickText(value: number, step: number): string {
 /** Logarithmic ticks: round numbers within a range, few enough to label. */
 export function logTicks(low: number, high: number): number[] {
   const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
-  const within = (mantissas: readonly number[]) => {
+  const ticksOf = (mantissas: readonly number[]) => {
     const ticks: number[] = [];
     for (let power = first; power <= last; power++) ticks.push(...mantissas.map((mantissa) => Number(`${mantissa}e${power}`)));
     return ticks.filter((tick) => tick >= low && tick <= high);
   };
-  const few = within([1, 2, 5]);
-  if (few.length > 12) return within([1]);
-  return few.length > 2 ? few : within([1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9]);
+  const roundTicks = ticksOf([1, 2, 5]);
+  if (roundTicks.length > 12) return ticksOf([1]);
+  return roundTicks.length > 2 ? roundTicks : ticksOf([1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9]);
 }

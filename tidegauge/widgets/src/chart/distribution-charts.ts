@@ -19,14 +19,14 @@ export interface QuantilePair {
   current: ArrayLike<number>;
 }
 
-const DASHED = [6, 4];
+const BASELINE_DASH = [6, 4];
 /** Number of bins of a histogram. */
-const BINS = 40;
+const HISTOGRAM_BINS = 40;
 export const SIDES = ["baseline", "current"] as const;
 
 /** Line styles of baseline (dashed) and current. */
 export function sideStyles(theme: Theme): { colour: string; dash: number[] }[] {
-  return [{ colour: lineStyle(theme, 1).colour, dash: DASHED }, { colour: lineStyle(theme, 0).colour, dash: [] }];
+  return [{ colour: lineStyle(theme, 1).colour, dash: BASELINE_DASH }, { colour: lineStyle(theme, 0).colour, dash: [] }];
 }
 
 /** Cumulative curve through quantiles; a jump becomes two points at almost the same x. */
@@ -49,33 +49,33 @@ export function cumulativeCurve(values: ArrayLike<number>, ranks: ArrayLike<numb
 }
 
 /** Histogram of both sides through their quantiles: edges of equal bins over the range of both, and the share of rows in each bin. */
-export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, bins = BINS): { edges: number[]; shares: number[][] } {
-  const all = sides.flatMap((side) => [side[0], side[side.length - 1]]);
-  const [low, high] = [Math.min(...all), Math.max(...all)];
+export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, bins = HISTOGRAM_BINS): { edges: number[]; shares: number[][] } {
+  const extremes = sides.flatMap((side) => [side[0], side[side.length - 1]]);
+  const [low, high] = [Math.min(...extremes), Math.max(...extremes)];
   const width = (high - low || Math.abs(high) || 1) / bins;
   const edges = Array.from({ length: bins + 1 }, (_, n) => low + n * width);
   const shares = sides.map((side) => {
     const [x, y] = cumulativeCurve(side, ranks);
-    const below = (at: number) => interpolate(x, y, at) ?? (at < x[0] ? 0 : y[y.length - 1]);
+    const shareUpTo = (edge: number) => interpolate(x, y, edge) ?? (edge < x[0] ? 0 : y[y.length - 1]);
     // Bins hold their upper edge; the first holds its lower one, too.
-    return edges.slice(1).map((edge, n) => below(edge) - (n ? below(edges[n]) : 0));
+    return edges.slice(1).map((edge, n) => shareUpTo(edge) - (n ? shareUpTo(edges[n]) : 0));
   });
   return { edges, shares };
 }
 
 /** Draw both sides as curves; without tails, the lowest and highest 1 % are left out. */
 export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, tails: boolean, width: number, height: number): uPlot {
-  const cut = tails ? 0 : 1;
-  const trimmed = (values: ArrayLike<number>) => Array.from(values).slice(cut, values.length - cut);
+  const tailLength = tails ? 0 : 1;
+  const trimmed = (values: ArrayLike<number>) => Array.from(values).slice(tailLength, values.length - tailLength);
   const ranks = trimmed(pair.ranks);
   const sides = [trimmed(pair.baseline), trimmed(pair.current)];
   const stepped = curve === "histogram" ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
   const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve !== "cumulative" && curve !== "quantiles" && { fill: `${colour}22` }) }));
-  const [down, along] = curve === "quantiles" ? [height, width] : [width, height];
-  const numbers = { ...yAxis(theme, false), ...axisTitle("value", down) };
-  const shares = { ...yAxis(theme, false, false, curve !== "density"), ...axisTitle({ histogram: "share of rows in each bin", density: "density: share of rows per unit", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], along) };
-  const across = { size: 30, space: 70 };
-  const axes = curve === "quantiles" ? [{ ...shares, ...across }, numbers] : [{ ...numbers, ...across }, shares];
+  const [valueAxisLength, shareAxisLength] = curve === "quantiles" ? [height, width] : [width, height];
+  const numbers = { ...yAxis(theme, false), ...axisTitle("value", valueAxisLength) };
+  const shares = { ...yAxis(theme, false, false, curve !== "density"), ...axisTitle({ histogram: "share of rows in each bin", density: "density: share of rows per unit", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], shareAxisLength) };
+  const horizontalAxis = { size: 30, space: 70 };
+  const axes = curve === "quantiles" ? [{ ...shares, ...horizontalAxis }, numbers] : [{ ...numbers, ...horizontalAxis }, shares];
   const data = curveData(curve, sides, ranks);
   return new uPlot(
     {
@@ -104,18 +104,18 @@ function curveData(curve: CurveKind, sides: number[][], ranks: number[]): uPlot.
 }
 
 /** Interpolate a line linearly at x; null outside of it. */
-export function interpolate(x: ArrayLike<number>, y: ArrayLike<number | null | undefined>, at: number): number | null {
-  let before = -1;
+export function interpolate(x: ArrayLike<number>, y: ArrayLike<number | null | undefined>, position: number): number | null {
+  let previous = -1;
   for (let n = 0; n < x.length; n++) {
     const value = y[n];
     if (typeof value !== "number") continue;
-    if (x[n] === at) return value;
-    if (x[n] > at) {
-      if (before < 0) return null;
-      const low = y[before] as number;
-      return low + ((at - x[before]) / (x[n] - x[before])) * (value - low);
+    if (x[n] === position) return value;
+    if (x[n] > position) {
+      if (previous < 0) return null;
+      const low = y[previous] as number;
+      return low + ((position - x[previous]) / (x[n] - x[previous])) * (value - low);
     }
-    before = n;
+    previous = n;
   }
   return null;
 }
@@ -124,9 +124,9 @@ export function interpolate(x: ArrayLike<number>, y: ArrayLike<number | null | u
 export function renderCategoryTable(theme: Theme, categories: readonly string[], baseline: ArrayLike<number>, current: ArrayLike<number>): HTMLElement {
   const order = categories.map((_, n) => n).sort((a, b) => Math.abs(current[b] - baseline[b]) - Math.abs(current[a] - baseline[a]));
   const highest = Math.max(...Array.from(baseline), ...Array.from(current), 1e-12);
-  const [before, after] = sideStyles(theme);
+  const [baselineStyle, currentStyle] = sideStyles(theme);
   const bar = (share: number, colour: string, dashed: boolean) => {
-    const element = h("div", { class: dashed ? "tg-share tg-before" : "tg-share" });
+    const element = h("div", { class: dashed ? "tg-share tg-baseline" : "tg-share" });
     element.style.width = `${(100 * share) / highest}%`;
     element.style.setProperty("--tg-line", colour);
     return element;
@@ -137,7 +137,7 @@ export function renderCategoryTable(theme: Theme, categories: readonly string[],
       "tr",
       {},
       h("th", { scope: "row" }, renderName(categories[n], 40)),
-      h("td", { class: "tg-shares" }, bar(baseline[n], before.colour, true), bar(current[n], after.colour, false)),
+      h("td", { class: "tg-shares" }, bar(baseline[n], baselineStyle.colour, true), bar(current[n], currentStyle.colour, false)),
       h("td", { class: "tg-figure" }, share(baseline[n])),
       h("td", { class: "tg-figure" }, share(current[n])),
       h("td", { class: "tg-figure" }, formatChange(current[n] - baseline[n], true)),
@@ -156,17 +156,17 @@ export interface DriftSeries {
   percent: boolean;
   labels: readonly string[];
   /** Index of the current partition; -1 if it is not on the axis. */
-  at: number;
+  currentIndex: number;
 }
 
 /** Draw a distance over time; `onHover` and `onSelect` receive an index of the axis. */
 export function drawDrift(
   theme: Theme,
-  { title, axis, values, percent, labels, at }: DriftSeries,
+  { title, axis, values, percent, labels, currentIndex }: DriftSeries,
   width: number,
   height: number,
-  onHover: (place: number | null, left: number) => void,
-  onSelect: (place: number) => void,
+  onHover: (index: number | null, left: number) => void,
+  onSelect: (index: number) => void,
 ): uPlot {
   const { colour } = lineStyle(theme, 0);
   return new uPlot(
@@ -181,7 +181,7 @@ export function drawDrift(
       axes: [xAxis(theme, false, axis, labels), { ...yAxis(theme, false, false, percent), ...axisTitle(title, height - 40) }],
       series: [{}, { stroke: colour, width: 1.5, points: { size: 4, fill: colour } }],
       hooks: {
-        draw: [(u) => at >= 0 && drawFocus(u, axis.x[at], labels[at], theme)],
+        draw: [(u) => currentIndex >= 0 && drawFocus(u, axis.x[currentIndex], labels[currentIndex], theme)],
         setCursor: [(u) => onHover((u.cursor.left ?? -1) < 0 ? null : (u.cursor.idx ?? null), u.cursor.left ?? 0)],
         ready: [(u) => u.over.addEventListener("click", () => typeof u.cursor.idx === "number" && onSelect(u.cursor.idx))],
       },

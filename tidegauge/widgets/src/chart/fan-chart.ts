@@ -8,12 +8,12 @@ import { h } from "../ui/dom";
 import type { Theme } from "../ui/theme";
 import { utc, xAxis, yAxis } from "./axes";
 
-const DAY = 86400;
-const DASHES = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 2]];
+const SECONDS_PER_DAY = 86400;
+const LINE_DASHES = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 2]];
 /** Opacity of the bands, from the outermost to the innermost. */
-const FILLS = ["1c", "38", "60"];
+const BAND_OPACITIES = ["1c", "38", "60"];
 /** Theme colour of each metric (orange, blue, green, grey), so that it looks the same in every chart. */
-const COLOURS: Record<string, number> = { mismatch: 1, missing: 0, extra: 2, both_null: 6, row_missing: 0, row_extra: 2 };
+const COLOUR_BY_METRIC: Record<string, number> = { mismatch: 1, missing: 0, extra: 2, both_null: 6, row_missing: 0, row_extra: 2 };
 
 export interface Timeline {
   axis: Axis;
@@ -35,7 +35,7 @@ type LineValues = (number | null)[];
 export class FanChart {
   readonly element: HTMLElement;
   private readonly u: uPlot;
-  private readonly readout = h("span", { class: "tg-fan-told" });
+  private readonly readout = h("span", { class: "tg-fan-readout" });
   private readonly lines: LineValues[];
   private silent = false;
 
@@ -92,11 +92,11 @@ export class FanChart {
 
   private colour(n: number): string {
     const { lines } = this.theme;
-    return lines[COLOURS[this.chart.metrics[n]] ?? n % lines.length];
+    return lines[COLOUR_BY_METRIC[this.chart.metrics[n]] ?? n % lines.length];
   }
 
   private dash(n: number): number[] {
-    return DASHES[n % DASHES.length];
+    return LINE_DASHES[n % LINE_DASHES.length];
   }
 
   /** Lines in drawing order: bands from the outermost in, the median on top. */
@@ -115,7 +115,7 @@ export class FanChart {
     const colour = this.theme.lines[0];
     const edge = { stroke: `${colour}70`, width: 0.6, points: { show: false } };
     const series = [{}, ...Array.from({ length: 6 }, () => edge), { stroke: colour, width: 1.6, points: { ...points, fill: colour } }];
-    return { series, bands: FILLS.map((fill, n) => ({ series: [1 + 2 * n, 2 + 2 * n] as [number, number], fill: colour + fill })) };
+    return { series, bands: BAND_OPACITIES.map((fill, n) => ({ series: [1 + 2 * n, 2 + 2 * n] as [number, number], fill: colour + fill })) };
   }
 
   private options(width: number, height: number): uPlot.Options {
@@ -126,7 +126,7 @@ export class FanChart {
     // The axis of rates and counts starts at zero.
     if (this.chart.kind !== "bands" && y[0] < 0 && this.lines.every((line) => line.every((value) => value === null || value >= 0))) y[0] = 0;
     const [first, last] = [axis.x[0] ?? 0, axis.x[axis.x.length - 1] ?? 1];
-    const margin = first === last ? (axis.timed ? DAY : 1) : (last - first) * 0.01;
+    const margin = first === last ? (axis.timed ? SECONDS_PER_DAY : 1) : (last - first) * 0.01;
     const vertical = yAxis(theme, true, false, this.chart.kind === "rates");
     return {
       width,

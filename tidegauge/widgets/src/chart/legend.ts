@@ -6,19 +6,19 @@ export interface Legend {
   /** Name of the past that is laid over, such as `a week earlier`; null for none. */
   past?: string | null;
   /** Whether markers of restatements, labels and missing numbers may occur: they do in charts that can be explored. */
-  whole?: boolean;
+  explorable?: boolean;
 }
 
 /** Legend as a line of text. */
-export function legendText({ band, past = null, whole = true }: Legend): string {
+export function legendText({ band, past = null, explorable = true }: Legend): string {
   const parts = [
     band && "▒ usual range, ╌ expected",
     past && `┈ ${past}`,
     // The rate of false alarms is held over all series of a table, not for each range on its own.
     `▲▼ anomaly, filled by severity${band ? "; inside the usual range: by a limit of its own, or together with other series" : ""}`,
-    whole && "⚑ labelled, ░ labelled range",
+    explorable && "⚑ labelled, ░ labelled range",
     "○─ restated: previous value",
-    whole && "on the axis: × failed, ○ empty, ◇ not finite",
+    explorable && "on the axis: × failed, ○ empty, ◇ not finite",
   ];
   return parts.filter(Boolean).join(" · ");
 }

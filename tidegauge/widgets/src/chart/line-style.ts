@@ -2,7 +2,7 @@
 
 import type { Theme } from "../ui/theme";
 
-const DASHES = [[], [8, 4], [2, 3], [12, 3, 2, 3], [5, 2], [14, 5], [3, 3, 9, 3]];
+const LINE_DASHES = [[], [8, 4], [2, 3], [12, 3, 2, 3], [5, 2], [14, 5], [3, 3, 9, 3]];
 
 export interface LineStyle {
   colour: string;
@@ -11,7 +11,7 @@ export interface LineStyle {
 
 /** Style of the n-th line; colours and dashes make 56 distinct ones. */
 export function lineStyle(theme: Theme, n: number): LineStyle {
-  return { colour: theme.lines[n % theme.lines.length], dash: DASHES[n % DASHES.length] };
+  return { colour: theme.lines[n % theme.lines.length], dash: LINE_DASHES[n % LINE_DASHES.length] };
 }
 
 /** Line swatch for chips and legends. */

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { pluralize } from "../data/format";
-import { type Axis, findGaps, lineValues, type LineValues, parsePlace, restatements, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../data/timeseries";
+import { type Axis, findGaps, lineValues, type LineValues, parseWindowEnd, restatements, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../data/timeseries";
 import { h } from "../ui/dom";
 import type { Theme } from "../ui/theme";
 import { drawAnnotations, drawEndLabels, drawFocus, drawLabelRanges, type EndLabel, type LineAnnotations } from "./annotations";
@@ -11,10 +11,10 @@ import { type LineStyle, lineStyle } from "./line-style";
 
 export type { SeriesAnswer } from "../data/timeseries";
 
-const DAY = 86400;
-const BAND = "2e";
+const SECONDS_PER_DAY = 86400;
+const BAND_OPACITY = "2e";
 /** Width in pixels of the labels at line ends. */
-const END_LABELS = 150;
+const END_LABELS_WIDTH = 150;
 
 /** Line of a chart. */
 export interface ChartLine {
@@ -46,7 +46,7 @@ export interface ChartSpec {
 
 export interface ChartListener {
   /** Pointer moved to an index of the axis, nearest to a line; null when it left. */
-  onHover(at: { place: number; line: number; left: number; top: number } | null): void;
+  onHover(point: { index: number; line: number; left: number; top: number } | null): void;
   /** Window was brushed, as indexes of the axis. */
   onBrush(first: number, last: number): void;
   onReset(): void;
@@ -88,7 +88,7 @@ export class SeriesChart {
       const bound = { auto: false, points: { show: false }, gaps: this.gaps(n) };
       series.push({ ...bound, width: 0 }, { ...bound, width: 0 }, { ...bound, stroke: colour + "aa", width: 1, dash: [3, 3] });
       data.push(...bounds);
-      bands.push({ series: [first, first + 1], fill: colour + BAND });
+      bands.push({ series: [first, first + 1], fill: colour + BAND_OPACITY });
     });
     spec.lines.forEach(({ style }, n) => {
       this.seriesIndexes.push(series.length);
@@ -124,9 +124,9 @@ export class SeriesChart {
   }
 
   /** Move the cursor to a point, for keyboard navigation. */
-  moveCursor(place: number, line: number): void {
-    const value = this.prepared[line].line[place];
-    const left = this.u.valToPos(this.spec.axis.x[place], "x");
+  moveCursor(index: number, line: number): void {
+    const value = this.prepared[line].line[index];
+    const left = this.u.valToPos(this.spec.axis.x[index], "x");
     const top = typeof value === "number" ? this.u.valToPos(value, "y") : this.u.over.clientHeight - 4;
     this.u.setCursor({ left, top });
   }
@@ -146,17 +146,17 @@ export class SeriesChart {
       return { line, ...findGaps(axis.x, line), annotations: { colour: style.colour, anomalies: [], restated: [], missing: [], ranges: [] }, bounds: [] };
     }
     const line = positive(lineValues(answer, row, axis, "value", unit));
-    const place = new Map(axis.columns.map((column, n) => [column, n]));
+    const indexByColumn = new Map(axis.columns.map((column, n) => [column, n]));
     const valueAt = (n: number) => (typeof line[n] === "number" ? (line[n] as number) : null);
     const labels = userLabels(answer, row);
     const annotations: LineAnnotations = { colour: style.colour, anomalies: [], restated: [], missing: [], ranges: [] };
     for (const anomaly of data.anomalies) {
-      const n = anomaly.row === row ? place.get(anomaly.column) : undefined;
+      const n = anomaly.row === row ? indexByColumn.get(anomaly.column) : undefined;
       if (n !== undefined) annotations.anomalies.push({ x: axis.x[n], y: valueAt(n), anomaly, labelled: labels.points.has(anomaly.column) });
     }
     for (const [column, , value] of restatements(answer, row)) {
-      const n = place.get(column);
-      if (n !== undefined) annotations.restated.push({ x: axis.x[n], old: value / unit, now: valueAt(n) });
+      const n = indexByColumn.get(column);
+      if (n !== undefined) annotations.restated.push({ x: axis.x[n], oldValue: value / unit, currentValue: valueAt(n) });
     }
     axis.columns.forEach((column, n) => {
       const status = arrays.status[row * width + column];
@@ -164,8 +164,8 @@ export class SeriesChart {
     });
     if (axis.timed) {
       for (const label of labels.ranges) {
-        const since = parsePlace(axis, data.labels, label.since) ?? -Infinity;
-        const until = parsePlace(axis, data.labels, label.until) ?? Infinity;
+        const since = parseWindowEnd(axis, data.labels, label.since) ?? -Infinity;
+        const until = parseWindowEnd(axis, data.labels, label.until) ?? Infinity;
         annotations.ranges.push({ since: Math.max(since, axis.x[0]), until: Math.min(until, axis.x[axis.x.length - 1]), label });
       }
     }
@@ -189,7 +189,7 @@ export class SeriesChart {
     const { axis, window } = this.spec;
     const [first, last] = window ?? [axis.x[0] ?? 0, axis.x[axis.x.length - 1] ?? 1];
     // A single point is centred.
-    const margin = first === last ? (axis.timed ? DAY : 1) : (last - first) * 0.01;
+    const margin = first === last ? (axis.timed ? SECONDS_PER_DAY : 1) : (last - first) * 0.01;
     return [first - margin, last + margin];
   }
 
@@ -203,7 +203,7 @@ export class SeriesChart {
       series,
       bands,
       // The right padding holds half of the last tick label.
-      padding: [small ? 6 : 10, endLabels ? END_LABELS : small ? 24 : 32, 0, 0],
+      padding: [small ? 6 : 10, endLabels ? END_LABELS_WIDTH : small ? 24 : 32, 0, 0],
       legend: { show: false },
       tzDate: utc,
       scales: { x: { time: axis.timed, range: () => this.visibleRange() }, y: { distr: log ? 3 : 1, range: (u, low, high) => this.yRange(u, low, high) } },
@@ -244,14 +244,14 @@ export class SeriesChart {
     const ends: EndLabel[] = [];
     spec.lines.forEach(({ style, text, number }, n) => {
       const { line } = this.prepared[n];
-      for (let at = Math.min(last, line.length - 1); at >= first; at--) {
-        const y = line[at];
+      for (let index = Math.min(last, line.length - 1); index >= first; index--) {
+        const y = line[index];
         if (typeof y !== "number") continue;
-        ends.push({ colour: style.colour, text: `${number} ${text}`, x: spec.axis.x[at], y });
+        ends.push({ colour: style.colour, text: `${number} ${text}`, x: spec.axis.x[index], y });
         break;
       }
     });
-    drawEndLabels(u, ends, END_LABELS);
+    drawEndLabels(u, ends, END_LABELS_WIDTH);
   }
 
   /** Y range of the values, widened for bands and restated values by at most its own height, so that lines stay readable. */
@@ -267,7 +267,7 @@ export class SeriesChart {
     };
     for (const { bounds, annotations } of this.prepared) {
       for (const bound of bounds) for (let n = first; n <= last; n++) widen(bound[n]);
-      for (const { x, old } of annotations.restated) if (x >= u.scales.x.min! && x <= u.scales.x.max!) widen(old);
+      for (const { x, oldValue: old } of annotations.restated) if (x >= u.scales.x.min! && x <= u.scales.x.max!) widen(old);
     }
     if (this.spec.log) return [(lowest > 0 ? lowest : low) / 1.15, highest * 1.15];
     const margin = 0.06 * (highest - lowest) || 0.5 * span;
@@ -285,8 +285,8 @@ export class SeriesChart {
         const [first, last] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
         u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         const { x } = this.spec.axis;
-        const from = x.findIndex((place) => place >= first);
-        const to = x.findLastIndex((place) => place <= last);
+        const from = x.findIndex((position) => position >= first);
+        const to = x.findLastIndex((position) => position <= last);
         if (from >= 0 && to > from) listener.onBrush(from, to);
       },
     ];
@@ -304,7 +304,7 @@ export class SeriesChart {
       const offset = typeof value === "number" ? Math.abs(this.u.valToPos(value, "y") - top) : Infinity;
       if (offset < distance) [nearest, distance] = [n, offset];
     });
-    this.listener!.onHover({ place: idx, line: nearest, left, top });
+    this.listener!.onHover({ index: idx, line: nearest, left, top });
   }
 }
 

@@ -66,8 +66,8 @@ export class Sparklines {
 }
 
 /** Draw a sparkline from its first value on, so that longer histories of other tables do not press it together, joining the minimum and maximum of the columns under each pixel. */
-function draw(canvas: HTMLCanvasElement, all: Float32Array, colour: string): void {
-  const values = all.subarray(Math.max(0, all.findIndex((value) => !Number.isNaN(value))));
+function draw(canvas: HTMLCanvasElement, allValues: Float32Array, colour: string): void {
+  const values = allValues.subarray(Math.max(0, allValues.findIndex((value) => !Number.isNaN(value))));
   const context = canvas.getContext("2d")!;
   const { width, height } = canvas;
   let [low, high] = [Infinity, -Infinity];
@@ -94,10 +94,10 @@ function draw(canvas: HTMLCanvasElement, all: Float32Array, colour: string): voi
       joined = false;
       continue;
     }
-    const at = (x * (width - 1)) / Math.max(1, pixels - 1);
-    if (joined) context.lineTo(at, y(highest));
-    else context.moveTo(at, y(highest));
-    if (highest > lowest) context.lineTo(at, y(lowest));
+    const left = (x * (width - 1)) / Math.max(1, pixels - 1);
+    if (joined) context.lineTo(left, y(highest));
+    else context.moveTo(left, y(highest));
+    if (highest > lowest) context.lineTo(left, y(lowest));
     joined = true;
   }
   context.stroke();

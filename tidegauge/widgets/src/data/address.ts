@@ -12,19 +12,19 @@ export interface Address {
 /** Options that are written as a part of the path. */
 const PATH_OPTIONS: Record<string, string> = { incidents: "id" };
 /** Views that show all datasets, or choose one by an option. */
-const OF_ALL_DATASETS: readonly string[] = ["home", "overview", "series", "incidents"];
+const ALL_DATASETS_VIEWS: readonly string[] = ["home", "overview", "series", "incidents"];
 
 /** Format an address; options that are null or undefined are left out. */
 export function formatAddress({ view, dataset, options }: Address): string {
-  const inPath = PATH_OPTIONS[view];
-  const pairs: [string, unknown][] = OF_ALL_DATASETS.includes(view) || dataset === null ? [] : [["dataset", dataset]];
-  pairs.push(...Object.entries(options).filter(([name]) => name !== inPath && name !== "dataset"));
+  const pathOption = PATH_OPTIONS[view];
+  const pairs: [string, unknown][] = ALL_DATASETS_VIEWS.includes(view) || dataset === null ? [] : [["dataset", dataset]];
+  pairs.push(...Object.entries(options).filter(([name]) => name !== pathOption && name !== "dataset"));
   const query = pairs
     .filter(([, value]) => value !== null && value !== undefined)
     .map(([name, value]) => `${escape(name)}=${escape(formatValue(value))}`)
     .join("&");
-  const part = inPath && options[inPath] !== null && options[inPath] !== undefined ? `/${escape(formatValue(options[inPath]))}` : "";
-  return `#/${escape(view)}${part}${query && `?${query}`}`;
+  const pathPart = pathOption && options[pathOption] !== null && options[pathOption] !== undefined ? `/${escape(formatValue(options[pathOption]))}` : "";
+  return `#/${escape(view)}${pathPart}${query && `?${query}`}`;
 }
 
 /** Parse an address; null if it is none of ours. */
@@ -37,9 +37,9 @@ export function parseAddress(hash: string): Address | null {
     if (match[2] && PATH_OPTIONS[view]) options[PATH_OPTIONS[view]] = parseValue(decodeURIComponent(match[2]));
     let dataset: string | null = null;
     for (const pair of (match[3] ?? "").split("&").filter(Boolean)) {
-      const at = pair.includes("=") ? pair.indexOf("=") : pair.length;
-      const name = decodeURIComponent(pair.slice(0, at));
-      const text = decodeURIComponent(pair.slice(at + 1));
+      const separator = pair.includes("=") ? pair.indexOf("=") : pair.length;
+      const name = decodeURIComponent(pair.slice(0, separator));
+      const text = decodeURIComponent(pair.slice(separator + 1));
       if (name === "dataset") dataset = String(parseValue(text));
       else options[name] = parseValue(text);
     }

@@ -1,6 +1,6 @@
 // Calendar layout of partitions: days in months, hours in days, or a plain list; paging and keyboard moves.
 
-const [HOUR, DAY] = [3600, 86400];
+const [SECONDS_PER_HOUR, SECONDS_PER_DAY] = [3600, 86400];
 /** Months on a page of days, and cells on a page of a list; a page of hours is one month. */
 const PAGE_MONTHS = 12;
 const PAGE_CELLS = 360;
@@ -13,7 +13,7 @@ export type Layout = "days" | "hours" | "list";
 export interface CalendarBlock {
   title: string;
   /** Row headings; empty if rows need none. */
-  heads: string[];
+  rowHeadings: string[];
   rows: number[][];
 }
 
@@ -23,9 +23,9 @@ export const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] as con
 export function chooseLayout(times: readonly number[]): Layout {
   if (!times.length || times.some(Number.isNaN) || new Set(times).size < times.length) return "list";
   const steps = times.slice(1).map((time, n) => time - times[n]).sort((a, b) => a - b);
-  const median = steps[Math.floor(steps.length / 2)] ?? DAY;
-  if (times.every((time) => time % DAY === 0)) return median > SPARSE_DAYS * DAY ? "list" : "days";
-  return times.every((time) => time % HOUR === 0) && median <= DAY ? "hours" : "list";
+  const median = steps[Math.floor(steps.length / 2)] ?? SECONDS_PER_DAY;
+  if (times.every((time) => time % SECONDS_PER_DAY === 0)) return median > SPARSE_DAYS * SECONDS_PER_DAY ? "list" : "days";
+  return times.every((time) => time % SECONDS_PER_HOUR === 0) && median <= SECONDS_PER_DAY ? "hours" : "list";
 }
 
 /** Paginate a calendar, newest page first. */
@@ -42,45 +42,45 @@ function paginateList(count: number): CalendarBlock[][] {
   const pages: CalendarBlock[][] = [];
   for (let end = count; end > 0; end -= PAGE_CELLS) {
     const first = Math.max(0, end - PAGE_CELLS);
-    pages.push([{ title: "", heads: [], rows: [Array.from({ length: end - first }, (_, n) => first + n)] }]);
+    pages.push([{ title: "", rowHeadings: [], rows: [Array.from({ length: end - first }, (_, n) => first + n)] }]);
   }
   return pages;
 }
 
-type MonthLayout = (places: ReadonlyMap<number, number>, first: number, days: number) => Pick<CalendarBlock, "heads" | "rows">;
+type MonthLayout = (indexByTime: ReadonlyMap<number, number>, first: number, days: number) => Pick<CalendarBlock, "rowHeadings" | "rows">;
 
 /** Every month from the first to the last partition, including empty ones. */
 function layOutMonths(times: readonly number[], layOut: MonthLayout): CalendarBlock[] {
-  const places = new Map(times.map((time, place) => [time, place]));
+  const indexByTime = new Map(times.map((time, index) => [time, index]));
   const last = times[times.length - 1];
   const blocks: CalendarBlock[] = [];
-  const from = new Date(1000 * times[0]);
+  const start = new Date(1000 * times[0]);
   for (let n = 0; ; n++) {
-    const first = Date.UTC(from.getUTCFullYear(), from.getUTCMonth() + n) / 1000;
+    const first = Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + n) / 1000;
     if (first > last) return blocks;
-    const days = (Date.UTC(from.getUTCFullYear(), from.getUTCMonth() + n + 1) / 1000 - first) / DAY;
+    const days = (Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + n + 1) / 1000 - first) / SECONDS_PER_DAY;
     const title = new Date(1000 * first).toLocaleDateString("en-US", { month: "short", year: "numeric", timeZone: "UTC" });
-    blocks.push({ title, ...layOut(places, first, days) });
+    blocks.push({ title, ...layOut(indexByTime, first, days) });
   }
 }
 
 /** Rows are weeks from Monday to Sunday. */
-const layOutDays: MonthLayout = (places, first, days) => {
+const layOutDays: MonthLayout = (indexByTime, first, days) => {
   const rows: number[][] = [];
-  const begin = weekday(first);
+  const firstWeekday = weekday(first);
   for (let day = 0; day < days; day++) {
-    const at = begin + day;
-    (rows[Math.floor(at / 7)] ??= new Array<number>(7).fill(-1))[at % 7] = places.get(first + day * DAY) ?? -1;
+    const cell = firstWeekday + day;
+    (rows[Math.floor(cell / 7)] ??= new Array<number>(7).fill(-1))[cell % 7] = indexByTime.get(first + day * SECONDS_PER_DAY) ?? -1;
   }
-  return { heads: [], rows };
+  return { rowHeadings: [], rows };
 };
 
 /** Rows are days of 24 hours. */
-const layOutHours: MonthLayout = (places, first, days) => {
+const layOutHours: MonthLayout = (indexByTime, first, days) => {
   const rows = Array.from({ length: days }, (_, day) =>
-    Array.from({ length: 24 }, (_, hour) => places.get(first + day * DAY + hour * HOUR) ?? -1),
+    Array.from({ length: 24 }, (_, hour) => indexByTime.get(first + day * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR) ?? -1),
   );
-  return { heads: rows.map((_, day) => `${WEEKDAYS[weekday(first + day * DAY)]} ${day + 1}`), rows };
+  return { rowHeadings: rows.map((_, day) => `${WEEKDAYS[weekday(first + day * SECONDS_PER_DAY)]} ${day + 1}`), rows };
 };
 
 /** Weekday in UTC: 0 for Monday to 6 for Sunday. */
@@ -89,21 +89,21 @@ export function weekday(seconds: number): number {
 }
 
 /** Page that shows a partition; 0 if none does. */
-export function findPage(pages: readonly CalendarBlock[][], place: number): number {
-  const page = pages.findIndex((blocks) => blocks.some(({ rows }) => rows.some((row) => row.includes(place))));
+export function findPage(pages: readonly CalendarBlock[][], index: number): number {
+  const page = pages.findIndex((blocks) => blocks.some(({ rows }) => rows.some((row) => row.includes(index))));
   return Math.max(0, page);
 }
 
 /** Target of an arrow key: the neighbour across, or the partition nearest to a week (or day) above or below. */
-export function movePlace(times: readonly number[], layout: Layout, place: number, across: number, down: number): number {
+export function neighbourIndex(times: readonly number[], layout: Layout, index: number, across: number, down: number): number {
   const last = times.length - 1;
-  const clamp = (at: number) => Math.max(0, Math.min(last, at));
-  if (across || layout === "list") return clamp(place + across + down);
-  const target = times[place] + down * (layout === "days" ? 7 * DAY : DAY);
-  let nearest = place;
-  for (let at = place; at >= 0 && at <= last; at += down) {
-    if (Math.abs(times[at] - target) < Math.abs(times[nearest] - target)) nearest = at;
-    if ((times[at] - target) * down >= 0) break;
+  const clamp = (candidate: number) => Math.max(0, Math.min(last, candidate));
+  if (across || layout === "list") return clamp(index + across + down);
+  const target = times[index] + down * (layout === "days" ? 7 * SECONDS_PER_DAY : SECONDS_PER_DAY);
+  let nearest = index;
+  for (let candidate = index; candidate >= 0 && candidate <= last; candidate += down) {
+    if (Math.abs(times[candidate] - target) < Math.abs(times[nearest] - target)) nearest = candidate;
+    if ((times[candidate] - target) * down >= 0) break;
   }
   return nearest;
 }

@@ -2,11 +2,11 @@
 
 import type { AnswerTo } from "./kernel";
 
-const KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
-export type SeriesKey = (typeof KEYS)[number];
+const SERIES_KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
+export type SeriesKey = (typeof SERIES_KEYS)[number];
 
 /** Beginning of the names of consistency metrics; `PREFIX` in repository/store/consistency_series.py. */
-const CONSISTENCY = "Consistency.";
+const CONSISTENCY_PREFIX = "Consistency.";
 
 export class Catalogue {
   readonly ids: Float64Array;
@@ -18,20 +18,20 @@ export class Catalogue {
   /** Number of the catalogue, which questions with rows or columns repeat. */
   readonly number: number;
   /** Author of labels that are added here. */
-  readonly by: string | null;
+  readonly author: string | null;
   /** Address of the dashboard for links; null if it is not set. */
   readonly url: string | null;
   /** Number of open incidents that are not snoozed. */
-  readonly open: number;
+  readonly openIncidents: number;
   /** Anomalous points as (row, column) pairs. */
   readonly marks: Int32Array;
-  private readonly words: Record<string, readonly string[]>;
+  private readonly keyValues: Record<string, readonly string[]>;
   private readonly codes: Record<SeriesKey, Int32Array>;
   private searchText: string[] | null = null;
 
   constructor({ data, arrays }: AnswerTo<"catalogue">) {
-    ({ key_values: this.words, labels: this.labels, datasets: this.datasets } = data);
-    ({ writable: this.writable, commits: this.commits, author: this.by, url: this.url, open_incidents: this.open } = data);
+    ({ key_values: this.keyValues, labels: this.labels, datasets: this.datasets } = data);
+    ({ writable: this.writable, commits: this.commits, author: this.author, url: this.url, open_incidents: this.openIncidents } = data);
     this.number = data.catalogue;
     ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
     this.codes = arrays;
@@ -39,7 +39,7 @@ export class Catalogue {
 
   /** Whether any dataset has consistency metrics. */
   get hasConsistency(): boolean {
-    return this.words.name.some((name) => name.startsWith(CONSISTENCY));
+    return this.keyValues.name.some((name) => name.startsWith(CONSISTENCY_PREFIX));
   }
 
   get rows(): number {
@@ -50,8 +50,8 @@ export class Catalogue {
     return this.labels.length;
   }
 
-  text(key: SeriesKey, row: number): string {
-    return this.words[key][this.codes[key][row]];
+  keyValue(key: SeriesKey, row: number): string {
+    return this.keyValues[key][this.codes[key][row]];
   }
 
   code(key: SeriesKey, row: number): number {
@@ -60,10 +60,10 @@ export class Catalogue {
 
   /** Title of a row without its dataset, such as `Completeness dep_time · origin=EWR`; `hidden` keys are left out. */
   title(row: number, hidden: readonly SeriesKey[] = []): string {
-    const instance = this.text("instance", row);
+    const instance = this.keyValue("instance", row);
     const column = instance === "*" || hidden.includes("instance") ? "" : ` ${instance}`;
-    const segment = this.text("segment", row);
-    return `${this.text("name", row)}${column}${whereClause(this.text("analyzer", row))}${segment ? ` · ${segment}` : ""}`;
+    const segment = this.keyValue("segment", row);
+    return `${this.keyValue("name", row)}${column}${whereClause(this.keyValue("analyzer", row))}${segment ? ` · ${segment}` : ""}`;
   }
 
   rowOf(id: number): number {
@@ -75,7 +75,7 @@ export class Catalogue {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = new Int32Array(this.rows);
     if (!words.length) return rows.map((_, row) => row);
-    this.searchText ??= Array.from(rows, (_, row) => KEYS.map((key) => this.text(key, row)).join("\n").toLowerCase());
+    this.searchText ??= Array.from(rows, (_, row) => SERIES_KEYS.map((key) => this.keyValue(key, row)).join("\n").toLowerCase());
     let count = 0;
     for (let row = 0; row < this.rows; row++) {
       if (words.every((word) => this.searchText![row].includes(word))) rows[count++] = row;

@@ -12,13 +12,13 @@ export interface SavedRange {
   until: string | null;
 }
 
-const DAY = 86400;
+const SECONDS_PER_DAY = 86400;
 
 /** Columns `[first, end)` of a saved range; null if nothing is saved, or no column is in it. */
 export function columnRange(columns: Columns, { since, until }: SavedRange): [number, number] | null {
   if (since === null && until === null) return null;
-  const first = since === null ? 0 : firstSince(columns, since);
-  const end = until === null ? columns.labels.length : endOf(columns, until);
+  const first = since === null ? 0 : firstColumnSince(columns, since);
+  const end = until === null ? columns.labels.length : endColumnUntil(columns, until);
   return first < end ? [first, end] : null;
 }
 
@@ -34,26 +34,26 @@ export function savedRange(columns: Columns, first: number, end: number): SavedR
   const { labels, times } = columns;
   const last = end - 1;
   // A date alone is a whole day.
-  const isMidnight = last + 1 < labels.length && times[last + 1] < times[last] + DAY && parseTime(labels[last])?.whole;
+  const isMidnight = last + 1 < labels.length && times[last + 1] < times[last] + SECONDS_PER_DAY && parseTime(labels[last])?.isDate;
   return { since: labels[first] ?? null, until: end >= labels.length ? null : `${labels[last]}${isMidnight ? " 00:00" : ""}` };
 }
 
-function firstSince(columns: Columns, text: string): number {
+function firstColumnSince(columns: Columns, text: string): number {
   const time = parseTime(text);
   if (time === null) return columns.labels.indexOf(text);
-  const first = Array.from(columns.times).findIndex((at) => at >= time.at);
+  const first = Array.from(columns.times).findIndex((columnTime) => columnTime >= time.seconds);
   return first < 0 ? columns.labels.length : first;
 }
 
-function endOf(columns: Columns, text: string): number {
+function endColumnUntil(columns: Columns, text: string): number {
   const time = parseTime(text);
   if (time === null) return columns.labels.indexOf(text) + 1;
-  return Array.from(columns.times).findLastIndex((at) => (time.whole ? at < time.at + DAY : at <= time.at)) + 1;
+  return Array.from(columns.times).findLastIndex((columnTime) => (time.isDate ? columnTime < time.seconds + SECONDS_PER_DAY : columnTime <= time.seconds)) + 1;
 }
 
 /** Parse a date or a time in UTC; null if it is neither, such as the name of a partition. */
-function parseTime(text: string): { at: number; whole: boolean } | null {
+function parseTime(text: string): { seconds: number; isDate: boolean } | null {
   const match = /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?$/.exec(text);
-  const at = match ? Date.parse(`${match[1]}T${match[2] ?? "00:00"}Z`) / 1000 : NaN;
-  return Number.isNaN(at) ? null : { at, whole: match![2] === undefined };
+  const seconds = match ? Date.parse(`${match[1]}T${match[2] ?? "00:00"}Z`) / 1000 : NaN;
+  return Number.isNaN(seconds) ? null : { seconds, isDate: match![2] === undefined };
 }

@@ -4,21 +4,21 @@ import { whereClause } from "./catalogue";
 
 export interface TableColumns {
   rows: number;
-  texts: Record<string, readonly (string | null)[]>;
+  strings: Record<string, readonly (string | null)[]>;
   numbers: Record<string, Float64Array | Int32Array>;
 }
 
-const SEARCHED = ["name", "instance", "segment", "status"] as const;
+const SEARCHED_COLUMNS = ["name", "instance", "segment", "status"] as const;
 /** Surprise, in robust standard deviations, whose bar is full. */
-const FULL_BAR = 12;
+const FULL_BAR_SURPRISE = 12;
 
 /** Filter rows that contain all words of a text, case-insensitively, in their order. */
 export function filterRows(cells: TableColumns, rows: readonly number[], text: string, unusual: boolean): number[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return rows.filter((row) => {
     if (unusual && cells.numbers.unusual[row] !== 1) return false;
-    const fields = SEARCHED.map((key) => cells.texts[key][row] ?? "");
-    const haystack = [...fields, whereClause(cells.texts.analyzer[row] ?? "")].join("\n").toLowerCase();
+    const fields = SEARCHED_COLUMNS.map((key) => cells.strings[key][row] ?? "");
+    const haystack = [...fields, whereClause(cells.strings.analyzer[row] ?? "")].join("\n").toLowerCase();
     return words.every((word) => haystack.includes(word));
   });
 }
@@ -26,17 +26,17 @@ export function filterRows(cells: TableColumns, rows: readonly number[], text: s
 /** Add the metrics of merged states, and the orders by their change, to the rows of the same series. */
 export function joinMerged(cells: TableColumns, merged: Record<string, Float64Array | Int32Array>): void {
   const rows = new Map(Array.from(cells.numbers.ids, (id, row) => [id, row]));
-  const places = Array.from(merged.ids, (id) => rows.get(id));
+  const tableRows = Array.from(merged.ids, (id) => rows.get(id));
   for (const [name, values] of Object.entries(merged)) {
     if (name === "ids") continue;
     if (name.includes("_order")) {
-      const known = Array.from(values, (place) => places[place]).filter((row) => row !== undefined);
-      const rest = new Set(rows.values());
-      known.forEach((row) => rest.delete(row));
-      cells.numbers[name] = Int32Array.from([...known, ...rest]);
+      const orderedRows = Array.from(values, (mergedRow) => tableRows[mergedRow]).filter((row) => row !== undefined);
+      const otherRows = new Set(rows.values());
+      orderedRows.forEach((row) => otherRows.delete(row));
+      cells.numbers[name] = Int32Array.from([...orderedRows, ...otherRows]);
     } else {
       const column = new Float64Array(cells.rows).fill(NaN);
-      places.forEach((row, place) => row !== undefined && (column[row] = values[place]));
+      tableRows.forEach((row, mergedRow) => row !== undefined && (column[row] = values[mergedRow]));
       cells.numbers[name] = column;
     }
   }
@@ -50,5 +50,5 @@ export function changeBarLength(relative: number): number {
 
 /** Bar length of a surprise, 0 to 1. */
 export function surpriseBarLength(surprise: number): number {
-  return Math.min(FULL_BAR, surprise) / FULL_BAR;
+  return Math.min(FULL_BAR_SURPRISE, surprise) / FULL_BAR_SURPRISE;
 }

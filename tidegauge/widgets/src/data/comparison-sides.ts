@@ -9,7 +9,7 @@ export interface SideChoices extends SidesAnswer {
   times: Float64Array;
 }
 
-const [HOUR, DAY, WEEK] = [3600, 86400, 7 * 86400];
+const [SECONDS_PER_HOUR, SECONDS_PER_DAY, SECONDS_PER_WEEK] = [3600, 86400, 7 * 86400];
 
 export function sideKind(side: Side | undefined): SideKind | null {
   if (!side) return null;
@@ -25,20 +25,20 @@ export function sideExists(choices: SideChoices, side: Side | undefined): boolea
 }
 
 /** Index of the same segment's partition a week earlier, else of the previous one, else -1. */
-export function previousPartition(choices: Pick<SideChoices, "times" | "segments">, place: number): number {
-  const { times, segments: within } = choices;
+export function previousPartition(choices: Pick<SideChoices, "times" | "segments">, index: number): number {
+  const { times, segments } = choices;
   let previous = -1;
-  for (let other = 0; other < times.length; other++) {
-    if (other === place || within[other] !== within[place]) continue;
-    if (times[other] === times[place] - WEEK) return other;
-    if (times[other] < times[place] && !(times[other] <= times[previous])) previous = other;
+  for (let candidate = 0; candidate < times.length; candidate++) {
+    if (candidate === index || segments[candidate] !== segments[index]) continue;
+    if (times[candidate] === times[index] - SECONDS_PER_WEEK) return candidate;
+    if (times[candidate] < times[index] && !(times[candidate] <= times[previous])) previous = candidate;
   }
   return previous;
 }
 
 /** List the segments made by partition keys other than time, sorted. */
-export function listSegments({ segments: within }: Pick<SideChoices, "segments">): string[] {
-  return [...new Set(within)].sort();
+export function listSegments({ segments }: Pick<SideChoices, "segments">): string[] {
+  return [...new Set(segments)].sort();
 }
 
 /** Segment of a partition side; null for other sides. */
@@ -48,26 +48,26 @@ export function sideSegment(choices: Pick<SideChoices, "partitions" | "segments"
 
 /** Segment shared by two sides: that of a partition side, else the one chosen before; null if the sides differ. */
 export function sharedSegment(choices: Pick<SideChoices, "partitions" | "segments">, baseline: Side, current: Side, chosen: string | null): string | null {
-  const [before, after] = [sideSegment(choices, baseline), sideSegment(choices, current)];
-  if (before !== null && after !== null && before !== after) return null;
+  const [baselineSegment, currentSegment] = [sideSegment(choices, baseline), sideSegment(choices, current)];
+  if (baselineSegment !== null && currentSegment !== null && baselineSegment !== currentSegment) return null;
   const valid = chosen !== null && choices.segments.includes(chosen) ? chosen : null;
-  return after ?? before ?? valid ?? choices.segments[0] ?? null;
+  return currentSegment ?? baselineSegment ?? valid ?? choices.segments[0] ?? null;
 }
 
 /** Switch a side to another segment: its partition of the same time, else its newest; windows stay as they are. */
 export function switchSegment(choices: Pick<SideChoices, "partitions" | "segments" | "times">, side: Side, segment: string): Side {
   if (!("partition" in side)) return side;
-  const { partitions, segments: within, times } = choices;
+  const { partitions, segments, times } = choices;
   const time = times[partitions.indexOf(side.partition)];
-  const newest = within.indexOf(segment);
-  const same = within.findIndex((name, n) => name === segment && times[n] === time);
-  const place = same < 0 ? newest : same;
-  return place < 0 ? side : { partition: partitions[place] };
+  const newest = segments.indexOf(segment);
+  const sameTime = segments.findIndex((name, n) => name === segment && times[n] === time);
+  const index = sameTime < 0 ? newest : sameTime;
+  return index < 0 ? side : { partition: partitions[index] };
 }
 
 /** Check that all partitions start at midnight, so that dates identify them. */
 export function isDaily(times: Float64Array): boolean {
-  return times.every((time) => Number.isNaN(time) || time % DAY === 0);
+  return times.every((time) => Number.isNaN(time) || time % SECONDS_PER_DAY === 0);
 }
 
 /** Default baseline and current side (`_usual` in compare.py takes the same); null where there are no two to compare. */
@@ -75,34 +75,34 @@ export function defaultSides(choices: SideChoices, kind: SideKind): readonly [Si
   const { partitions, runs, times } = choices;
   if (kind === "runs") return runs.length < 2 ? null : [{ run: runs[1].id }, { run: runs[0].id }];
   if (kind === "partitions") {
-    for (let place = 0; place < partitions.length; place++) {
-      const earlier = previousPartition(choices, place);
-      if (earlier >= 0) return [{ partition: partitions[earlier] }, { partition: partitions[place] }];
+    for (let index = 0; index < partitions.length; index++) {
+      const earlier = previousPartition(choices, index);
+      if (earlier >= 0) return [{ partition: partitions[earlier] }, { partition: partitions[index] }];
     }
     // Without times, any two.
     return partitions.length < 2 ? null : [{ partition: partitions[1] }, { partition: partitions[0] }];
   }
-  const newest = times.reduce((most, time) => (time > most ? time : most), -Infinity);
+  const newest = times.reduce((latest, time) => (time > latest ? time : latest), -Infinity);
   if (!Number.isFinite(newest)) return null;
-  const days = isDaily(times);
+  const daily = isDaily(times);
   const window = (end: number) => ({
-    since: formatField(end - WEEK + (days ? DAY : HOUR), days),
-    until: formatField(end, days),
+    since: formatField(end - SECONDS_PER_WEEK + (daily ? SECONDS_PER_DAY : SECONDS_PER_HOUR), daily),
+    until: formatField(end, daily),
   });
-  return [window(newest - WEEK), window(newest)];
+  return [window(newest - SECONDS_PER_WEEK), window(newest)];
 }
 
 /** Format a time as the value of a date or datetime-local field, in UTC. */
-function formatField(seconds: number, days: boolean): string {
-  return new Date(1000 * seconds).toISOString().slice(0, days ? 10 : 16);
+function formatField(seconds: number, daily: boolean): string {
+  return new Date(1000 * seconds).toISOString().slice(0, daily ? 10 : 16);
 }
 
 /** Field value of an end of a window: a date for daily partitions, else date and minutes; null if it is no time. */
-export function fieldValue(text: string | null | undefined, days: boolean, end: keyof WindowSide): string | null {
+export function fieldValue(text: string | null | undefined, daily: boolean, end: keyof WindowSide): string | null {
   if (!text) return "";
   const [date, time = end === "since" ? "00:00" : "23:59"] = text.trim().split(/[T ]/, 2);
   if (Number.isNaN(Date.parse(date)) || !/^\d{4}-\d\d-\d\d$/.test(date) || !/^\d\d:\d\d/.test(time)) return null;
-  if (days) return date;
+  if (daily) return date;
   // A time with a UTC offset is converted to UTC, as partitions are.
   const instant = /(Z|[+-]\d\d:?\d\d)$/.test(time) ? Date.parse(`${date}T${time}`) : Date.parse(`${date}T${time.slice(0, 5)}Z`);
   return Number.isNaN(instant) ? null : new Date(instant).toISOString().slice(0, 16);

@@ -3,7 +3,7 @@
 import type { SeriesAnswer } from "../chart/series-chart";
 import type { NumberArray } from "./kernel";
 
-const DAY = 86400;
+const SECONDS_PER_DAY = 86400;
 /** Days shown before and after the incident. */
 const DAYS_BEFORE = 28;
 const DAYS_AFTER = 14;
@@ -15,7 +15,7 @@ export function columnsAround(times: NumberArray, since: number | null, until: n
   if (since === null || until === null) return [0, times.length];
   let [first, last] = [times.length, 0];
   times.forEach((time, column) => {
-    if (time < since - DAYS_BEFORE * DAY || time > until + DAYS_AFTER * DAY || Number.isNaN(time)) return;
+    if (time < since - DAYS_BEFORE * SECONDS_PER_DAY || time > until + DAYS_AFTER * SECONDS_PER_DAY || Number.isNaN(time)) return;
     first = Math.min(first, column);
     last = Math.max(last, column + 1);
   });
@@ -26,7 +26,7 @@ export function columnsAround(times: NumberArray, since: number | null, until: n
 /** Window of a chart around a time range, in seconds since 1970; nulls without one. */
 export function windowAround(since: number | null, until: number | null): { since: number | null; until: number | null } {
   if (since === null || until === null) return { since: null, until: null };
-  return { since: since - DAYS_BEFORE * DAY, until: until + DAYS_AFTER * DAY };
+  return { since: since - DAYS_BEFORE * SECONDS_PER_DAY, until: until + DAYS_AFTER * SECONDS_PER_DAY };
 }
 
 /** Crop an answer to the columns `[first, last)`. */
@@ -39,8 +39,8 @@ export function cropColumns(answer: SeriesAnswer, first: number, last: number): 
     const [rows, columns] = shapes[name];
     if (name === "times") [cutArrays[name], cutShapes[name]] = [array.slice(first, last), [last - first]];
     else if (name === "restatements") {
-      const old = sliceRestatements(array as Float64Array, columns, inside, first);
-      [cutArrays[name], cutShapes[name]] = [old, [old.length / columns, columns]];
+      const cropped = sliceRestatements(array as Float64Array, columns, inside, first);
+      [cutArrays[name], cutShapes[name]] = [cropped, [cropped.length / columns, columns]];
     } else [cutArrays[name], cutShapes[name]] = [sliceColumns(array, rows, columns, first, last), [rows, last - first]];
   }
   const anomalies = data.anomalies.filter(({ column }) => inside(column)).map((anomaly) => ({ ...anomaly, column: anomaly.column - first }));
@@ -48,16 +48,16 @@ export function cropColumns(answer: SeriesAnswer, first: number, last: number): 
 }
 
 function sliceColumns(array: NumberArray, rows: number, width: number, first: number, last: number): NumberArray {
-  const out = array.slice(0, rows * (last - first));
-  for (let row = 0; row < rows; row++) out.set(array.subarray(row * width + first, row * width + last), row * (last - first));
-  return out;
+  const slice = array.slice(0, rows * (last - first));
+  for (let row = 0; row < rows; row++) slice.set(array.subarray(row * width + first, row * width + last), row * (last - first));
+  return slice;
 }
 
 /** Restatements come as flat records of row, column, version and value. */
-function sliceRestatements(old: Float64Array, size: number, inside: (column: number) => boolean, first: number): Float64Array {
-  const kept: number[] = [];
-  for (let n = 0; n < old.length; n += size) {
-    if (inside(old[n + 1])) kept.push(old[n], old[n + 1] - first, ...old.subarray(n + 2, n + size));
+function sliceRestatements(records: Float64Array, size: number, inside: (column: number) => boolean, first: number): Float64Array {
+  const cropped: number[] = [];
+  for (let n = 0; n < records.length; n += size) {
+    if (inside(records[n + 1])) cropped.push(records[n], records[n + 1] - first, ...records.subarray(n + 2, n + size));
   }
-  return Float64Array.from(kept);
+  return Float64Array.from(cropped);
 }

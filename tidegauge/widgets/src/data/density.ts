@@ -1,28 +1,28 @@
 // Density of a column from its quantiles: a Gaussian kernel estimate. Pure, no drawing.
 
 /** Points at which a density is estimated. */
-const POINTS = 200;
+const CURVE_POINTS = 200;
 /** Bandwidths by which the curve goes on beyond both ends. */
-const BEYOND = 3;
+const TAIL_BANDWIDTHS = 3;
 
 /** Densities of both sides at the same points: share of rows for each unit of the value. */
-export function densities(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, points = POINTS): { x: number[]; lines: number[][] } {
+export function densities(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, points = CURVE_POINTS): { x: number[]; lines: number[][] } {
   const widths = sides.map((side) => bandwidth(side, ranks));
-  const low = Math.min(...sides.map((side, n) => side[0] - BEYOND * widths[n]));
-  const high = Math.max(...sides.map((side, n) => side[side.length - 1] + BEYOND * widths[n]));
+  const low = Math.min(...sides.map((side, n) => side[0] - TAIL_BANDWIDTHS * widths[n]));
+  const high = Math.max(...sides.map((side, n) => side[side.length - 1] + TAIL_BANDWIDTHS * widths[n]));
   const x = Array.from({ length: points }, (_, n) => low + ((high - low) * n) / (points - 1));
-  return { x, lines: sides.map((side, n) => x.map((at) => density(side, ranks, widths[n], at))) };
+  return { x, lines: sides.map((side, n) => x.map((position) => density(side, ranks, widths[n], position))) };
 }
 
 /** Density at a point: rows lie evenly between neighbouring quantiles, and are smoothed by a Gaussian kernel. */
-export function density(values: ArrayLike<number>, ranks: ArrayLike<number>, width: number, at: number): number {
-  const whole = ranks[ranks.length - 1] - ranks[0];
+export function density(values: ArrayLike<number>, ranks: ArrayLike<number>, width: number, position: number): number {
+  const totalShare = ranks[ranks.length - 1] - ranks[0];
   let sum = 0;
   for (let n = 1; n < values.length; n++) {
-    const [from, to, share] = [values[n - 1], values[n], (ranks[n] - ranks[n - 1]) / whole];
+    const [from, to, share] = [values[n - 1], values[n], (ranks[n] - ranks[n - 1]) / totalShare];
     // Between equal quantiles all rows have one value.
-    if (to - from < 1e-6 * width) sum += (share * Math.exp(-0.5 * ((at - from) / width) ** 2)) / (width * Math.sqrt(2 * Math.PI));
-    else sum += (share * (cumulative((at - from) / width) - cumulative((at - to) / width))) / (to - from);
+    if (to - from < 1e-6 * width) sum += (share * Math.exp(-0.5 * ((position - from) / width) ** 2)) / (width * Math.sqrt(2 * Math.PI));
+    else sum += (share * (cumulative((position - from) / width) - cumulative((position - to) / width))) / (to - from);
   }
   return sum;
 }
@@ -44,8 +44,8 @@ export function bandwidth(values: ArrayLike<number>, ranks: ArrayLike<number>): 
     squares += share * (middle ** 2 + (to - from) ** 2 / 12);
   }
   const deviation = Math.sqrt(Math.max(0, squares / total - (mean / total) ** 2));
-  const at = (rank: number) => values[Array.from(ranks).findIndex((one) => one >= rank - 1e-9)];
-  const quartiles = at(0.75) - at(0.25);
+  const quantile = (rank: number) => values[Array.from(ranks).findIndex((value) => value >= rank - 1e-9)];
+  const quartiles = quantile(0.75) - quantile(0.25);
   const spread = quartiles > 0 ? Math.min(deviation, quartiles / 1.34) : deviation;
   return 0.9 * spread * count ** -0.2 || Math.abs(values[0]) / 100 || 1;
 }

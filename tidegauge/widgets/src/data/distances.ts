@@ -4,7 +4,7 @@ import { formatNumber, formatValue } from "./format";
 import type { DistanceValues } from "./protocol";
 
 /** Thresholds of moderate and large distances: the usual ones of PSI, and equivalents for the others. */
-const THRESHOLDS: Record<string, [number, number]> = {
+const SIZE_THRESHOLDS: Record<string, [number, number]> = {
   psi: [0.1, 0.25],
   js: [0.018, 0.045],
   ks: [0.1, 0.2],
@@ -14,7 +14,7 @@ const THRESHOLDS: Record<string, [number, number]> = {
 };
 
 /** Share of pooled rows above which PSI means little. */
-const MOST_POOLED = 0.5;
+const MAX_POOLED_SHARE = 0.5;
 
 export const DISTANCES: [name: keyof DistanceValues, title: string, description: string][] = [
   ["psi", "PSI", "population stability index, in nats"],
@@ -37,11 +37,11 @@ export function formatDistance(name: string, value: number | null): string {
 
 /** Describe the size of a distance: none, small, moderate or large. */
 export function describeDistance(name: string, distances: DistanceValues): string {
-  if (name === "psi" && (distances.psi_rest ?? 0) > MOST_POOLED) return "not meaningful: most rows are in pooled rare categories";
+  if (name === "psi" && (distances.psi_rest ?? 0) > MAX_POOLED_SHARE) return "not meaningful: most rows are in pooled rare categories";
   if (name === "ks" && !distances.ks_significant) return "not significant";
   const value = name === "wasserstein" ? distances.wasserstein_iqr : (distances[name as keyof DistanceValues] as number | null);
   if (value === null) return name === "wasserstein" ? "–" : "";
-  const [moderate, large] = THRESHOLDS[name];
-  const word = value === 0 ? "none" : value < moderate ? "small" : value < large ? "moderate" : "large";
-  return name === "wasserstein" ? `${word}: ${formatNumber(value)} of the interquartile range` : word;
+  const [moderate, large] = SIZE_THRESHOLDS[name];
+  const size = value === 0 ? "none" : value < moderate ? "small" : value < large ? "moderate" : "large";
+  return name === "wasserstein" ? `${size}: ${formatNumber(value)} of the interquartile range` : size;
 }

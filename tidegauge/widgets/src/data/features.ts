@@ -5,8 +5,8 @@ export type Quantile = (typeof QUANTILES)[number];
 
 /** Default ranking: the sum of mismatch, missing and extra. */
 export const TOTAL_ERROR = "wrong";
-const RATES = new Set([TOTAL_ERROR, "mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "logged_top", "backfilled_top"]);
-const LABELS: Record<string, string> = {
+const RATE_METRICS = new Set([TOTAL_ERROR, "mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "logged_top", "backfilled_top"]);
+const METRIC_LABELS: Record<string, string> = {
   [TOTAL_ERROR]: "mismatch + missing + extra",
   delta: "delta: backfilled − logged",
   logged: "logged (online)",
@@ -40,13 +40,13 @@ export interface MetricChart {
 }
 
 export function isRate(metric: string): boolean {
-  return RATES.has(metric);
+  return RATE_METRICS.has(metric);
 }
 
 /** Label of a metric in menus. */
 export function metricLabel(metric: string): string {
   const [base, quantile] = metric.split(/-(?=[^-]*$)/);
-  if (!quantile) return LABELS[metric] ?? metric;
+  if (!quantile) return METRIC_LABELS[metric] ?? metric;
   return `${base} ${quantile}`;
 }
 
@@ -56,7 +56,7 @@ export function groupIntoCharts(metrics: readonly string[]): MetricChart[] {
   const bases = [...new Set(metrics.map((name) => name.slice(0, Math.max(0, name.lastIndexOf("-")))))].filter((base) => base && QUANTILES.every((q) => ungrouped.has(`${base}-${q}`)));
   const rank = (base: string) => (BAND_ORDER.includes(base) ? BAND_ORDER.indexOf(base) : BAND_ORDER.length);
   bases.sort((a, b) => rank(a) - rank(b));
-  const bands = bases.map((base): MetricChart => ({ title: LABELS[base] ?? base, kind: "bands", metrics: QUANTILES.map((q) => `${base}-${q}`) }));
+  const bands = bases.map((base): MetricChart => ({ title: METRIC_LABELS[base] ?? base, kind: "bands", metrics: QUANTILES.map((q) => `${base}-${q}`) }));
   bands.forEach((band) => band.metrics.forEach((name) => ungrouped.delete(name)));
   const scalars: MetricChart[] = [];
   const add = (title: string, group: string[]) => {
@@ -96,9 +96,9 @@ export function axisRange(inner: readonly (number | null)[][], outer: readonly (
   };
   const [low, high] = extent(inner);
   if (low > high) return [0, 1];
-  const [least, most] = extent(outer);
+  const [outerLow, outerHigh] = extent(outer);
   const span = high - low || Math.abs(high) || 1;
-  const [bottom, top] = [Math.min(low, Math.max(least, low - span)), Math.max(high, Math.min(most, high + span))];
+  const [bottom, top] = [Math.min(low, Math.max(outerLow, low - span)), Math.max(high, Math.min(outerHigh, high + span))];
   const margin = 0.06 * (top - bottom) || 0.5 * span;
   return [bottom - margin, top + margin];
 }

@@ -14,7 +14,7 @@ export interface InboxItem {
   /** Seconds since 1970; NaN without a time. */
   since: number;
   until: number;
-  opened: number;
+  openedAt: number;
   series: number;
   /** Status set by labels. */
   status: string;
@@ -24,22 +24,22 @@ export interface InboxItem {
   /** Number of the incidents of several tables that share a cause; NaN if it is alone. */
   group: number;
   /** Their headline. */
-  shared: string | null;
+  groupHeadline: string | null;
 }
 
 /** Incidents that share a cause, or one alone. */
 export interface InboxGroup {
   key: string;
   since: number;
-  shared: string;
+  headline: string;
   items: InboxItem[];
   tables: number;
 }
 
 /** Incidents of the kernel's answer, in its order. */
 export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[] {
-  const { strings: texts } = data;
-  const text = (name: string, n: number) => texts[name]?.[n] ?? "";
+  const { strings } = data;
+  const text = (name: string, n: number) => strings[name]?.[n] ?? "";
   const number = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
   return Array.from(arrays.id ?? [], (id, n) => ({
     id,
@@ -50,18 +50,18 @@ export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[]
     last: text("last", n),
     since: number("since", n),
     until: number("until", n),
-    opened: number("opened_at", n),
+    openedAt: number("opened_at", n),
     series: number("series", n),
     status: text("status", n),
-    assignee: texts.assignee?.[n] ?? null,
+    assignee: strings.assignee?.[n] ?? null,
     snoozedUntil: number("snoozed_until", n),
     group: number("group", n),
-    shared: texts.shared?.[n] ?? null,
+    groupHeadline: strings.shared?.[n] ?? null,
   }));
 }
 
 /** Status as the inbox shows it: an open incident that is snoozed at a time is not open. */
-export function shownStatus(item: InboxItem, now: number): string {
+export function displayedStatus(item: InboxItem, now: number): string {
   return item.status === "open" && item.snoozedUntil > now ? "snoozed" : item.status;
 }
 
@@ -69,8 +69,8 @@ export function shownStatus(item: InboxItem, now: number): string {
 export function searchInbox(items: readonly InboxItem[], text: string): InboxItem[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return items.filter((item) => {
-    const all = [item.headline, item.dataset, item.severity, item.assignee ?? "", `#${item.id}`].join("\n").toLowerCase();
-    return words.every((word) => all.includes(word));
+    const searchedText = [item.headline, item.dataset, item.severity, item.assignee ?? "", `#${item.id}`].join("\n").toLowerCase();
+    return words.every((word) => searchedText.includes(word));
   });
 }
 
@@ -79,7 +79,7 @@ export function groupInbox(items: readonly InboxItem[]): InboxGroup[] {
   const groups = new Map<string, InboxGroup>();
   for (const item of items) {
     const key = Number.isNaN(item.group) ? `#${item.id}` : String(item.group);
-    const group = groups.get(key) ?? { key, since: item.since, shared: item.shared ?? "", items: [], tables: 0 };
+    const group = groups.get(key) ?? { key, since: item.since, headline: item.groupHeadline ?? "", items: [], tables: 0 };
     group.items.push(item);
     groups.set(key, group);
   }

@@ -18,14 +18,14 @@ export type AnswerTo<Q extends QuestionName> = Answer<Questions[Q]["answer"], Qu
 
 /** Timing and size of one request; benchmarks/dashboard.py reads it. */
 export interface RequestTiming {
-  ask: string;
-  at: number;
+  question: string;
+  startedAt: number;
   milliseconds: number;
   kernel: number;
   bytes: number;
 }
 
-const TYPES: Record<string, new (buffer: ArrayBuffer) => NumberArray> = {
+const ARRAY_TYPES: Record<string, new (buffer: ArrayBuffer) => NumberArray> = {
   u1: Uint8Array,
   i4: Int32Array,
   f4: Float32Array,
@@ -45,8 +45,8 @@ const CHECK_INTERVAL_MS = 500;
 interface PendingRequest {
   resolve(answer: Answer<unknown>): void;
   reject(error: Error): void;
-  ask: string;
-  at: number;
+  question: string;
+  startedAt: number;
 }
 
 /** Error raised in the kernel; `kind` is the name of the Python exception. */
@@ -71,10 +71,10 @@ export class KernelLink {
   /** Version of the catalogue that row and column numbers refer to; sent with every request. */
   catalogue: number | null = null;
   private readonly pending = new Map<string, PendingRequest>();
-  private count = 0;
+  private requestCount = 0;
   private timer: ReturnType<typeof setInterval> | undefined;
   /** When the kernel was last seen busy, answered, or was asked while nothing was pending. */
-  private heardAt = 0;
+  private lastActivity = 0;
   // Several pages may show one widget: each receives all replies and picks its own by this id prefix.
   private readonly clientId = Math.random().toString(36).slice(2);
   private readonly onMessage = (message: Reply | ErrorReply, buffers: DataView[]) => this.handleReply(message, buffers);
@@ -90,14 +90,14 @@ export class KernelLink {
    * Send a question; the promise resolves to its answer, or rejects with a `KernelError` or a `DisconnectedError`. Rows
    * and columns are of `catalogue`, by default that of all tables.
    */
-  ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["params"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
-    const id = `${this.clientId}:${++this.count}`;
+  ask<Q extends QuestionName>(question: Q, params: Questions[Q]["params"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
+    const id = `${this.clientId}:${++this.requestCount}`;
     return new Promise((resolve, reject) => {
       // The kernel answers each question with its own types; see protocol.py.
       const settle = resolve as (answer: Answer<unknown>) => void;
-      if (!this.pending.size) this.heardAt = performance.now();
-      this.pending.set(id, { resolve: settle, reject, ask, at: performance.now() });
-      const request: Request = { id, question: ask, params: about as Request["params"], catalogue };
+      if (!this.pending.size) this.lastActivity = performance.now();
+      this.pending.set(id, { resolve: settle, reject, question, startedAt: performance.now() });
+      const request: Request = { id, question, params: params as Request["params"], catalogue };
       if (this.connection() === "lost") return this.disconnect();
       try {
         this.model.send(request); // throws once the kernel was restarted; is silent if there never was one
@@ -120,8 +120,8 @@ export class KernelLink {
     const connection = this.connection();
     const now = performance.now();
     if (connection === "lost") this.disconnect();
-    else if (connection === "busy" || connection === "served") this.heardAt = now;
-    else if (now - this.heardAt >= ANSWER_TIMEOUT_MS[connection]) this.disconnect();
+    else if (connection === "busy" || connection === "served") this.lastActivity = now;
+    else if (now - this.lastActivity >= ANSWER_TIMEOUT_MS[connection]) this.disconnect();
   }
 
   private disconnect(): void {
@@ -140,11 +140,11 @@ export class KernelLink {
     const pending = this.pending.get(message.id);
     if (!pending) return;
     this.pending.delete(message.id);
-    this.heardAt = performance.now();
-    const { ask, at } = pending;
-    const milliseconds = performance.now() - at;
+    this.lastActivity = performance.now();
+    const { question, startedAt } = pending;
+    const milliseconds = performance.now() - startedAt;
     const bytes = buffers.reduce((sum, b) => sum + b.byteLength, 0);
-    this.log.push({ ask, at, milliseconds, kernel: 1000 * (message.seconds ?? 0), bytes });
+    this.log.push({ question, startedAt, milliseconds, kernel: 1000 * (message.seconds ?? 0), bytes });
     if (this.log.length > 2000) this.log.shift();
     if ("error" in message) {
       pending.reject(new KernelError(message.error, message.kind));
@@ -155,7 +155,7 @@ export class KernelLink {
     message.arrays.forEach(([name, type, shape], n) => {
       // Copied, because a received buffer need not be aligned for its element type.
       const { buffer, byteOffset, byteLength } = buffers[n];
-      arrays[name] = new TYPES[type]((buffer as ArrayBuffer).slice(byteOffset, byteOffset + byteLength));
+      arrays[name] = new ARRAY_TYPES[type]((buffer as ArrayBuffer).slice(byteOffset, byteOffset + byteLength));
       shapes[name] = shape;
     });
     pending.resolve({ data: message.payload, arrays, shapes });

@@ -55,17 +55,17 @@ export function delayText({ delay }: Pick<Partition, "delay">): string {
 }
 
 /** Format a time as UTC; empty if it is not known. */
-export function knownTime(seconds: number): string {
+export function formatKnownTime(seconds: number): string {
   return Number.isNaN(seconds) ? "" : `${formatTime(seconds)} UTC`;
 }
 
 /** Known times with their names; equal ones, as of a partition that is measured once it arrives, are told once. */
-export function sharedTimes(times: readonly (readonly [name: string, seconds: number])[]): [name: string, text: string][] {
+export function mergeEqualTimes(times: readonly (readonly [name: string, seconds: number])[]): [name: string, text: string][] {
   const names = new Map<string, string[]>();
-  for (const [name, seconds] of times) names.set(knownTime(seconds), [...(names.get(knownTime(seconds)) ?? []), name]);
+  for (const [name, seconds] of times) names.set(formatKnownTime(seconds), [...(names.get(formatKnownTime(seconds)) ?? []), name]);
   names.delete("");
-  return [...names].map(([text, shared]) => {
-    const joined = shared.join(", ");
+  return [...names].map(([text, equalNames]) => {
+    const joined = equalNames.join(", ");
     return [joined[0].toUpperCase() + joined.slice(1), text];
   });
 }

@@ -7,23 +7,23 @@ export function pythonLiteral(value: unknown): string {
   if (value === false) return "False";
   if (Array.isArray(value)) return `[${value.map(pythonLiteral).join(", ")}]`;
   if (typeof value === "object") {
-    const pairs = Object.entries(value).filter(([, one]) => one !== undefined);
-    return `{${pairs.map(([key, one]) => `${JSON.stringify(key)}: ${pythonLiteral(one)}`).join(", ")}}`;
+    const pairs = Object.entries(value).filter(([, item]) => item !== undefined);
+    return `{${pairs.map(([key, item]) => `${JSON.stringify(key)}: ${pythonLiteral(item)}`).join(", ")}}`;
   }
   return JSON.stringify(value); // numbers, and texts, whose escapes Python shares
 }
 
 /** Python code that shows a view as it is seen, and its data as a frame. */
 export function pythonCell(view: string, dataset: string | null, options: Record<string, unknown>): string {
-  const known = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null && value !== undefined));
+  const definedOptions = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null && value !== undefined));
   const lines = [
     "import tidegauge as tg",
     "",
     "repo = tg.Repository()  # or its URL, if the settings do not name it",
     `dashboard = tg.Dashboard(repo, ${dataset === null ? "" : `${pythonLiteral(dataset)}, `}view=${pythonLiteral(view)})`,
-    `dashboard.options = ${pythonLiteral({ [view]: known })}`,
+    `dashboard.options = ${pythonLiteral({ [view]: definedOptions })}`,
   ];
   lines.push("data = dashboard.data");
-  if (view === "incidents" && typeof known.id === "number") lines.push(`print(repo.incident(${known.id}).explain())`);
+  if (view === "incidents" && typeof definedOptions.id === "number") lines.push(`print(repo.incident(${definedOptions.id}).explain())`);
   return [...lines, "dashboard", ""].join("\n");
 }

@@ -4,7 +4,7 @@ import { formatAge } from "./format";
 import type { AnswerTo } from "./kernel";
 
 /** Health of a table, the worst first. */
-export const HEALTH = [
+export const HEALTH_STATES = [
   "error", "failed run", "failed analyzers", "failing checks", "warning", "info", "ok", "not measured",
 ] as const;
 
@@ -17,7 +17,7 @@ export interface TableHealth {
   infos: number;
   snoozed: number;
   failing: number;
-  failingKnown: number;
+  knownFailures: number;
   /** Number of checks that pass on all current data. */
   passing: number;
   newest: string | null;
@@ -35,7 +35,7 @@ export interface TableHealth {
 }
 
 /** Tables of the kernel's answer, in its order. */
-export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
+export function readTables({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
   const number = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
   const text = (name: string, n: number) => data.strings[name]?.[n] ?? null;
   return data.datasets.map((dataset, n) => ({
@@ -46,7 +46,7 @@ export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
     infos: number("infos", n),
     snoozed: number("snoozed", n),
     failing: number("failing", n),
-    failingKnown: number("failing_known", n),
+    knownFailures: number("failing_known", n),
     passing: number("passing", n),
     newest: text("newest", n),
     time: number("time", n),
@@ -69,14 +69,14 @@ export function filterTables(tables: readonly TableHealth[], text: string, healt
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return tables.filter((table) => {
     if (health && table.health !== health) return false;
-    const all = [table.dataset, table.health, table.owner, table.tags].join("\n").toLowerCase();
-    return words.every((word) => all.includes(word));
+    const searchedText = [table.dataset, table.health, table.owner, table.tags].join("\n").toLowerCase();
+    return words.every((word) => searchedText.includes(word));
   });
 }
 
 /** How old the newest partition of a table is, and how long ago it arrived: a day may be old and yet have just come. */
 export function newestAges(table: TableHealth, now: number): string {
-  const dated = Number.isNaN(table.time) ? "" : `of ${formatAge(table.time, now)}`;
-  const arrived = Number.isNaN(table.arrived) ? "" : `arrived ${formatAge(table.arrived, now)}`;
-  return [dated, arrived].filter(Boolean).join(", ");
+  const partitionAge = Number.isNaN(table.time) ? "" : `of ${formatAge(table.time, now)}`;
+  const arrivalAge = Number.isNaN(table.arrived) ? "" : `arrived ${formatAge(table.arrived, now)}`;
+  return [partitionAge, arrivalAge].filter(Boolean).join(", ");
 }

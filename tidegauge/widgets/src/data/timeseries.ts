@@ -59,8 +59,8 @@ export function shiftedValues({ data, arrays }: SeriesAnswer, row: number, axis:
 
 /** Median distance between neighbouring values; infinite with fewer than two. */
 export function medianStep(x: readonly number[], line: LineValues): number {
-  const known = x.filter((_, n) => line[n] !== null && line[n] !== undefined);
-  const steps = known.slice(1).map((at, n) => at - known[n]);
+  const definedX = x.filter((_, n) => line[n] !== null && line[n] !== undefined);
+  const steps = definedX.slice(1).map((position, n) => position - definedX[n]);
   return steps.length ? median(steps) : Infinity;
 }
 
@@ -69,26 +69,26 @@ export function findGaps(x: readonly number[], line: LineValues): { gaps: [numbe
   const limit = GAP_STEPS * medianStep(x, line);
   const gaps: [number, number][] = [];
   const isolated: number[] = [];
-  let before = -1;
+  let previous = -1;
   let separated = true;
   for (let n = 0; n < line.length; n++) {
     const value = line[n];
     if (value === undefined) continue;
     if (value === null) {
-      if (before >= 0 && separated) isolated.push(before);
-      before = -1;
+      if (previous >= 0 && separated) isolated.push(previous);
+      previous = -1;
       separated = true;
       continue;
     }
-    const gap = before >= 0 && x[n] - x[before] > limit;
+    const gap = previous >= 0 && x[n] - x[previous] > limit;
     if (gap) {
-      gaps.push([before, n]);
-      if (separated) isolated.push(before);
+      gaps.push([previous, n]);
+      if (separated) isolated.push(previous);
     }
-    separated = before < 0 || gap;
-    before = n;
+    separated = previous < 0 || gap;
+    previous = n;
   }
-  if (before >= 0 && separated) isolated.push(before);
+  if (previous >= 0 && separated) isolated.push(previous);
   return { gaps, isolated };
 }
 
@@ -112,8 +112,8 @@ export function valueTitle({ data }: SeriesAnswer, lines: readonly { row: number
   const columns = new Set(lines.map(({ row }) => data.series[row].instance));
   const [column] = columns;
   const name = names.size === 1 ? [...names][0] : "value";
-  const what = names.size === 1 && columns.size === 1 && column !== "*" ? `${name} ${column}` : name;
-  return lines.some(({ unit }) => unit !== 1) ? `${what} ÷ median of its series` : what;
+  const title = names.size === 1 && columns.size === 1 && column !== "*" ? `${name} ${column}` : name;
+  return lines.some(({ unit }) => unit !== 1) ? `${title} ÷ median of its series` : title;
 }
 
 /** Ratio of the largest to the smallest row by median absolute value; 1 for fewer than two. */
@@ -147,8 +147,8 @@ export function userLabels({ data }: SeriesAnswer, row: number): { ranges: Serie
   const points = new Map<number, SeriesLabel[]>();
   for (const { row: anomalyRow, column, id, incident_id: incident } of data.anomalies) {
     if (anomalyRow !== row) continue;
-    const own = labels.filter(({ target_id: about }) => about === id || (about !== null && about === incident));
-    if (own.length) points.set(column, [...(points.get(column) ?? []), ...own]);
+    const pointLabels = labels.filter(({ target_id: targetId }) => targetId === id || (targetId !== null && targetId === incident));
+    if (pointLabels.length) points.set(column, [...(points.get(column) ?? []), ...pointLabels]);
   }
   return { ranges, points };
 }
@@ -156,8 +156,8 @@ export function userLabels({ data }: SeriesAnswer, row: number): { ranges: Serie
 /** Restatements of a row: superseded versions of its points, as `[column, version, value]`. */
 export function restatements({ arrays }: SeriesAnswer, row: number): [column: number, version: number, value: number][] {
   const versions: [number, number, number][] = [];
-  const { restatements: old } = arrays;
-  for (let n = 0; n < old.length; n += 4) if (old[n] === row) versions.push([old[n + 1], old[n + 2], old[n + 3]]);
+  const { restatements: records } = arrays;
+  for (let n = 0; n < records.length; n += 4) if (records[n] === row) versions.push([records[n + 1], records[n + 2], records[n + 3]]);
   return versions;
 }
 
@@ -180,13 +180,13 @@ export function columnLabel(columns: { labels: readonly string[]; times: ArrayLi
 }
 
 /** Parse a saved end of a window into an x value: seconds, a column label, or a time as text; null if it is not on the axis. */
-export function parsePlace(axis: Axis, labels: readonly string[], end: number | string | null | undefined): number | null {
+export function parseWindowEnd(axis: Axis, labels: readonly string[], end: number | string | null | undefined): number | null {
   if (end === null || end === undefined) return null;
   if (typeof end === "number") return axis.timed ? end : null;
   const column = labels.indexOf(end);
-  const at = axis.columns.indexOf(column);
-  if (at >= 0) return axis.x[at];
-  const text = /\d{2}:\d{2}/.test(end) && !/(Z|[+-]\d{2}:?\d{2})$/.test(end) ? `${end}Z` : end;
-  const seconds = Date.parse(text) / 1000;
+  const index = axis.columns.indexOf(column);
+  if (index >= 0) return axis.x[index];
+  const isoTime = /\d{2}:\d{2}/.test(end) && !/(Z|[+-]\d{2}:?\d{2})$/.test(end) ? `${end}Z` : end;
+  const seconds = Date.parse(isoTime) / 1000;
   return axis.timed && !Number.isNaN(seconds) ? seconds : null;
 }

@@ -13,7 +13,7 @@ export function cellTooltip(title: string, cell: CellAnswer): HTMLElement[] {
   const restated = (cell.version ?? 1) > 1 ? h("div", { class: "tg-muted" }, `version ${cell.version}: restated`) : null;
   const anomalies = cell.anomalies
     .slice(0, MAX_ANOMALIES)
-    .map(({ severity, status, explanation }) => h("div", { class: "tg-found" }, `${severity}, ${status}: `, renderName(explanation, 160)));
+    .map(({ severity, status, explanation }) => h("div", { class: "tg-anomaly" }, `${severity}, ${status}: `, renderName(explanation, 160)));
   const lines = [
     h("strong", {}, renderName(title, 90)),
     h("div", {}, renderName(cell.partition ?? cell.label)),

@@ -102,8 +102,8 @@ export class Heatmap {
   cellAt(x: number, y: number): { index: number; column: number } {
     const { top, left, rowHeight, columnWidth } = this.viewport;
     const index = y < AXIS_HEIGHT ? -1 : Math.floor(top + (y - AXIS_HEIGHT) / rowHeight);
-    const within = x >= this.gutter && x < this.gutter + this.inner.width;
-    return { index, column: within ? Math.floor(left + (x - this.gutter) / columnWidth) : -1 };
+    const inCells = x >= this.gutter && x < this.gutter + this.inner.width;
+    return { index, column: inCells ? Math.floor(left + (x - this.gutter) / columnWidth) : -1 };
   }
 
   /** Bounding box of a cell on the canvas. */
@@ -167,17 +167,17 @@ export class Heatmap {
     context.textAlign = "left";
     const end = this.gutter + this.inner.width;
     const first = Math.max(0, Math.ceil(left - 0.01));
-    let free = this.gutter;
+    let nextFree = this.gutter;
     for (let column = first; column < catalogue.columns; column++) {
       const x = this.gutter + (column - left) * columnWidth;
       const text = truncateMiddle(catalogue.labels[column], 24);
       const width = context.measureText(text).width;
       if (x + width > end) break;
-      if (x < free) continue;
+      if (x < nextFree) continue;
       context.fillStyle = theme.muted;
       context.fillText(text, x, AXIS_HEIGHT / 2);
       context.fillRect(x, AXIS_HEIGHT - 5, 1, 5);
-      free = x + width + 26;
+      nextFree = x + width + 26;
     }
     // Columns that are not loaded yet are hatched.
     const loaded = Math.min(end, this.gutter + (levels.loadedFrom - left) * columnWidth);
@@ -228,17 +228,17 @@ export class Heatmap {
   /** Headings only, where rows are too thin for names. */
   private drawHeadings(context: CanvasRenderingContext2D, content: HeatmapContent, theme: Theme): void {
     const { top, rowHeight } = this.viewport;
-    let free = AXIS_HEIGHT - 7;
+    let nextFree = AXIS_HEIGHT - 7;
     context.font = FONT;
     const last = Math.min(content.order.length, Math.ceil(top + this.inner.height / rowHeight));
     for (let index = Math.max(0, Math.floor(top)); index < last; index++) {
       const row = content.order[index];
       const y = AXIS_HEIGHT + (index - top + 0.5) * rowHeight;
-      if (row >= 0 || y < free + 7) continue;
+      if (row >= 0 || y < nextFree + 7) continue;
       context.fillStyle = theme.muted;
       context.fillText(this.fitText(context, content.headings[-row - 1], this.gutter - 16, row), 4, y);
       context.fillRect(this.gutter - 8, y, 6, 1);
-      free = y + 7;
+      nextFree = y + 7;
     }
   }
 
@@ -273,9 +273,9 @@ export class Heatmap {
     let image = this.minimapCache?.image;
     if (!image || this.minimapCache?.version !== levels.version || this.minimapCache?.palette !== palette) {
       image = context.createImageData(Math.round(MINIMAP_WIDTH * ratio), Math.round(height * ratio));
-      const whole = { rowHeight: image.height / rows, columnWidth: image.width / levels.columns };
+      const fullView = { rowHeight: image.height / rows, columnWidth: image.width / levels.columns };
       const pixels = new Uint32Array(image.data.buffer);
-      paintCells(pixels, image.width, image.height, levels, rows, { top: 0, left: 0, ...whole }, palette);
+      paintCells(pixels, image.width, image.height, levels, rows, { top: 0, left: 0, ...fullView }, palette);
       this.minimapCache = { image, version: levels.version, palette };
     }
     const x = this.width - MINIMAP_WIDTH;

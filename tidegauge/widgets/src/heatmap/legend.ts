@@ -4,23 +4,23 @@ import type { LevelKind } from "../data/protocol";
 import type { Theme } from "../ui/theme";
 
 const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [230, 30, 192, 12];
-const SCORES = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻⁹"]] as const;
+const SCORE_TICKS = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻⁹"]] as const;
 /** Positions on a square-root scale of the relative change, as levels are. */
-const CHANGES = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
+const CHANGE_TICKS = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
 
 /** What the colours and marks of the heat map mean, beside the strip. */
-export function legendText(by: LevelKind): string {
-  const [colour, blank] = by === "score" ? ["p-value of the score", "not scored"] : ["change from the value before", "fewer than two values"];
+export function legendText(levelKind: LevelKind): string {
+  const [colour, blank] = levelKind === "score" ? ["p-value of the score", "not scored"] : ["change from the value before", "fewer than two values"];
   return `${colour}; blank: ${blank} · ● anomaly`;
 }
 
 /** Draw the colour strip with its scale. */
-export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, by: LevelKind): void {
+export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, levelKind: LevelKind): void {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = WIDTH * ratio;
   canvas.height = HEIGHT * ratio;
   canvas.style.width = `${WIDTH}px`;
-  const score = by === "score";
+  const score = levelKind === "score";
   const image = new ImageData(STRIP_WIDTH, 1);
   const pixels = new Uint32Array(image.data.buffer);
   // One score level for each pixel; changes show all levels.
@@ -34,8 +34,8 @@ export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, by: LevelKin
   context.font = "11px system-ui, sans-serif";
   context.fillStyle = theme.muted;
   context.textAlign = "center";
-  for (const [at, text] of score ? SCORES : CHANGES) {
-    const x = MARGIN + (score ? at * 16 : ((at + 1) * STRIP_WIDTH) / 2);
+  for (const [position, text] of score ? SCORE_TICKS : CHANGE_TICKS) {
+    const x = MARGIN + (score ? position * 16 : ((position + 1) * STRIP_WIDTH) / 2);
     const half = context.measureText(text).width / 2;
     context.fillText(text, Math.max(half, Math.min(WIDTH - half, x)), 25);
   }

@@ -34,8 +34,8 @@ export function paintCells(
     const from = Math.floor(top + y / rowHeight);
     const to = Math.max(from + 1, Math.floor(top + (y + 1) / rowHeight));
     const start = y * width;
-    const before = Math.floor(top + (y - 1) / rowHeight);
-    if (from >= rows || from < 0 || (rowHeight >= GRID_SIZE && before !== from)) {
+    const previousRow = Math.floor(top + (y - 1) / rowHeight);
+    if (from >= rows || from < 0 || (rowHeight >= GRID_SIZE && previousRow !== from)) {
       pixels.fill(background, start, start + width);
       continue;
     }
@@ -57,8 +57,8 @@ export function paintCells(
       }
       let level = line[column];
       const last = Math.min(first[x + 1], levels.columns);
-      for (let other = column + 1; other < last; other++) {
-        if (levels.strength[line[other]] > levels.strength[level]) level = line[other];
+      for (let nextColumn = column + 1; nextColumn < last; nextColumn++) {
+        if (levels.strength[line[nextColumn]] > levels.strength[level]) level = line[nextColumn];
       }
       pixels[start + x] = palette[level];
     }

@@ -32,7 +32,7 @@ export function groupRows(rows: Int32Array, catalogue: Catalogue, keys: readonly
   let previous = -1;
   for (const row of rows) {
     if (previous < 0 || keys.some((key) => catalogue.code(key, row) !== catalogue.code(key, previous))) {
-      const words = keys.map((key) => catalogue.text(key, row)).map((word) => (word === "*" ? "the table" : word));
+      const words = keys.map((key) => catalogue.keyValue(key, row)).map((word) => (word === "*" ? "the table" : word));
       headings.push(words.join(" · "));
       entries.push(-headings.length);
       if (isFolded(headings[headings.length - 1])) folded.set(-headings.length, []);

@@ -25,13 +25,13 @@ export class DataTable {
 
 /** Render a table; it has a button to save it if there is `onSave`. */
 export function renderTable({ title, columns, cells, rows, omitted }: TextTable, onSave?: (table: string) => void): HTMLElement {
-  const some = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
-  const newest = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";
+  const rowCount = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
+  const omittedColumns = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";
   const save = onSave && button("CSV", () => onSave(title), { title: "Save all rows and columns of this table", "aria-label": `CSV of ${title}` });
   return h(
     "table",
     {},
-    h("caption", {}, `${title} (${some}${newest}) `, save),
+    h("caption", {}, `${title} (${rowCount}${omittedColumns}) `, save),
     h("thead", {}, h("tr", {}, ...columns.map((name) => h("th", { scope: "col" }, renderName(name, 60))))),
     h("tbody", {}, ...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", {}, text === null ? null : renderName(text, 160)))))),
   );

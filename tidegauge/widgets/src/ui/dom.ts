@@ -23,9 +23,9 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 
 /** Render a name from the data, isolated so that right-to-left text does not reorder its surroundings. */
 export function renderName(text: string | null, max = 80): HTMLElement {
-  const whole = text ?? "";
-  const element = h("bdi", { class: "tg-name" }, truncateMiddle(whole, max));
-  if (whole.length > max) element.title = whole;
+  const fullName = text ?? "";
+  const element = h("bdi", { class: "tg-name" }, truncateMiddle(fullName, max));
+  if (fullName.length > max) element.title = fullName;
   return element;
 }
 
@@ -70,7 +70,7 @@ export async function copyText(text: string): Promise<void> {
     await navigator.clipboard.writeText(text);
     return;
   }
-  const field = h("textarea", { class: "tg-unseen" });
+  const field = h("textarea", { class: "tg-visually-hidden" });
   field.value = text;
   document.body.append(field);
   field.select();

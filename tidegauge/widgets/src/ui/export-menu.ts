@@ -7,7 +7,7 @@ import { drawPicture, renderPng, svgText } from "./picture";
 import type { Shell, ViewName } from "./shell";
 
 /** What the menu needs to know of the page. */
-export interface Exported {
+export interface ExportedPage {
   /** What is shown, as it is asked for. */
   question: PageQuestion & { view: ViewName };
   title: string;
@@ -16,22 +16,22 @@ export interface Exported {
 
 export class ExportMenu {
   readonly element: HTMLDetailsElement;
-  private readonly chart = button("SVG of the chart", () => this.run(() => this.saveChart()), { title: "The chart of one table's series, all of it as vectors" });
+  private readonly chartButton = button("SVG of the chart", () => this.run(() => this.saveChart()), { title: "The chart of one table's series, all of it as vectors" });
 
   constructor(
     private readonly shell: Shell,
-    private readonly exported: () => Exported,
+    private readonly exportedPage: () => ExportedPage,
   ) {
     const items = [
       button("Copy as Python", () => this.run(() => this.copyPython()), { title: "Copy a notebook cell that shows the same" }),
-      button("CSV of the data", () => this.saveTable(this.exported())),
+      button("CSV of the data", () => this.saveTable(this.exportedPage())),
       button("PNG of the picture", () => this.run(() => this.savePng())),
       button("SVG of the picture", () => this.run(() => this.saveSvg()), { title: "Texts and boxes as vectors, charts as images" }),
-      this.chart,
+      this.chartButton,
     ];
     const summary = h("summary", {}, "Export");
     this.element = h("details", { class: "tg-export" }, summary, h("div", { class: "tg-export-items" }, ...items));
-    this.element.addEventListener("toggle", () => (this.chart.hidden = this.exported().question.view !== "series"));
+    this.element.addEventListener("toggle", () => (this.chartButton.hidden = this.exportedPage().question.view !== "series"));
     this.element.addEventListener("focusout", (event) => {
       if (!this.element.contains(event.relatedTarget as Node | null)) this.element.open = false;
     });
@@ -51,13 +51,13 @@ export class ExportMenu {
   }
 
   private async copyPython(): Promise<string> {
-    const { view, dataset, options } = this.exported().question;
+    const { view, dataset, options } = this.exportedPage().question;
     await copyText(pythonCell(view, dataset, options));
     return "The Python code is copied.";
   }
 
   /** Save a table of a view's data as CSV; the first if no title is given. */
-  saveTable({ question }: Exported, title?: string): void {
+  saveTable({ question }: ExportedPage, title?: string): void {
     this.run(async () => {
       const { data } = await this.shell.link.ask("csv", { ...question, ...(title !== undefined && { title }) });
       const name = title === undefined ? question.view : title.toLowerCase().replace(/\W+/g, "-");
@@ -66,20 +66,20 @@ export class ExportMenu {
   }
 
   private async saveSvg(): Promise<string> {
-    const { question, title, element } = this.exported();
+    const { question, title, element } = this.exportedPage();
     const text = svgText(drawPicture(element, title, this.shell.theme));
     return save(new Blob([text], { type: "image/svg+xml" }), `tidegauge-${question.view}.svg`);
   }
 
   private async saveChart(): Promise<string> {
-    const { ids = [], since, until } = this.exported().question.options as { ids?: number[]; since?: unknown; until?: unknown };
+    const { ids = [], since, until } = this.exportedPage().question.options as { ids?: number[]; since?: unknown; until?: unknown };
     const window = { ...(typeof since === "number" && { since }), ...(typeof until === "number" && { until }) };
     const { data } = await this.shell.link.ask("svg", { ids, ...window });
     return save(new Blob([data.content], { type: "image/svg+xml" }), "tidegauge-chart.svg");
   }
 
   private async savePng(): Promise<string> {
-    const { question, title, element } = this.exported();
+    const { question, title, element } = this.exportedPage();
     return save(await renderPng(drawPicture(element, title, this.shell.theme)), `tidegauge-${question.view}.png`);
   }
 }

@@ -7,8 +7,8 @@ import { h, renderName } from "./dom";
 /** Labels added since an earlier state. */
 export function labelsSince(earlier: readonly IncidentLabel[], now: readonly IncidentLabel[]): IncidentLabel[] {
   const key = (label: IncidentLabel) => JSON.stringify([label.created_at, label.label, label.by, label.note, label.partition, label.name]);
-  const known = new Set(earlier.map(key));
-  return now.filter((label) => !known.has(key(label)));
+  const earlierKeys = new Set(earlier.map(key));
+  return now.filter((label) => !earlierKeys.has(key(label)));
 }
 
 /** Entry of the list of labels. */
@@ -24,6 +24,6 @@ export function labelItem(label: IncidentLabel): HTMLElement {
     ...partition,
     " by ",
     renderName(label.by ?? "unknown", 60),
-    label.note === null ? null : h("div", { class: "tg-said-note" }, renderName(label.note, 2000)),
+    label.note === null ? null : h("div", { class: "tg-label-note" }, renderName(label.note, 2000)),
   );
 }

@@ -3,7 +3,7 @@
 import { h } from "./dom";
 import type { Theme } from "./theme";
 
-const SVG = "http://www.w3.org/2000/svg";
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 const TITLE_HEIGHT = 26;
 const SIDES = ["top", "right", "bottom", "left"] as const;
 
@@ -17,9 +17,9 @@ export function drawPicture(element: HTMLElement, title: string, theme: Theme): 
   const picture = node("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
   picture.append(node("title", {}, title), node("rect", { width, height, ...paint("fill", theme.background) }));
   picture.append(node("text", { x: 10, y: 18, "font-family": "system-ui, sans-serif", "font-size": 14, "font-weight": 600, ...paint("fill", theme.text) }, title));
-  const moved = node("g", { transform: `translate(${-frame.left} ${TITLE_HEIGHT - frame.top})` });
-  picture.append(moved);
-  new Painter().draw(element, moved, frame);
+  const content = node("g", { transform: `translate(${-frame.left} ${TITLE_HEIGHT - frame.top})` });
+  picture.append(content);
+  new Painter().draw(element, content, frame);
   return picture as SVGSVGElement;
 }
 
@@ -53,7 +53,7 @@ class Painter {
   /** Draw an element and what is in it into a group, as far as it lies in a box. */
   draw(element: HTMLElement, group: SVGElement, visible: Box): void {
     const style = getComputedStyle(element);
-    if (style.display === "none" || style.visibility === "hidden" || element.matches(".u-over, .tg-unseen")) return;
+    if (style.display === "none" || style.visibility === "hidden" || element.matches(".u-over, .tg-visually-hidden")) return;
     const box = element.getBoundingClientRect();
     const clipped = style.overflowX !== "visible" || style.overflowY !== "visible";
     if (clipped && !intersects(box, visible)) return;
@@ -64,12 +64,12 @@ class Painter {
       group = append(group, this.clip(visible, group));
     }
     if (element instanceof HTMLCanvasElement) {
-      if (element.width > 1) group.append(node("image", { ...place(box), href: element.toDataURL() }));
+      if (element.width > 1) group.append(node("image", { ...boxAttributes(box), href: element.toDataURL() }));
     } else if (element instanceof HTMLInputElement || element instanceof HTMLSelectElement || element instanceof HTMLTextAreaElement) this.drawField(element, style, box, group);
     else {
       for (const child of paintOrder(element)) {
         if (child instanceof HTMLElement) this.draw(child, group, visible);
-        else if (child instanceof SVGSVGElement) group.append(placed(child));
+        else if (child instanceof SVGSVGElement) group.append(positionedCopy(child));
         else if (child instanceof Text) this.drawText(child, style, group, visible);
       }
       this.drawAfter(element, box, group);
@@ -79,30 +79,30 @@ class Painter {
   private clip(box: Box, group: SVGElement): SVGElement {
     const id = `clip-${++this.clips}`;
     const path = node("clipPath", { id });
-    path.append(node("rect", place(box)));
+    path.append(node("rect", boxAttributes(box)));
     group.append(path);
     return node("g", { "clip-path": `url(#${id})` });
   }
 
   private drawBox(style: CSSStyleDeclaration, box: DOMRect, group: SVGElement): void {
     const radius = Number.parseFloat(style.borderTopLeftRadius) || 0;
-    if (isVisible(style.backgroundColor)) group.append(node("rect", { ...place(box), rx: radius, ...paint("fill", style.backgroundColor) }));
+    if (isVisible(style.backgroundColor)) group.append(node("rect", { ...boxAttributes(box), rx: radius, ...paint("fill", style.backgroundColor) }));
     // Of a gradient the first colour is drawn; bars and hatches need no more.
     const colour = /rgba?\([^)]*\)|color\([^)]*\)/.exec(style.backgroundImage)?.[0];
-    if (colour && isVisible(colour)) group.append(node("rect", { ...place(backgroundBox(style, box)), ...paint("fill", colour) }));
+    if (colour && isVisible(colour)) group.append(node("rect", { ...boxAttributes(backgroundBox(style, box)), ...paint("fill", colour) }));
     // Of a shadow the bar at the left that marks a row.
-    const [, mark, wide] = /^(.+\)) (\d+)px 0px 0px 0px inset$/.exec(style.boxShadow) ?? [];
-    if (mark) group.append(node("rect", { ...place({ ...corners(box), right: box.left + Number(wide) }), ...paint("fill", mark) }));
+    const [, barColour, barWidth] = /^(.+\)) (\d+)px 0px 0px 0px inset$/.exec(style.boxShadow) ?? [];
+    if (barColour) group.append(node("rect", { ...boxAttributes({ ...corners(box), right: box.left + Number(barWidth) }), ...paint("fill", barColour) }));
     const borders = SIDES.map((side) => [Number.parseFloat(style.getPropertyValue(`border-${side}-width`)), style.getPropertyValue(`border-${side}-color`)] as const);
     if (borders.every(([width, stroke]) => width === borders[0][0] && stroke === borders[0][1])) {
       const [width, stroke] = borders[0];
       const inner = { left: box.left + width / 2, top: box.top + width / 2, right: box.right - width / 2, bottom: box.bottom - width / 2 };
-      if (width && isVisible(stroke)) group.append(node("rect", { ...place(inner), rx: radius, fill: "none", "stroke-width": width, ...paint("stroke", stroke) }));
+      if (width && isVisible(stroke)) group.append(node("rect", { ...boxAttributes(inner), rx: radius, fill: "none", "stroke-width": width, ...paint("stroke", stroke) }));
     } else {
       borders.forEach(([width, stroke], n) => {
         const { left, top, right, bottom } = corners(box);
         const edge = [{ left, top, right, bottom: top + width }, { left: right - width, top, right, bottom }, { left, top: bottom - width, right, bottom }, { left, top, right: left + width, bottom }][n];
-        if (width && isVisible(stroke)) group.append(node("rect", { ...place(edge), ...paint("fill", stroke) }));
+        if (width && isVisible(stroke)) group.append(node("rect", { ...boxAttributes(edge), ...paint("fill", stroke) }));
       });
     }
     if (style.display === "list-item" && style.listStyleType === "disc") {
@@ -125,11 +125,11 @@ class Painter {
     }
     // A new line begins where the top of a character differs from that of the one before.
     const lines: { text: string; box: Box }[] = [];
-    let at = 0;
+    let offset = 0;
     for (const character of text.data) {
-      range.setStart(text, at);
-      at += character.length;
-      range.setEnd(text, at);
+      range.setStart(text, offset);
+      offset += character.length;
+      range.setEnd(text, offset);
       const { left, top, right, bottom, width } = range.getBoundingClientRect();
       if (!width) continue; // white space at which a line ends
       const last = lines[lines.length - 1];
@@ -146,15 +146,15 @@ class Painter {
   private line(text: string, { left, top, right }: Omit<Box, "bottom">, style: CSSStyleDeclaration, group: SVGElement): void {
     this.measure.font = style.font;
     const { fontBoundingBoxAscent: ascent } = this.measure.measureText(text);
-    const shown = style.textTransform === "uppercase" ? text.toUpperCase() : text;
+    const displayedText = style.textTransform === "uppercase" ? text.toUpperCase() : text;
     const fitted: Attributes = right > left ? { textLength: round(right - left), lengthAdjust: "spacingAndGlyphs" } : {};
-    group.append(node("text", { x: round(left), y: round(top + ascent), ...fitted, ...font(style), ...paint("fill", style.color) }, shown));
+    group.append(node("text", { x: round(left), y: round(top + ascent), ...fitted, ...font(style), ...paint("fill", style.color) }, displayedText));
   }
 
   private drawField(field: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement, style: CSSStyleDeclaration, box: DOMRect, group: SVGElement): void {
     if (field instanceof HTMLInputElement && field.type === "checkbox") {
       const { left, top, width, height } = box;
-      group.append(node("rect", { ...place(box), rx: 2, fill: "none", ...paint("stroke", style.color) }));
+      group.append(node("rect", { ...boxAttributes(box), rx: 2, fill: "none", ...paint("stroke", style.color) }));
       if (field.checked) group.append(node("path", { d: `M${left + 0.2 * width} ${top + 0.5 * height}l${0.2 * width} ${0.25 * height}l${0.4 * width} ${-0.5 * height}`, fill: "none", "stroke-width": 2, ...paint("stroke", style.color) }));
       return;
     }
@@ -191,18 +191,18 @@ function paintOrder(element: HTMLElement): Node[] {
 
 /** Box of a background image whose size and position are in pixels or per cent. */
 function backgroundBox(style: CSSStyleDeclaration, { left, top, width, height }: DOMRect): Box {
-  const [across = "auto", down = "auto"] = style.backgroundSize.split(" ");
-  const [right = "0%", below = "0%"] = style.backgroundPosition.split(" ");
-  const length = (text: string, whole: number) => (text === "auto" ? whole : Number.parseFloat(text) * (text.endsWith("%") ? whole / 100 : 1));
-  const [wide, tall] = [length(across, width), length(down, height)];
-  const [x, y] = [left + length(right, width - wide), top + length(below, height - tall)];
-  return { left: x, top: y, right: x + wide, bottom: y + tall };
+  const [widthRule = "auto", heightRule = "auto"] = style.backgroundSize.split(" ");
+  const [leftRule = "0%", topRule = "0%"] = style.backgroundPosition.split(" ");
+  const length = (text: string, total: number) => (text === "auto" ? total : Number.parseFloat(text) * (text.endsWith("%") ? total / 100 : 1));
+  const [imageWidth, imageHeight] = [length(widthRule, width), length(heightRule, height)];
+  const [x, y] = [left + length(leftRule, width - imageWidth), top + length(topRule, height - imageHeight)];
+  return { left: x, top: y, right: x + imageWidth, bottom: y + imageHeight };
 }
 
 /** Copy of a drawing at its place. */
-function placed(drawing: SVGSVGElement): SVGElement {
+function positionedCopy(drawing: SVGSVGElement): SVGElement {
   const copy = drawing.cloneNode(true) as SVGSVGElement;
-  for (const [name, value] of Object.entries(place(drawing.getBoundingClientRect()))) copy.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries(boxAttributes(drawing.getBoundingClientRect()))) copy.setAttribute(name, String(value));
   return copy;
 }
 
@@ -215,7 +215,7 @@ function font(style: CSSStyleDeclaration): Attributes {
   return { "font-family": style.fontFamily, "font-size": style.fontSize, "font-weight": style.fontWeight, "font-style": style.fontStyle, "xml:space": "preserve" };
 }
 
-function place({ left, top, right, bottom }: Box): Attributes {
+function boxAttributes({ left, top, right, bottom }: Box): Attributes {
   return { x: round(left), y: round(top), width: round(Math.max(0, right - left)), height: round(Math.max(0, bottom - top)) };
 }
 
@@ -255,7 +255,7 @@ function append(group: SVGElement, child: SVGElement): SVGElement {
 }
 
 function node(tag: string, attributes: Attributes = {}, text = ""): SVGElement {
-  const element = document.createElementNS(SVG, tag);
+  const element = document.createElementNS(SVG_NAMESPACE, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   // Characters that XML cannot hold would make the whole file invalid.
   element.textContent = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\u{fffd}");

@@ -19,7 +19,7 @@ export class SeriesPicker {
   readonly element: HTMLElement;
   readonly chips = h("div", { class: "tg-chips", role: "list", "aria-label": "Selected series" });
   private readonly input: HTMLInputElement;
-  private readonly list = h("ul", { class: "tg-found-list", role: "listbox", id: `tg-${Math.random().toString(36).slice(2)}`, hidden: true });
+  private readonly list = h("ul", { class: "tg-suggestions", role: "listbox", id: `tg-${Math.random().toString(36).slice(2)}`, hidden: true });
   private results: number[] = [];
   private active = -1;
 
@@ -56,7 +56,7 @@ export class SeriesPicker {
       ...chips.map((chip, n) =>
         h(
           "span",
-          { class: chip.overlay ? "tg-chip tg-over" : "tg-chip", role: "listitem", onpointerenter: () => onHover(n), onpointerleave: () => onHover(null) },
+          { class: chip.overlay ? "tg-chip tg-overlay" : "tg-chip", role: "listitem", onpointerenter: () => onHover(n), onpointerleave: () => onHover(null) },
           swatch(chip),
           h("b", {}, String(n + 1)),
           renderName(chip.title, 60),
@@ -72,7 +72,7 @@ export class SeriesPicker {
 
   /** Highlight the chip of a line; null clears it. */
   highlight(line: number | null): void {
-    [...this.chips.children].forEach((chip, n) => chip.classList.toggle("tg-pointed", n === line));
+    [...this.chips.children].forEach((chip, n) => chip.classList.toggle("tg-highlighted", n === line));
   }
 
   private search(): void {
@@ -90,7 +90,7 @@ export class SeriesPicker {
         h(
           "li",
           { role: "option", id: `${this.list.id}-${n}`, onpointerdown: (event: PointerEvent) => (event.preventDefault(), this.accept(n)) },
-          h("span", { class: "tg-muted" }, renderName(catalogue.text("dataset", row), 40)),
+          h("span", { class: "tg-muted" }, renderName(catalogue.keyValue("dataset", row), 40)),
           " ",
           renderName(catalogue.title(row), 90),
         ),

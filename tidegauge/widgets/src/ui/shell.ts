@@ -32,7 +32,7 @@ export interface Shell {
 }
 
 /** What a view lists: the kernel exports these rows and columns, in this order; all of those that are not given. */
-export interface Listed {
+export interface Listing {
   /** Names of tables, or ids. */
   rows?: readonly (string | number)[];
   /** First and last label; empty for none. */
@@ -51,7 +51,7 @@ export interface View {
   /** Title of what is shown, for the browser's tab; the view's name if not given. */
   title?(): string;
   /** What is listed, for exports: also what is scrolled out of sight or folded. */
-  listed?(): Listed;
+  listing?(): Listing;
   /** Redraw after the size or the colours changed. */
   onResize(): void;
   close(): void;

@@ -12,7 +12,7 @@ const ENDS = ["since", "until"] as const;
 export class SidePicker {
   readonly element: HTMLElement;
   readonly label: HTMLElement;
-  private readonly fields = h("span", { class: "tg-side-room" });
+  private readonly fields = h("span", { class: "tg-side-fields" });
   private readonly hint = h("span", { class: "tg-muted tg-side-hint" });
   private readonly names = h("datalist");
   private readonly partition: HTMLInputElement;
@@ -56,13 +56,13 @@ export class SidePicker {
   show(choices: SideChoices, kind: SideKind, side: Side | null, segment: string | null = null): void {
     this.choices = choices;
     this.segment = segment;
-    const parts = {
+    const controls = {
       partitions: () => [this.partition, this.names],
       runs: () => [this.run],
       windows: () => [this.since, h("span", { class: "tg-muted" }, "to"), this.until],
     }[kind]();
     // Fields are replaced only if they differ, because moving one would blur it.
-    if (this.fields.firstChild !== parts[0]) this.fields.replaceChildren(...parts);
+    if (this.fields.firstChild !== controls[0]) this.fields.replaceChildren(...controls);
     this.hint.textContent = "";
     if (kind === "partitions") this.showPartition(side as { partition: string } | null);
     else if (kind === "runs") this.showRun(side as { run: number } | null);
@@ -102,12 +102,12 @@ export class SidePicker {
 
   /** Apply the ends that were edited; an end that the field cannot show keeps its value. */
   private acceptWindow(): void {
-    const days = this.since.type === "date";
+    const daily = this.since.type === "date";
     const edited = { ...this.window };
     for (const end of ENDS) {
       const field = this[end];
       if (!field.reportValidity()) return;
-      if (field.value !== (fieldValue(edited[end], days, end) ?? "")) edited[end] = field.value || null;
+      if (field.value !== (fieldValue(edited[end], daily, end) ?? "")) edited[end] = field.value || null;
     }
     this.onChange(edited);
   }

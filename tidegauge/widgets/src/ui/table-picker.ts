@@ -29,9 +29,9 @@ export class TablePicker {
     this.input.addEventListener("input", () => {
       this.suggest();
       const text = this.input.value;
-      const known = this.tables.includes(text);
-      this.input.setCustomValidity(known || !text ? "" : "no such table");
-      const table = known ? text : text === "" && empty !== null ? null : this.value;
+      const isTable = this.tables.includes(text);
+      this.input.setCustomValidity(isTable || !text ? "" : "no such table");
+      const table = isTable ? text : text === "" && empty !== null ? null : this.value;
       if (table === this.value) return;
       this.value = table;
       onChange(table);
@@ -71,7 +71,7 @@ export class TablePicker {
 
   private suggest(): void {
     const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = this.tables.filter((name) => this.input.value === this.value || words.every((word) => name.toLowerCase().includes(word)));
-    this.names.replaceChildren(...found.slice(0, MAX_SUGGESTIONS).map((value) => h("option", { value })));
+    const matches = this.tables.filter((name) => this.input.value === this.value || words.every((word) => name.toLowerCase().includes(word)));
+    this.names.replaceChildren(...matches.slice(0, MAX_SUGGESTIONS).map((value) => h("option", { value })));
   }
 }

@@ -14,7 +14,7 @@ export interface Theme {
   lines: readonly string[];
   score: Uint32Array;
   change: Uint32Array;
-  ground: number;
+  backgroundPixel: number;
 }
 
 type Stop = readonly [number, string];
@@ -35,7 +35,7 @@ const LINES_LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b0578d", "#8a6d00", "#2b
 const LINES_DARK = ["#56b4e9", "#ff9d4d", "#2fd1a1", "#e59cc6", "#f0e442", "#8fb8ff", "#cccccc", "#c792ea"];
 
 /** Score levels for each power of ten; must equal `LEVELS_PER_DECADE` in repository/history/heatmap.py. */
-const STEPS = 16;
+const LEVELS_PER_DECADE = 16;
 
 /** Read the theme from the computed style of the dashboard's root. */
 export function readTheme(root: HTMLElement): Theme {
@@ -45,11 +45,11 @@ export function readTheme(root: HTMLElement): Theme {
   const score = new Uint32Array(256);
   const change = new Uint32Array(256);
   for (let level = 1; level < 256; level++) {
-    score[level] = interpolateColour(dark ? SCORE_DARK : SCORE_LIGHT, (level - 1) / STEPS);
+    score[level] = interpolateColour(dark ? SCORE_DARK : SCORE_LIGHT, (level - 1) / LEVELS_PER_DECADE);
     change[level] = interpolateColour(dark ? CHANGE_DARK : CHANGE_LIGHT, (level - 128) / 127);
   }
-  const ground = packPixel(parseColour(background));
-  score[0] = change[0] = ground;
+  const backgroundPixel = packPixel(parseColour(background));
+  score[0] = change[0] = backgroundPixel;
   // A canvas accepts neither light-dark() nor var(): let the browser resolve them.
   const probe = document.createElement("span");
   root.append(probe);
@@ -67,17 +67,17 @@ export function readTheme(root: HTMLElement): Theme {
     lines: dark ? LINES_DARK : LINES_LIGHT,
     score,
     change,
-    ground,
+    backgroundPixel,
   };
 }
 
 /** Pixel at a position of a colour map, interpolated linearly between its stops. */
-function interpolateColour(stops: Stop[], at: number): number {
-  const end = stops.findIndex(([place]) => place >= at);
+function interpolateColour(stops: Stop[], position: number): number {
+  const end = stops.findIndex(([stop]) => stop >= position);
   if (end === 0) return packPixel(parseColour(stops[0][1]));
   if (end < 0) return packPixel(parseColour(stops[stops.length - 1][1]));
   const [from, to] = [stops[end - 1], stops[end]];
-  const share = (at - from[0]) / (to[0] - from[0]);
+  const share = (position - from[0]) / (to[0] - from[0]);
   const [a, b] = [parseColour(from[1]), parseColour(to[1])];
   return packPixel(a.map((value, n) => value + share * (b[n] - value)));
 }
@@ -85,7 +85,7 @@ function interpolateColour(stops: Stop[], at: number): number {
 /** Parse `#rrggbb`, `rgb(...)` or `rgba(...)` into red, green and blue; transparent is white. */
 function parseColour(colour: string): number[] {
   if (colour.startsWith("#")) {
-    return [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16));
+    return [1, 3, 5].map((start) => Number.parseInt(colour.slice(start, start + 2), 16));
   }
   const channels = colour.match(/[\d.]+/g)?.map(Number) ?? [255, 255, 255];
   return channels.length > 3 && channels[3] === 0 ? [255, 255, 255] : channels.slice(0, 3);

@@ -2,7 +2,7 @@
 
 import { formatMetric, formatNumber } from "../data/format";
 import type { SeriesLabel } from "../data/protocol";
-import { parsePlace, restatements, type SeriesAnswer, userLabels } from "../data/timeseries";
+import { parseWindowEnd, restatements, type SeriesAnswer, userLabels } from "../data/timeseries";
 import { h, renderName } from "./dom";
 
 const MAX_LINES = 3;
@@ -15,14 +15,14 @@ export function pointTooltip(answer: SeriesAnswer, row: number, column: number, 
   const format = (number: number) => formatMetric(number, data.series[row].scale);
   const value = status === "finite" ? format(arrays.value[cell]) : status === "absent" ? "not measured" : status;
   const { ranges, points } = userLabels(answer, row);
-  const older = restatements(answer, row).filter(([restated]) => restated === column);
+  const oldVersions = restatements(answer, row).filter(([restated]) => restated === column);
   const rangesHere = ranges.filter((label) => covers(answer, label, column));
   const anomalies = data.anomalies.filter((anomaly) => anomaly.row === row && anomaly.column === column);
   return [
     h("div", {}, renderName(data.labels[column])),
     h("div", {}, h("b", {}, value), unit === 1 || status !== "finite" ? null : ` (index ${formatNumber(arrays.value[cell] / unit)})`, expectedText(format, arrays.expected[cell], arrays.lower[cell], arrays.upper[cell])),
-    versionText(format, arrays.version[cell], older),
-    ...anomalies.slice(0, MAX_LINES).map(({ severity, status, explanation }) => h("div", { class: "tg-found" }, `${severity}, ${status}: `, renderName(explanation, 260))),
+    versionText(format, arrays.version[cell], oldVersions),
+    ...anomalies.slice(0, MAX_LINES).map(({ severity, status, explanation }) => h("div", { class: "tg-anomaly" }, `${severity}, ${status}: `, renderName(explanation, 260))),
     ...[...(points.get(column) ?? []), ...rangesHere].slice(-MAX_LINES).map(labelLine),
   ].filter((line) => line !== null);
 }
@@ -33,15 +33,15 @@ function expectedText(format: (value: number) => string, expected: number, lower
   return `, expected ${format(expected)}${band}`;
 }
 
-function versionText(format: (value: number) => string, version: number, older: [number, number, number][]): HTMLElement | null {
+function versionText(format: (value: number) => string, version: number, oldVersions: [number, number, number][]): HTMLElement | null {
   if (version < 2) return null;
-  const superseded = older.map(([, number, value]) => `${format(value)} in version ${number}`).join(", ");
+  const superseded = oldVersions.map(([, number, value]) => `${format(value)} in version ${number}`).join(", ");
   return h("div", { class: "tg-muted" }, `version ${version}${superseded ? `; was ${superseded}` : ""}`);
 }
 
-function labelLine({ label, note, by }: SeriesLabel): HTMLElement {
+function labelLine({ label, note, by: author }: SeriesLabel): HTMLElement {
   const text = note === null ? null : renderName(`: ${note}`, 200);
-  return h("div", { class: "tg-said" }, h("b", {}, label), text, h("span", { class: "tg-muted" }, " by ", renderName(by ?? "unknown", 40)));
+  return h("div", { class: "tg-label" }, h("b", {}, label), text, h("span", { class: "tg-muted" }, " by ", renderName(author ?? "unknown", 40)));
 }
 
 /** Check that a labelled range contains a column. */
@@ -49,6 +49,6 @@ function covers({ data, arrays }: SeriesAnswer, label: SeriesLabel, column: numb
   const time = arrays.times[column];
   if (Number.isNaN(time)) return false;
   const axis = { columns: [], x: [], timed: true };
-  const [since, until] = [parsePlace(axis, data.labels, label.since), parsePlace(axis, data.labels, label.until)];
+  const [since, until] = [parseWindowEnd(axis, data.labels, label.since), parseWindowEnd(axis, data.labels, label.until)];
   return (since === null || time >= since) && (until === null || time <= until);
 }

@@ -8,7 +8,7 @@ import type { CompareAnswer, Side } from "../data/protocol";
 import { sortedRows } from "../data/row-order";
 import { columnLabel } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { SidePicker } from "../ui/side-picker";
 import { VirtualList } from "../ui/virtual-list";
 import "./compare.css";
@@ -24,7 +24,7 @@ interface Options {
   down: boolean;
 }
 
-const KINDS = [["partitions", "partitions"], ["runs", "runs"], ["windows", "windows of time"]] as const;
+const SIDE_KINDS = [["partitions", "partitions"], ["runs", "runs"], ["windows", "windows of time"]] as const;
 const COLUMNS = [
   ["name", "Metric"], ["instance", "Column"], ["segment", "Segment"], ["baseline", "Baseline"],
   ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
@@ -47,20 +47,20 @@ export class Compare implements View {
   private readonly unusual = h("input", { type: "checkbox", onchange: () => this.updateFilter({ unusual: this.unusual.checked }) });
   private readonly unusualText = h("span", {}, "Only unusual");
   private readonly count = h("span", { class: "tg-muted" });
-  private readonly heads = new Map<string, HTMLElement>();
+  private readonly headers = new Map<string, HTMLElement>();
   private readonly rows: VirtualList;
   private readonly empty = h("p", { class: "tg-empty", hidden: true });
   private choices: SideChoices | null = null;
   private choicesKey = "";
   private table: TableColumns | null = null;
-  private data: CompareAnswer | null = null;
+  private comparison: CompareAnswer | null = null;
   private tableKey = "";
   private order: number[] = [];
   /** Columns with a stored distribution. */
   private distributed: ReadonlySet<string> = new Set();
 
   constructor(private readonly shell: Shell) {
-    this.kind = selectField("Compare", KINDS, this.options.kind ?? "partitions", (kind) => this.selectKind(kind as SideKind));
+    this.kind = selectField("Compare", SIDE_KINDS, this.options.kind ?? "partitions", (kind) => this.selectKind(kind as SideKind));
     this.filter = h("input", {
       type: "search",
       placeholder: "Filter: words of metric, column, segment …",
@@ -75,7 +75,7 @@ export class Compare implements View {
     for (const [key, text] of COLUMNS) {
       const sort = button(text, () => this.sort(key), { title: COLUMN_HELP[key] });
       const cell = h("div", { role: "columnheader", "data-column": key }, sort);
-      this.heads.set(key, cell);
+      this.headers.set(key, cell);
       header.append(cell);
     }
     this.rows = new VirtualList({
@@ -137,7 +137,7 @@ export class Compare implements View {
     if (document.activeElement !== this.filter) this.filter.value = filter;
     this.unusual.checked = unusual;
     if (!sides) {
-      this.data = this.table = null;
+      this.comparison = this.table = null;
       this.tableKey = "";
       this.arrangeRows();
       this.shell.announce("");
@@ -150,8 +150,8 @@ export class Compare implements View {
     if (this.tableKey !== requestKey) {
       this.shell.announce("");
       const { data, arrays } = await link.ask("compare", { dataset, baseline, current });
-      this.data = data;
-      this.table = { texts: data.strings, numbers: arrays, rows: data.rows };
+      this.comparison = data;
+      this.table = { strings: data.strings, numbers: arrays, rows: data.rows };
       const sameSides = this.tableKey !== "" && this.tableKey.includes(JSON.stringify(sides));
       this.tableKey = requestKey;
       if (!sameSides) this.rows.element.scrollTop = this.rows.active = 0;
@@ -159,7 +159,7 @@ export class Compare implements View {
     }
     this.element.classList.toggle("tg-windows", kind === "windows");
     this.arrangeRows();
-    const { unusual: count, total } = this.data!;
+    const { unusual: count, total } = this.comparison!;
     this.shell.announce(`${pluralize(count, "unusual difference")} among ${pluralize(total, "metric")}.`);
   }
 
@@ -184,19 +184,19 @@ export class Compare implements View {
     return sides;
   }
 
-  listed(): Listed {
+  listing(): Listing {
     // Of a comparison that is cut, the kernel exports all metrics that match the options.
-    if (!this.table || !this.data || this.data.total > this.data.rows) return {};
+    if (!this.table || !this.comparison || this.comparison.total > this.comparison.rows) return {};
     const { ids } = this.table.numbers;
     return { rows: this.order.map((row) => ids[row]) };
   }
 
   /** Filter and sort the rows. */
   private arrangeRows(): void {
-    const { table, data } = this;
+    const { table, comparison: data } = this;
     const { filter = "", unusual = false, sort = "surprise", down = true } = this.options;
-    for (const [key, head] of this.heads) {
-      head.setAttribute("aria-sort", key !== sort ? "none" : down ? "descending" : "ascending");
+    for (const [key, header] of this.headers) {
+      header.setAttribute("aria-sort", key !== sort ? "none" : down ? "descending" : "ascending");
     }
     this.rows.element.hidden = !table;
     this.empty.hidden = true;
@@ -206,7 +206,7 @@ export class Compare implements View {
       return;
     }
     this.order = filterRows(table, sortedRows(table.numbers, table.rows, sort, down), filter, unusual);
-    this.element.classList.toggle("tg-whole", table.texts.segment.every((segment) => !segment));
+    this.element.classList.toggle("tg-without-segments", table.strings.segment.every((segment) => !segment));
     this.rows.setCount(this.order.length);
     this.unusualText.textContent = `Only unusual (${data.unusual.toLocaleString("en-US")})`;
     const omitted = data.total - data.rows;
@@ -225,8 +225,8 @@ export class Compare implements View {
   }
 
   private row(row: number): HTMLElement {
-    const { texts, numbers } = this.table!;
-    const text = (key: string) => texts[key][row] ?? "";
+    const { strings, numbers } = this.table!;
+    const text = (key: string) => strings[key][row] ?? "";
     const value = (key: string) => numbers[key][row];
     const cell = (key: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": key }, ...children);
     const status = text("status");
@@ -238,7 +238,7 @@ export class Compare implements View {
       return element;
     };
     // Narrow layouts hide the columns of the two sides.
-    const relative = cell("relative", diverging(value("relative")), h("span", {}, formatPercent(value("relative"))));
+    const relative = cell("relative", divergingBar(value("relative")), h("span", {}, formatPercent(value("relative"))));
     relative.title = `baseline ${format(value("baseline"))}, current ${format(value("current"))}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
@@ -270,7 +270,7 @@ export class Compare implements View {
       cell.append(h("span", { class: "tg-muted" }, reason));
       return cell;
     }
-    const bar = h("span", { class: "tg-bar-room", "aria-hidden": "true" }, h("span", { class: "tg-bar-fill" }));
+    const bar = h("span", { class: "tg-bar-track", "aria-hidden": "true" }, h("span", { class: "tg-bar-fill" }));
     (bar.firstChild as HTMLElement).style.width = `${100 * surpriseBarLength(surprise)}%`;
     cell.append(bar, h("span", {}, surprise >= 300 ? "300" : surprise.toFixed(1)));
     return cell;
@@ -278,21 +278,21 @@ export class Compare implements View {
 
   /** Fill the cell of the merged windows, with the way to their distributions. */
   private merged(cell: HTMLElement, row: number): HTMLElement {
-    const { numbers, texts } = this.table!;
+    const { numbers, strings } = this.table!;
     if (!numbers.merged) return cell;
-    const [before, after] = [numbers.merged_baseline[row], numbers.merged_current[row]];
-    if (Number.isNaN(before) && Number.isNaN(after)) {
+    const [baselineValue, currentValue] = [numbers.merged_baseline[row], numbers.merged_current[row]];
+    if (Number.isNaN(baselineValue) && Number.isNaN(currentValue)) {
       cell.append(h("span", { class: "tg-muted" }, "no states"));
       return cell;
     }
     const ratio = numbers.ratio[row] === 1;
-    const [was, is] = [before, after].map((value) => formatValue(value, ratio));
-    cell.append(`${was} → ${is} `, h("span", { class: "tg-muted" }, `${formatPercent(numbers.merged[row])} `));
-    cell.title = `of all partitions together: baseline ${was}, current ${is}, change ${formatChange(after - before, ratio)}`;
-    const column = texts.instance[row] ?? "";
+    const [baselineText, currentText] = [baselineValue, currentValue].map((value) => formatValue(value, ratio));
+    cell.append(`${baselineText} → ${currentText} `, h("span", { class: "tg-muted" }, `${formatPercent(numbers.merged[row])} `));
+    cell.title = `of all partitions together: baseline ${baselineText}, current ${currentText}, change ${formatChange(currentValue - baselineValue, ratio)}`;
+    const column = strings.instance[row] ?? "";
     const { baseline, current } = this.options;
     if (!this.distributed.has(column)) return cell;
-    const segment = texts.segment[row] || null;
+    const segment = strings.segment[row] || null;
     const open = button("▤", () => this.shell.go("distribution", { column, baseline, current, segment }), { title: `Distributions of ${column} in both windows`, tabindex: "-1" });
     open.addEventListener("click", (event) => event.stopPropagation()); // the row opens the series
     cell.append(open);
@@ -321,11 +321,11 @@ export class Compare implements View {
 }
 
 /** Diverging bar: to the left for a decrease, to the right for an increase. */
-function diverging(relative: number): HTMLElement {
+function divergingBar(relative: number): HTMLElement {
   const bar = h("span", { class: "tg-diverging", "aria-hidden": "true" });
   const length = changeBarLength(relative);
   if (length) {
-    const fill = h("span", { class: length < 0 ? "tg-less" : "tg-more" });
+    const fill = h("span", { class: length < 0 ? "tg-decrease" : "tg-increase" });
     fill.style.width = `${50 * Math.abs(length)}%`;
     bar.append(fill);
   }

@@ -7,7 +7,7 @@ import { formatTime, formatValue, pluralize } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { ConsistencyQuestion, ConsistencySubject } from "../data/protocol";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { VirtualList } from "../ui/virtual-list";
 import "./consistency.css";
 import "../ui/virtual-list.css";
@@ -27,41 +27,41 @@ interface Options {
 }
 
 const MAX_SELECTED = 6;
-const SPARKLINE = { wide: 96, tall: 20 };
-const CHART = { wide: 300, tall: 150, gap: 8 };
-const CELLS = ["mismatch", "missing", "extra"] as const;
-const RANGES = [["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["all", "all"]] as const;
-const HELP = "Drag over a chart to rank that window, double click to reset. Arrow keys move the cursor.";
+const SPARKLINE = { width: 96, height: 20 };
+const CHART = { width: 300, height: 150, gap: 8 };
+const RATE_CELLS = ["mismatch", "missing", "extra"] as const;
+const RANGE_CHOICES = [["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["all", "all"]] as const;
+const HELP_TEXT = "Drag over a chart to rank that window, double click to reset. Arrow keys move the cursor.";
 
 export class Consistency implements View {
   readonly element: HTMLElement;
-  private readonly by: HTMLLabelElement;
+  private readonly metricSelect: HTMLLabelElement;
   private readonly range: HTMLLabelElement;
   private readonly group: HTMLLabelElement;
   private readonly segment: HTMLLabelElement;
   private readonly filter: HTMLInputElement;
   private readonly count = h("span", { class: "tg-muted" });
-  private readonly cursorText = h("span", { class: "tg-muted tg-features-where" });
-  private readonly worst = h("div", { role: "columnheader" });
+  private readonly cursorText = h("span", { class: "tg-muted tg-features-cursor" });
+  private readonly worstHeading = h("div", { role: "columnheader" });
   private readonly rows: VirtualList;
   private readonly empty = h("div", { class: "tg-empty", hidden: true });
   private readonly tools: HTMLElement;
   private readonly content: HTMLElement;
-  private readonly pane = h("div", { class: "tg-features-pane", tabindex: "0", role: "application", "aria-label": `Charts of the selected features. ${HELP}` });
+  private readonly pane = h("div", { class: "tg-features-pane", tabindex: "0", role: "application", "aria-label": `Charts of the selected features. ${HELP_TEXT}` });
   private ranking: AnswerTo<"consistency"> | null = null;
   private rankingKey = "";
   private order: number[] = [];
   private answer: AnswerTo<"consistency_features"> | null = null;
   private answerKey = "";
-  private turn = 0;
+  private requestNumber = 0;
   private sparklines: Sparklines | null = null;
   private queued = new Set<number>();
   private charts: FanChart[] = [];
   private cursorIndex: number | null = null;
 
   constructor(private readonly shell: Shell) {
-    this.by = selectField("Rank by", [], TOTAL_ERROR, (by) => this.updateOptions({ by }));
-    this.range = selectField("over", RANGES, "90", (range) => this.updateOptions({ range, since: undefined, until: undefined }));
+    this.metricSelect = selectField("Rank by", [], TOTAL_ERROR, (metric) => this.updateOptions({ by: metric }));
+    this.range = selectField("over", RANGE_CHOICES, "90", (range) => this.updateOptions({ range, since: undefined, until: undefined }));
     this.group = selectField("Group-by", [["", "all"]], "", (group) => this.updateFilter({ group }));
     this.segment = selectField("Segment", [], "", (segment) => this.updateOptions({ segment, ids: undefined }));
     this.filter = h("input", {
@@ -74,8 +74,8 @@ export class Consistency implements View {
       "div",
       { class: "tg-feature-row tg-feature-head", role: "row", "aria-rowindex": "1" },
       h("div", { role: "columnheader" }, "Feature"),
-      this.worst,
-      ...CELLS.map((cell) => h("div", { role: "columnheader", title: "Share of all matched rows in the range" }, cell)),
+      this.worstHeading,
+      ...RATE_CELLS.map((cell) => h("div", { role: "columnheader", title: "Share of all matched rows in the range" }, cell)),
       h("div", { role: "columnheader", class: "tg-feature-line" }, "over time"),
       h("div", { role: "columnheader" }, ""),
     );
@@ -93,9 +93,9 @@ export class Consistency implements View {
     });
     this.pane.addEventListener("keydown", (event) => this.handleKey(event));
     this.pane.addEventListener("pointerleave", () => this.moveCursor(null));
-    this.tools = h("div", { class: "tg-tools" }, this.by, this.range, this.segment, this.group, this.filter, this.count);
+    this.tools = h("div", { class: "tg-tools" }, this.metricSelect, this.range, this.segment, this.group, this.filter, this.count);
     this.content = h("div", { class: "tg-features" }, h("div", { class: "tg-features-list" }, this.rows.element), this.pane);
-    const foot = h("div", { class: "tg-foot" }, this.cursorText, h("span", { class: "tg-muted tg-help" }, HELP));
+    const foot = h("div", { class: "tg-foot" }, this.cursorText, h("span", { class: "tg-muted tg-help" }, HELP_TEXT));
     this.element = h("section", { class: "tg-consistency" }, this.tools, this.content, this.empty, foot);
   }
 
@@ -105,8 +105,8 @@ export class Consistency implements View {
 
   /** Parameters of every request. */
   private get query(): ConsistencyQuestion {
-    const { by, range, since, until, segment } = this.options;
-    return { dataset: this.shell.dataset, metric: by, range, since, until, segment };
+    const { by: metric, range, since, until, segment } = this.options;
+    return { dataset: this.shell.dataset, metric, range, since, until, segment };
   }
 
   private saveOptions(changes: Partial<Options>): void {
@@ -127,9 +127,9 @@ export class Consistency implements View {
     const { dataset, catalogue, link } = this.shell;
     const key = JSON.stringify([this.query, catalogue.commits]);
     if (this.rankingKey !== key) {
-      const turn = ++this.turn;
+      const requestNumber = ++this.requestNumber;
       const ranking = await this.withKnownMetric(() => link.ask("consistency", this.query));
-      if (turn !== this.turn) return;
+      if (requestNumber !== this.requestNumber) return;
       const datasetChanged = this.ranking === null || !this.rankingKey.includes(JSON.stringify(dataset));
       this.ranking = ranking;
       this.rankingKey = JSON.stringify([this.query, catalogue.commits]);
@@ -165,7 +165,7 @@ export class Consistency implements View {
     }
   }
 
-  listed(): Listed {
+  listing(): Listing {
     return this.ranking ? { rows: this.order.map((_, index) => this.idOf(index)) } : {};
   }
 
@@ -173,15 +173,15 @@ export class Consistency implements View {
   private fillSelects(): void {
     const { data } = this.ranking!;
     const select = (label: HTMLLabelElement) => label.querySelector("select")!;
-    setOptions(select(this.by), data.metric_choices.map((name) => [name, metricLabel(name)] as const), data.metric);
+    setOptions(select(this.metricSelect), data.metric_choices.map((name) => [name, metricLabel(name)] as const), data.metric);
     const brushed = data.range === "" ? ([["", "a window"]] as const) : [];
-    setOptions(select(this.range), [...brushed, ...RANGES], data.range);
+    setOptions(select(this.range), [...brushed, ...RANGE_CHOICES], data.range);
     const group = this.options.group ?? "";
     setOptions(select(this.group), [["", "all"], ...data.groups.map((name) => [name, name || "none"] as const)], data.groups.includes(group) ? group : "");
     this.segment.hidden = data.segments.length < 2;
     setOptions(select(this.segment), data.segments.map((name) => [name, name || "all rows"] as const), data.segment);
-    this.worst.textContent = data.metric === TOTAL_ERROR ? "worst" : `worst ${metricLabel(data.metric)}`;
-    this.worst.title = `The worst ${metricLabel(data.metric)} of one partition in the range`;
+    this.worstHeading.textContent = data.metric === TOTAL_ERROR ? "worst" : `worst ${metricLabel(data.metric)}`;
+    this.worstHeading.title = `The worst ${metricLabel(data.metric)} of one partition in the range`;
   }
 
   /** Filter the ranking. */
@@ -191,23 +191,23 @@ export class Consistency implements View {
     if (document.activeElement !== this.filter) this.filter.value = filter;
     const validGroup = data.groups.includes(group) ? group : "";
     this.order = filterFeatures(data.features, data.groups, arrays.group, filter, validGroup);
-    const all = data.features.length;
-    this.count.textContent = this.order.length === all ? pluralize(all, "feature") : `${this.order.length.toLocaleString("en-US")} of ${pluralize(all, "feature")}`;
-    this.tools.hidden = all === 0;
+    const featureCount = data.features.length;
+    this.count.textContent = this.order.length === featureCount ? pluralize(featureCount, "feature") : `${this.order.length.toLocaleString("en-US")} of ${pluralize(featureCount, "feature")}`;
+    this.tools.hidden = featureCount === 0;
     this.empty.hidden = this.order.length > 0;
     this.content.hidden = !this.order.length;
-    if (!this.order.length && all) this.empty.replaceChildren(h("p", {}, "No feature matches the filter."));
-    const at = this.order.findIndex((row) => arrays.ids[row] === ids[0]);
-    this.rows.setCount(this.order.length, Math.max(0, at));
+    if (!this.order.length && featureCount) this.empty.replaceChildren(h("p", {}, "No feature matches the filter."));
+    const index = this.order.findIndex((row) => arrays.ids[row] === ids[0]);
+    this.rows.setCount(this.order.length, Math.max(0, index));
   }
 
   private showEmpty(): void {
-    const { other_datasets: elsewhere } = this.ranking!.data;
-    const links = elsewhere.slice(0, 12).map((name) => h("li", {}, button(name, () => this.shell.go("consistency", undefined, name))));
-    const how = h("p", {}, "They appear once online features are compared with offline ones: ", h("code", {}, "tidegauge consistency run CONF.yml"));
+    const { other_datasets: otherDatasets } = this.ranking!.data;
+    const links = otherDatasets.slice(0, 12).map((name) => h("li", {}, button(name, () => this.shell.go("consistency", undefined, name))));
+    const instructions = h("p", {}, "They appear once online features are compared with offline ones: ", h("code", {}, "tidegauge consistency run CONF.yml"));
     this.empty.replaceChildren(
       h("p", {}, "There are no consistency metrics in this dataset."),
-      elsewhere.length ? h("p", {}, "Datasets with consistency metrics:") : how,
+      otherDatasets.length ? h("p", {}, "Datasets with consistency metrics:") : instructions,
       ...(links.length ? [h("ul", {}, ...links)] : []),
     );
     this.destroyCharts();
@@ -229,28 +229,28 @@ export class Consistency implements View {
     const cell = (text: string, title?: string) => h("div", { role: "gridcell", class: "tg-feature-number", title }, text);
     const holder = h("div", { role: "gridcell", class: "tg-feature-line" });
     const ratio = window.devicePixelRatio || 1;
-    const canvas = this.sparklines!.canvas(row, SPARKLINE.wide * ratio, SPARKLINE.tall * ratio, this.shell.theme.accent);
+    const canvas = this.sparklines!.canvas(row, SPARKLINE.width * ratio, SPARKLINE.height * ratio, this.shell.theme.accent);
     if (canvas) {
-      canvas.style.width = `${SPARKLINE.wide}px`;
-      canvas.style.height = `${SPARKLINE.tall}px`;
+      canvas.style.width = `${SPARKLINE.width}px`;
+      canvas.style.height = `${SPARKLINE.height}px`;
       holder.append(canvas);
     } else this.queueSparkline(row);
     const name = h("div", { role: "gridcell", class: "tg-feature-name" }, group ? h("div", { class: "tg-muted" }, renderName(group, 60)) : null, h("div", {}, renderName(data.features[row], 60)));
     name.title = `${group}.${data.features[row]}`;
     const add = button(selected ? "✓" : "+", () => this.toggle(id), { class: "tg-feature-add", tabindex: "-1", "aria-pressed": String(selected), title: selected ? "Remove from the charts" : "Add to the charts", "aria-label": `Charts of ${data.features[row]}` });
     add.addEventListener("click", (event) => event.stopPropagation());
-    const when = arrays.column[row] >= 0 ? this.columnName(arrays.column[row]) : undefined;
+    const worstLabel = arrays.column[row] >= 0 ? this.columnName(arrays.column[row]) : undefined;
     const element = h(
       "div",
       { class: "tg-feature-row" },
       name,
-      cell(formatValue(worst, isRate(data.metric)), when),
-      ...CELLS.map((key) => cell(formatValue(arrays[key][row], true))),
+      cell(formatValue(worst, isRate(data.metric)), worstLabel),
+      ...RATE_CELLS.map((key) => cell(formatValue(arrays[key][row], true))),
       holder,
       h("div", { role: "gridcell" }, add),
     );
-    element.classList.toggle("tg-chosen", selected);
-    element.classList.toggle("tg-same", worst === 0);
+    element.classList.toggle("tg-selected", selected);
+    element.classList.toggle("tg-unchanged", worst === 0);
     return element;
   }
 
@@ -277,7 +277,7 @@ export class Consistency implements View {
 
   private toggle(id: number): void {
     const ids = this.options.ids ?? [];
-    if (ids.includes(id)) this.select(ids.filter((other) => other !== id));
+    if (ids.includes(id)) this.select(ids.filter((selectedId) => selectedId !== id));
     else if (ids.length >= MAX_SELECTED) this.shell.announce(`Up to ${MAX_SELECTED} features at a time; remove one first.`);
     else this.select([...ids, id]);
   }
@@ -290,9 +290,9 @@ export class Consistency implements View {
     if (JSON.stringify(ids) !== JSON.stringify(this.options.ids)) this.saveOptions({ ids });
     const key = JSON.stringify([this.rankingKey, ids]);
     if (this.answerKey !== key) {
-      const turn = ++this.turn;
+      const requestNumber = ++this.requestNumber;
       const answer = ids.length ? await this.shell.link.ask("consistency_features", { ...this.query, ids }) : null;
-      if (turn !== this.turn) return;
+      if (requestNumber !== this.requestNumber) return;
       [this.answer, this.answerKey] = [answer, key];
     }
     this.rows.redraw();
@@ -314,14 +314,14 @@ export class Consistency implements View {
     const timed = times.every((time) => !Number.isNaN(time));
     const axis = { columns: times.map((_, n) => n), x: timed ? times : times.map((_, n) => n), timed };
     const timeline: Timeline = { axis, labels, name: (index) => (timed ? formatTime(times[index]) : labels[index]) };
-    const across = Math.max(1, Math.floor((width - 12) / (CHART.wide + CHART.gap)));
-    const chartWidth = Math.floor((width - 12) / across) - CHART.gap;
+    const chartsAcross = Math.max(1, Math.floor((width - 12) / (CHART.width + CHART.gap)));
+    const chartWidth = Math.floor((width - 12) / chartsAcross) - CHART.gap;
     const single = subjects.filter(({ feature }) => feature !== null).length < 2;
     this.pane.replaceChildren(
       ...subjects.map((subject) => {
         const figures = groupIntoCharts(Object.keys(subject.row_by_metric)).map((figure) => {
           const lines = figure.metrics.map((metric) => this.line(subject.row_by_metric[metric], times.length));
-          const chart = new FanChart(this.shell.theme, figure, lines, timeline, chartWidth, CHART.tall, this.listener);
+          const chart = new FanChart(this.shell.theme, figure, lines, timeline, chartWidth, CHART.height, this.listener);
           this.charts.push(chart);
           return chart.element;
         });
@@ -348,11 +348,11 @@ export class Consistency implements View {
   private openSeries({ group_by, feature }: ConsistencySubject): void {
     const { catalogue, dataset } = this.shell;
     const instance = group_by ? `${group_by}.${feature}` : feature;
-    const names = new Set([...CELLS, "both_null"].map((cell) => `Consistency.${cell}`));
+    const names = new Set([...RATE_CELLS, "both_null"].map((cell) => `Consistency.${cell}`));
     const segment = this.ranking!.data.segment;
     const ids: number[] = [];
     for (let row = 0; row < catalogue.rows; row++) {
-      if (catalogue.text("dataset", row) === dataset && catalogue.text("instance", row) === instance && catalogue.text("segment", row) === segment && names.has(catalogue.text("name", row))) ids.push(catalogue.ids[row]);
+      if (catalogue.keyValue("dataset", row) === dataset && catalogue.keyValue("instance", row) === instance && catalogue.keyValue("segment", row) === segment && names.has(catalogue.keyValue("name", row))) ids.push(catalogue.ids[row]);
     }
     if (ids.length) this.shell.go("series", { ids, mode: "together" });
     else this.shell.announce("Its series no longer exists.");

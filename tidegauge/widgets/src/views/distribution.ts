@@ -53,25 +53,25 @@ export class Distribution implements View {
   private readonly tailsLabel = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1 %");
   private readonly over = selectField("Drift over time by", [], "", (over) => this.updateOptions({ over: over as keyof DistanceValues }));
   private readonly picture = h("div", { class: "tg-curves" });
-  private readonly legend = h("div", { class: "tg-both" });
+  private readonly legend = h("div", { class: "tg-side-legend" });
   private readonly distances = h("div", { class: "tg-distances" });
   private readonly drift = h("div", { class: "tg-drift", tabindex: "0", role: "application", "aria-label": "Drift over time. Arrow keys move between partitions, Enter makes one the current side." });
   private readonly driftText = h("span", { class: "tg-muted" });
   private choices: { dataset: string; commits: number; names: readonly string[]; sides: SideChoices } | null = null;
   private result: { key: string; answer: AnswerTo<"distribution"> | null; problem: string | null } | null = null;
   private drifts: Drift | null = null;
-  private turn = 0;
+  private requestNumber = 0;
   private curveChart: uPlot | null = null;
   private driftChart: uPlot | null = null;
   /** Distance that it shows. */
-  private driftOver = "psi";
+  private driftDistance = "psi";
   private currentIndex = -1;
 
   constructor(private readonly shell: Shell) {
     this.column = selectField("Column", [], "", (column) => this.updateOptions({ column }));
     const tools = h("div", { class: "tg-tools" }, this.column, this.segment, this.baseline.element, this.current.element, button("Newest", () => this.resetSides(), { title: "Compare the newest partition with the four weeks before it" }));
     const shape = h("div", { class: "tg-tools tg-shape" }, this.curve, this.tailsLabel, this.legend);
-    const body = h("div", { class: "tg-apart" }, this.picture, this.distances);
+    const body = h("div", { class: "tg-curves-and-distances" }, this.picture, this.distances);
     this.element = h("section", { class: "tg-distribution" }, tools, shape, body, h("div", { class: "tg-tools" }, this.over, this.driftText), this.drift);
     this.drift.addEventListener("keydown", (event) => this.handleKey(event));
   }
@@ -94,20 +94,20 @@ export class Distribution implements View {
   }
 
   async open(): Promise<void> {
-    const turn = ++this.turn;
+    const requestNumber = ++this.requestNumber;
     const { dataset, link, catalogue } = this.shell;
     if (this.choices?.dataset !== dataset || this.choices.commits !== catalogue.commits) {
       const [columns, sides] = await Promise.all([
         link.ask("columns", { dataset }),
         link.ask("sides", { dataset }),
       ]);
-      if (turn !== this.turn) return;
+      if (requestNumber !== this.requestNumber) return;
       const choices = { ...sides.data, times: sides.arrays.times };
       this.choices = { dataset, commits: catalogue.commits, names: columns.data.names, sides: choices };
       this.result = this.drifts = null;
     }
     const { names, sides } = this.choices;
-    this.element.classList.toggle("tg-nothing", !names.length);
+    this.element.classList.toggle("tg-without-columns", !names.length);
     if (!names.length) {
       this.picture.replaceChildren(h("p", { class: "tg-empty" }, "No distributions are stored for this dataset. Columns appear here once an analyzer that keeps one is measured, such as Histogram, ApproxQuantiles or KLLSketch."));
       return;
@@ -117,22 +117,22 @@ export class Distribution implements View {
     this.showSegment(options);
     this.baseline.show(sides, options.baseline, options.segment);
     this.current.show(sides, options.current, options.segment);
-    await this.compare(options, turn);
+    await this.compare(options, requestNumber);
   }
 
   /** Complete the options: the first column, the newest partition, the four weeks before it in its segment. */
   private complete(options: Partial<Options>, names: readonly string[]): Options {
     const { sides } = this.choices!;
-    const { partitions, segments: within, times } = sides;
+    const { partitions, segments, times } = sides;
     const column = options.column !== undefined && names.includes(options.column) ? options.column : names[0];
     const chosen = options.segment ?? null;
-    const newest = Math.max(0, within.indexOf(chosen ?? sideSegment(sides, options.baseline) ?? within[0]));
+    const newest = Math.max(0, segments.indexOf(chosen ?? sideSegment(sides, options.baseline) ?? segments[0]));
     const current: Side = options.current ?? { partition: partitions[newest] };
     const index = "partition" in current ? Math.max(0, partitions.indexOf(current.partition)) : newest;
-    const previous = within.findIndex((name, n) => n > index && name === within[index]);
-    const weeks: Side = Number.isNaN(times[index]) ? { partition: partitions[previous < 0 ? index : previous] } : fourWeeksBefore(times[index]);
+    const previous = segments.findIndex((name, n) => n > index && name === segments[index]);
+    const defaultBaseline: Side = Number.isNaN(times[index]) ? { partition: partitions[previous < 0 ? index : previous] } : fourWeeksBefore(times[index]);
     const curve = CURVE_KINDS.find((name) => name === options.curve) ?? CURVE_KINDS[0];
-    const baseline = options.baseline ?? weeks;
+    const baseline = options.baseline ?? defaultBaseline;
     const segment = sharedSegment(sides, baseline, current, chosen);
     const complete: Options = { tails: false, ...options, curve, dataset: this.shell.dataset, column, current, baseline, segment };
     if (!options.column || !options.current || !options.baseline || chosen !== segment) this.shell.saveOptions("distribution", complete);
@@ -144,8 +144,8 @@ export class Distribution implements View {
     const segments = listSegments(this.choices!.sides);
     this.segment.hidden = segments.length < 2;
     // No segment is named "/": names are made of `key=value`.
-    const none = segment === null ? [["/", "separate segments"] as const] : [];
-    setOptions(this.segment.querySelector("select")!, [...none, ...segments.map((name) => [name, name || "none"] as const)], segment ?? "/");
+    const separateSegments = segment === null ? [["/", "separate segments"] as const] : [];
+    setOptions(this.segment.querySelector("select")!, [...separateSegments, ...segments.map((name) => [name, name || "none"] as const)], segment ?? "/");
   }
 
   private selectSegment(segment: string): void {
@@ -159,18 +159,18 @@ export class Distribution implements View {
     return segment ?? sideSegment(this.choices!.sides, current);
   }
 
-  private async compare(options: Options, turn: number): Promise<void> {
+  private async compare(options: Options, requestNumber: number): Promise<void> {
     const { dataset, column, baseline, current, segment } = options;
     const question = { dataset, column, baseline, current, segment };
     const key = JSON.stringify(question);
     if (this.result?.key !== key) {
       try {
         const answer = await this.shell.link.ask("distribution", question);
-        if (turn !== this.turn) return;
+        if (requestNumber !== this.requestNumber) return;
         this.result = { key, answer, problem: null };
       } catch (error) {
         if (!(error instanceof KernelError)) throw error;
-        if (turn !== this.turn) return;
+        if (requestNumber !== this.requestNumber) return;
         this.result = { key, answer: null, problem: error.message };
       }
     }
@@ -227,7 +227,7 @@ export class Distribution implements View {
     const { data, arrays } = answer;
     const rows = [data.baseline_rows, data.current_rows];
     this.legend.replaceChildren(
-      ...sideStyles(theme).map((look, n) => h("span", { class: "tg-choice" }, swatch(look), h("b", {}, n ? "Current" : "Baseline"), renderName(data[SIDES[n]], 60), h("i", { class: "tg-muted" }, pluralize(rows[n], "row")))),
+      ...sideStyles(theme).map((style, n) => h("span", { class: "tg-choice" }, swatch(style), h("b", {}, n ? "Current" : "Baseline"), renderName(data[SIDES[n]], 60), h("i", { class: "tg-muted" }, pluralize(rows[n], "row")))),
     );
     this.showDistances(data);
     if (!Math.min(...rows)) this.picture.replaceChildren(h("p", { class: "tg-empty" }, "One side has no values to compare."));
@@ -240,35 +240,35 @@ export class Distribution implements View {
     const width = this.picture.clientWidth;
     if (!width) return;
     const u = drawCurves(this.shell.theme, pair, curve, tails, width, CURVE_HEIGHT);
-    const tip = h("div", { class: "tg-tip", hidden: true });
-    u.hooks.setCursor = [() => this.showCurveTooltip(u, curve, tip)];
+    const tooltip = h("div", { class: "tg-tooltip", hidden: true });
+    u.hooks.setCursor = [() => this.showCurveTooltip(u, curve, tooltip)];
     this.curveChart = u;
-    this.picture.replaceChildren(u.root, tip);
+    this.picture.replaceChildren(u.root, tooltip);
   }
 
-  private showCurveTooltip(u: uPlot, curve: CurveKind, tip: HTMLElement): void {
+  private showCurveTooltip(u: uPlot, curve: CurveKind, tooltip: HTMLElement): void {
     const { left = -1, top = 0 } = u.cursor;
-    tip.hidden = left < 0;
+    tooltip.hidden = left < 0;
     if (left < 0) return;
-    const at = u.posToVal(left, "x");
+    const position = u.posToVal(left, "x");
     const share = (rank: number) => formatValue(rank, true);
     const [edges] = u.data;
-    const bin = Math.max(0, edges.findLastIndex((edge) => edge <= at));
+    const bin = Math.max(0, edges.findLastIndex((edge) => edge <= position));
     const titles = {
       histogram: `${formatNumber(edges[bin])} to ${formatNumber(edges[Math.min(bin + 1, edges.length - 1)])}`,
-      density: `density at ${formatNumber(at)}`,
-      cumulative: `at most ${formatNumber(at)}`,
-      quantiles: `${share(at)} of rows are at most`,
+      density: `density at ${formatNumber(position)}`,
+      cumulative: `at most ${formatNumber(position)}`,
+      quantiles: `${share(position)} of rows are at most`,
     };
     const title = titles[curve];
     const lines = SIDES.map((side, n) => {
-      const value = curve === "histogram" ? (u.data[n + 1][bin] ?? null) : interpolate(u.data[0], u.data[n + 1], at);
+      const value = curve === "histogram" ? (u.data[n + 1][bin] ?? null) : interpolate(u.data[0], u.data[n + 1], position);
       return h("div", {}, `${side}: `, h("b", {}, value === null ? "–" : curve === "quantiles" || curve === "density" ? formatNumber(value) : share(value)));
     });
-    tip.replaceChildren(h("div", {}, title), ...lines);
+    tooltip.replaceChildren(h("div", {}, title), ...lines);
     const x = left + u.over.offsetLeft;
-    tip.style.left = `${x + 190 > this.picture.clientWidth ? x - tip.offsetWidth - 12 : x + 12}px`;
-    tip.style.top = `${Math.min(top, CURVE_HEIGHT - 90)}px`;
+    tooltip.style.left = `${x + 190 > this.picture.clientWidth ? x - tooltip.offsetWidth - 12 : x + 12}px`;
+    tooltip.style.top = `${Math.min(top, CURVE_HEIGHT - 90)}px`;
   }
 
   private showDistances({ kind, distances }: DistributionAnswer): void {
@@ -299,27 +299,27 @@ export class Distribution implements View {
     const scope = segment && listSegments(this.choices!.sides).length > 1 ? ` of ${truncateMiddle(segment, 60)}` : "";
     this.driftText.textContent = `Each partition${scope} against the four weeks before it. ${complete ? "Click a point to select its partition." : "Computing more …"}`;
     if (!available.length) {
-      const few = "Too few partitions with a time for drift: a partition needs seven before it.";
-      this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? few : "Computing drift …"));
+      const explanation = "Too few partitions with a time for drift: a partition needs seven before it.";
+      this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? explanation : "Computing drift …"));
       return;
     }
-    this.driftOver = over;
+    this.driftDistance = over;
     const values = numbers[over].map((value) => (Number.isFinite(value) ? value : null));
     const x = numbers.time;
     const axis: Axis = { columns: x.map((_, n) => n), x, timed: true };
     this.currentIndex = "partition" in options.current ? labels.indexOf(options.current.partition) : -1;
     const { clientWidth: width, clientHeight: height } = this.drift;
     if (!width) return;
-    const tip = h("div", { class: "tg-tip", hidden: true });
+    const tooltip = h("div", { class: "tg-tooltip", hidden: true });
     const onHover = (index: number | null, left: number) => {
-      tip.hidden = index === null;
+      tooltip.hidden = index === null;
       if (index === null) return;
-      tip.replaceChildren(renderName(labels[index]), h("div", {}, h("b", {}, formatDistance(over, values[index])), h("span", { class: "tg-muted" }, ` of ${pluralize(numbers.rows[index], "row")}`)));
-      tip.style.left = `${left > width / 2 ? left - tip.offsetWidth + 30 : left + 70}px`;
-      tip.style.top = "8px";
+      tooltip.replaceChildren(renderName(labels[index]), h("div", {}, h("b", {}, formatDistance(over, values[index])), h("span", { class: "tg-muted" }, ` of ${pluralize(numbers.rows[index], "row")}`)));
+      tooltip.style.left = `${left > width / 2 ? left - tooltip.offsetWidth + 30 : left + 70}px`;
+      tooltip.style.top = "8px";
     };
-    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, percent: isShare(over), labels, at: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
-    this.drift.replaceChildren(this.driftChart.root, tip);
+    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, percent: isShare(over), labels, currentIndex: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
+    this.drift.replaceChildren(this.driftChart.root, tooltip);
   }
 
   private selectPartition(index: number): void {
@@ -337,7 +337,7 @@ export class Distribution implements View {
       const from = (this.driftChart.cursor.left ?? -1) >= 0 && typeof idx === "number" ? idx : this.currentIndex < 0 ? count - 1 : this.currentIndex;
       const index = Math.min(count - 1, Math.max(0, from + step));
       this.driftChart.setCursor({ left: this.driftChart.valToPos(numbers.time[index], "x"), top: 20 });
-      this.shell.announce(`${labels[index]}: ${formatDistance(this.driftOver, this.driftChart.data[1][index] ?? null)}`);
+      this.shell.announce(`${labels[index]}: ${formatDistance(this.driftDistance, this.driftChart.data[1][index] ?? null)}`);
     } else if (event.key === "Enter" && typeof idx === "number") this.selectPartition(idx);
     else return;
     event.preventDefault();

@@ -46,8 +46,8 @@ export class FailuresDialog {
 function sections({ checks, total, run }: FailuresAnswer): HTMLElement[] {
   const parts = [];
   if (run) {
-    const when = formatIsoTime(run.started_at);
-    parts.push(h("h3", {}, `Run ${run.id} of ${when}: ${run.status}`), h("p", {}, run.error ? renderName(run.error, 1000) : "It left no message."));
+    const startedAt = formatIsoTime(run.started_at);
+    parts.push(h("h3", {}, `Run ${run.id} of ${startedAt}: ${run.status}`), h("p", {}, run.error ? renderName(run.error, 1000) : "It left no message."));
   }
   if (checks.length) parts.push(h("h3", {}, pluralize(total, "failed check")), h("ul", {}, ...checks.map(failedCheck)));
   if (checks.length < total) parts.push(h("p", { class: "tg-muted" }, `The newest ${checks.length} are shown.`));

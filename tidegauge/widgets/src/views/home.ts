@@ -5,10 +5,10 @@ import type { Catalogue } from "../data/catalogue";
 import { formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
 import type { AnswerTo } from "../data/kernel";
 import { sortedRows } from "../data/row-order";
-import { filterTables, HEALTH, newestAges, type TableHealth, tablesOf } from "../data/tables";
+import { filterTables, HEALTH_STATES, newestAges, type TableHealth, readTables } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
 import { severityMark } from "../ui/severity";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { VirtualList } from "../ui/virtual-list";
 import { FailuresDialog } from "./failures";
 import "./home.css";
@@ -34,12 +34,12 @@ const COLUMN_HELP: Record<string, string> = {
   completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
   failing: "Checks by which current data fails, known failures of past partitions, and checks that pass on all of it",
 };
-const SYMBOLS: Record<string, string> = {
+const HEALTH_SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
   "failed run": "✕", "failed analyzers": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
 };
 /** Statuses of runs that ended before they were complete. */
-const FAILED_RUNS = new Set(["failed", "interrupted"]);
+const FAILED_RUN_STATUSES = new Set(["failed", "interrupted"]);
 const SPARKLINE = { width: 84, height: 18 };
 
 export class Home implements View {
@@ -47,19 +47,19 @@ export class Home implements View {
   private readonly filter: HTMLInputElement;
   private readonly chips = h("span", { class: "tg-health-chips", role: "group", "aria-label": "Health" });
   private readonly count = h("span", { class: "tg-muted" });
-  private readonly heads = new Map<string, HTMLElement>();
+  private readonly headers = new Map<string, HTMLElement>();
   private readonly rows: VirtualList;
   private readonly empty = h("p", { class: "tg-empty", hidden: true });
   private readonly failures: FailuresDialog;
   private tables: TableHealth[] = [];
   /** Orders of the tables by each column. */
   private orders: AnswerTo<"tables">["arrays"] | null = null;
-  private shown: TableHealth[] = [];
+  private visibleTables: TableHealth[] = [];
   private now = 0;
   private catalogue: Catalogue | null = null;
   private sparklines: Sparklines | null = null;
   /** Answer that was asked for before the catalogue was there. */
-  private asked: Promise<AnswerTo<"tables">> | null = null;
+  private pendingTables: Promise<AnswerTo<"tables">> | null = null;
 
   constructor(private readonly shell: Shell) {
     this.filter = h("input", {
@@ -71,7 +71,7 @@ export class Home implements View {
     const header = h("div", { class: "tg-home-row tg-home-head", role: "row", "aria-rowindex": "1" });
     for (const [key, text] of COLUMNS) {
       const cell = h("div", { role: "columnheader", "data-column": key }, button(text, () => this.sort(key), { title: COLUMN_HELP[key] }));
-      this.heads.set(key, cell);
+      this.headers.set(key, cell);
       header.append(cell);
     }
     this.rows = new VirtualList({
@@ -79,8 +79,8 @@ export class Home implements View {
       label: "Tables; Enter opens the heat map",
       rowHeight: 30,
       header,
-      renderRow: (index) => this.row(this.shown[index]),
-      onOpen: (index) => this.openTable(this.shown[index]),
+      renderRow: (index) => this.row(this.visibleTables[index]),
+      onOpen: (index) => this.openTable(this.visibleTables[index]),
     });
     this.rows.element.addEventListener("scroll", debounce(80, () => this.requestSparklines()), { passive: true });
     const tools = h("div", { class: "tg-tools" }, this.filter, this.chips, this.count);
@@ -93,8 +93,8 @@ export class Home implements View {
     return { filter: "", health: "", sort: "health", reverse: false, failed: "", ...this.shell.options<Options>("home") };
   }
 
-  listed(): Listed {
-    return this.orders ? { rows: this.shown.map(({ dataset }) => dataset) } : {};
+  listing(): Listing {
+    return this.orders ? { rows: this.visibleTables.map(({ dataset }) => dataset) } : {};
   }
 
   private updateOptions(changes: Partial<Options>): void {
@@ -109,18 +109,18 @@ export class Home implements View {
   }
 
   prepare(): void {
-    const asked = this.shell.link.ask("tables", {});
-    this.asked = asked;
+    const request = this.shell.link.ask("tables", {});
+    this.pendingTables = request;
     // Small lines need the catalogue, the rest is shown before. An error is told by open, unless the catalogue fails, too.
-    asked.then((answer) => this.asked === asked && answer.data.rows && this.showTables(answer), () => undefined);
+    request.then((answer) => this.pendingTables === request && answer.data.rows && this.showTables(answer), () => undefined);
   }
 
   async open(): Promise<void> {
     const { catalogue, link } = this.shell;
     if (this.catalogue !== catalogue) {
-      const asked = this.asked ?? link.ask("tables", {});
-      this.asked = null;
-      const answer = await asked;
+      const request = this.pendingTables ?? link.ask("tables", {});
+      this.pendingTables = null;
+      const answer = await request;
       this.catalogue = catalogue;
       const values = async (rows: readonly number[]) => (await link.ask("sparklines", { rows })).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
@@ -137,7 +137,7 @@ export class Home implements View {
   }
 
   private showTables(answer: AnswerTo<"tables">): void {
-    this.tables = tablesOf(answer);
+    this.tables = readTables(answer);
     this.orders = answer.arrays;
     this.now = answer.data.now;
     this.arrangeRows();
@@ -147,28 +147,28 @@ export class Home implements View {
   private arrangeRows(): void {
     const { filter, health, sort, reverse } = this.options;
     if (document.activeElement !== this.filter) this.filter.value = filter;
-    for (const [key, head] of this.heads) head.setAttribute("aria-sort", key !== sort ? "none" : reverse ? "descending" : "ascending");
+    for (const [key, header] of this.headers) header.setAttribute("aria-sort", key !== sort ? "none" : reverse ? "descending" : "ascending");
     this.showChips(filter, health);
     const rows = sortedRows(this.orders ?? {}, this.tables.length, sort, reverse);
-    this.shown = filterTables(rows.map((row) => this.tables[row]), filter, health);
-    const all = this.tables.length;
-    this.count.textContent = this.shown.length === all ? pluralize(all, "table") : `${this.shown.length.toLocaleString("en-US")} of ${pluralize(all, "table")}`;
-    this.rows.element.hidden = !this.shown.length;
-    this.empty.hidden = this.shown.length > 0;
+    this.visibleTables = filterTables(rows.map((row) => this.tables[row]), filter, health);
+    const tableCount = this.tables.length;
+    this.count.textContent = this.visibleTables.length === tableCount ? pluralize(tableCount, "table") : `${this.visibleTables.length.toLocaleString("en-US")} of ${pluralize(tableCount, "table")}`;
+    this.rows.element.hidden = !this.visibleTables.length;
+    this.empty.hidden = this.visibleTables.length > 0;
     this.empty.textContent = "No table matches the search.";
-    this.rows.setCount(this.shown.length);
+    this.rows.setCount(this.visibleTables.length);
     this.requestSparklines();
   }
 
   /** Show the number of tables of each health; a click shows these alone. */
   private showChips(filter: string, health: string): void {
-    const found = filterTables(this.tables, filter, "");
-    const chips = HEALTH.map((name) => [name, found.filter((table) => table.health === name).length] as const)
+    const matchingTables = filterTables(this.tables, filter, "");
+    const chips = HEALTH_STATES.map((name) => [name, matchingTables.filter((table) => table.health === name).length] as const)
       .filter(([name, count]) => count || name === health)
       .map(([name, count]) => {
         const toggle = () => this.updateOptions({ health: health === name ? "" : name });
         const chip = button("", toggle, { "aria-pressed": String(health === name), "data-health": name });
-        chip.append(h("span", { "aria-hidden": "true" }, `${SYMBOLS[name]} `), `${count.toLocaleString("en-US")} ${name}`);
+        chip.append(h("span", { "aria-hidden": "true" }, `${HEALTH_SYMBOLS[name]} `), `${count.toLocaleString("en-US")} ${name}`);
         return chip;
       });
     this.chips.replaceChildren(...chips);
@@ -177,15 +177,15 @@ export class Home implements View {
   private readonly requestSparklines = debounce(30, () => {
     const { catalogue, sparklines } = this;
     if (!catalogue || !sparklines || !this.element.isConnected) return;
-    const rows = this.rows.visible.map((index) => catalogue.rowOf(this.shown[index]?.sizeSeries)).filter((row) => row >= 0);
+    const rows = this.rows.visible.map((index) => catalogue.rowOf(this.visibleTables[index]?.sizeSeries)).filter((row) => row >= 0);
     void sparklines.request(rows).catch((error) => this.shell.showError(error));
   });
 
   private row(table: TableHealth): HTMLElement {
     const cell = (column: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": column }, ...children);
-    const failedRun = FAILED_RUNS.has(table.runStatus ?? "");
-    const told = [h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health];
-    const health = cell("health", ...(["failed run", "failing checks"].includes(table.health) ? [this.failuresButton(table, told)] : told));
+    const failedRun = FAILED_RUN_STATUSES.has(table.runStatus ?? "");
+    const healthContent = [h("span", { "aria-hidden": "true" }, `${HEALTH_SYMBOLS[table.health] ?? ""} `), table.health];
+    const health = cell("health", ...(["failed run", "failing checks"].includes(table.health) ? [this.failuresButton(table, healthContent)] : healthContent));
     const ages = newestAges(table, this.now);
     const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ages && ` ${ages}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
@@ -211,11 +211,11 @@ export class Home implements View {
   /** Button with the number of open incidents of each severity, which opens them. */
   private incidents(table: TableHealth): HTMLElement | string {
     const counts = [["error", table.errors], ["warning", table.warnings], ["info", table.infos]] as const;
-    const known = counts.filter(([, count]) => count > 0);
-    if (!known.length && !table.snoozed) return "";
-    const parts = known.map(([severity, count]) => h("span", { class: "tg-severity", "data-severity": severity }, `${severityMark(severity)} ${count} `));
+    const nonZeroCounts = counts.filter(([, count]) => count > 0);
+    if (!nonZeroCounts.length && !table.snoozed) return "";
+    const parts = nonZeroCounts.map(([severity, count]) => h("span", { class: "tg-severity", "data-severity": severity }, `${severityMark(severity)} ${count} `));
     if (table.snoozed) parts.push(h("span", { class: "tg-muted" }, `${table.snoozed} snoozed`));
-    const words = known.map(([severity, count]) => `${count} ${severity}`);
+    const words = nonZeroCounts.map(([severity, count]) => `${count} ${severity}`);
     const open = button("", () => this.shell.go("incidents", { table: table.dataset }), {
       "aria-label": `Open incidents of ${table.dataset}: ${[...words, ...(table.snoozed ? [`${table.snoozed} snoozed`] : [])].join(", ")}`,
     });
@@ -226,7 +226,7 @@ export class Home implements View {
 
   /** Numbers of checks that fail and of known failures, as a button that shows them, and of checks that pass. */
   private checks(table: TableHealth): (Node | string)[] {
-    const { failing, failingKnown, passing } = table;
+    const { failing, knownFailures: failingKnown, passing } = table;
     const count = (number: number, word: string) => (number ? `${number.toLocaleString("en-US")} ${word}` : "");
     const failed = [count(failing, "failing"), count(failingKnown, "known")].filter(Boolean).join(", ");
     const passed = h("span", { class: "tg-muted" }, count(passing, "passed"));

@@ -7,7 +7,7 @@ import { formatDuration, formatIsoTime, formatMetric, formatTime, formatValue, k
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
-import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZES } from "../ui/actions";
+import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZE_LENGTHS } from "../ui/actions";
 import { button, externalLink, h, renderName } from "../ui/dom";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
@@ -19,8 +19,8 @@ function isCount({ value, expected }: IncidentPart): boolean {
   return Number.isInteger(value) && expected !== null && Math.abs(expected) >= 1000;
 }
 
-const CHART = { least: 250, height: 130, main: 230 };
-const NO_ACTION = "Point at an action to read what it teaches the detectors.";
+const CHART_SIZE = { minWidth: 250, height: 130, mainHeight: 230 };
+const NO_ACTION_HELP = "Point at an action to read what it teaches the detectors.";
 
 export class IncidentPane {
   readonly element: HTMLElement;
@@ -28,10 +28,10 @@ export class IncidentPane {
   private readonly note = h("textarea", { rows: "2", placeholder: "Note (optional)", "aria-label": "Note" });
   private readonly decisions = h("div", { class: "tg-incident-actions" });
   private readonly assignee = h("input", { "aria-label": "Assignee", placeholder: "Name", maxlength: "100" });
-  private readonly snooze = h("select", { "aria-label": "Snooze for" }, ...SNOOZES.map(([seconds, text]) => h("option", { value: seconds }, text)));
-  private readonly help = h("p", { class: "tg-muted tg-action-help" }, NO_ACTION);
+  private readonly snooze = h("select", { "aria-label": "Snooze for" }, ...SNOOZE_LENGTHS.map(([seconds, text]) => h("option", { value: seconds }, text)));
+  private readonly help = h("p", { class: "tg-muted tg-action-help" }, NO_ACTION_HELP);
   private readonly author: ReturnType<typeof authorField>;
-  private readonly others: HTMLElement;
+  private readonly otherActions: HTMLElement;
   private readonly readOnly = h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labelled here.");
   private readonly conflict = h("div", { class: "tg-conflict", role: "alert", hidden: true });
   private readonly form: HTMLElement;
@@ -46,20 +46,20 @@ export class IncidentPane {
 
   constructor(
     private readonly shell: Shell,
-    private readonly onLabelled: (incident: IncidentAnswer, own: boolean) => void,
+    private readonly onLabelled: (incident: IncidentAnswer, isOwn: boolean) => void,
   ) {
     this.author = authorField(shell);
-    const act = (name: string) => actionButton(name, this.help, () => void this.act(name));
-    this.others = h(
+    const actionFor = (name: string) => actionButton(name, this.help, () => void this.takeAction(name));
+    this.otherActions = h(
       "div",
       { class: "tg-incident-actions" },
-      act("comment"),
-      h("span", { class: "tg-group" }, this.assignee, act("assign")),
-      h("span", { class: "tg-group" }, this.snooze, act("snooze")),
+      actionFor("comment"),
+      h("span", { class: "tg-group" }, this.assignee, actionFor("assign")),
+      h("span", { class: "tg-group" }, this.snooze, actionFor("snooze")),
       this.author.element,
     );
-    this.snooze.value = String(SNOOZES[2][0]);
-    this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.decisions, this.others, this.help, this.readOnly);
+    this.snooze.value = String(SNOOZE_LENGTHS[2][0]);
+    this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.decisions, this.otherActions, this.help, this.readOnly);
     this.note.addEventListener("input", () => this.incident && this.drafts.set(this.incident.incident, this.note.value));
     this.assignee.addEventListener("input", () => (this.assigneeTyped = true));
     this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.empty, this.head, this.form, this.body);
@@ -123,7 +123,7 @@ export class IncidentPane {
     if (changed) {
       this.note.value = this.drafts.get(incident.incident) ?? "";
       this.conflict.hidden = true;
-      this.help.textContent = NO_ACTION;
+      this.help.textContent = NO_ACTION_HELP;
       this.assigneeTyped = false;
     }
     this.showHead(incident);
@@ -133,9 +133,9 @@ export class IncidentPane {
   }
 
   private showHead(incident: IncidentAnswer): void {
-    const { duration: lasts, first, last, dataset } = incident;
+    const { duration: seconds, first, last, dataset } = incident;
     const range = first === last ? [renderName(first)] : [renderName(first), " to ", renderName(last)];
-    const duration = lasts !== null && first !== last ? ` (${formatDuration(lasts)})` : "";
+    const duration = seconds !== null && first !== last ? ` (${formatDuration(seconds)})` : "";
     const table = button("", () => this.shell.go("overview", { table: dataset }), { class: "tg-link", title: "Open the heat map of this table" });
     table.append(renderName(dataset, 60));
     const facts = [
@@ -147,7 +147,7 @@ export class IncidentPane {
       h("span", { class: "tg-muted" }, `incident ${incident.incident}, found ${formatIsoTime(incident.opened_at)}`),
     ];
     if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
-    if (isAhead(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
+    if (isFuture(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
     if (incident.runbook) facts.push(h("span", {}, "runbook: ", externalLink(incident.runbook)));
     if (incident.run) facts.push(h("span", { class: "tg-muted" }, `measured by run ${incident.run.id} of ${formatIsoTime(incident.run.started_at)}`));
     if (incident.run?.job) facts.push(h("span", {}, "job: ", externalLink(incident.run.job)));
@@ -156,10 +156,10 @@ export class IncidentPane {
 
   private showActions(incident: IncidentAnswer): void {
     const { writable } = this.shell;
-    for (const part of [this.note, this.decisions, this.others, this.help]) part.hidden = !writable;
+    for (const part of [this.note, this.decisions, this.otherActions, this.help]) part.hidden = !writable;
     this.readOnly.hidden = writable;
     if (!writable) return;
-    const buttons = (DECISIONS[incident.status] ?? DECISIONS.open).map((name) => actionButton(name, this.help, () => void this.act(name)));
+    const buttons = (DECISIONS[incident.status] ?? DECISIONS.open).map((name) => actionButton(name, this.help, () => void this.takeAction(name)));
     buttons[0].classList.add("tg-primary");
     this.decisions.replaceChildren(...buttons);
     this.author.show();
@@ -169,10 +169,10 @@ export class IncidentPane {
   // --- body
 
   private showBody(incident: IncidentAnswer): void {
-    this.charts = incident.evidence.map((_, n) => h("div", { class: "tg-evidence-chart", style: `height:${n ? CHART.height : CHART.main}px` }));
+    this.charts = incident.evidence.map((_, n) => h("div", { class: "tg-evidence-chart", style: `height:${n ? CHART_SIZE.height : CHART_SIZE.mainHeight}px` }));
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
-      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, whole: false }))) : null),
+      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, explorable: false }))) : null),
       incident.group_headline ? section("Shared cause", h("p", {}, renderName(incident.group_headline, 600)), h("ul", {}, ...incident.other_incidents.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
       incident.companions.length ? section("Changed at the same time", h("ul", {}, ...incident.companions.map((companion) => this.companion(incident, companion)))) : null,
@@ -188,9 +188,9 @@ export class IncidentPane {
   }
 
   /** Series that changed at the same time, with a button that opens it below the main one. */
-  private companion(incident: IncidentAnswer, { summary: text, series }: IncidentCompanion): HTMLElement {
-    const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${text}` });
-    return h("li", {}, renderName(text, 600), " ", open);
+  private companion(incident: IncidentAnswer, { summary, series }: IncidentCompanion): HTMLElement {
+    const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${summary}` });
+    return h("li", {}, renderName(summary, 600), " ", open);
   }
 
   /** Tables that are made from this one, each of which opens its heat map. */
@@ -224,18 +224,18 @@ export class IncidentPane {
   }
 
   private moreEvidence(incident: IncidentAnswer, cards: HTMLElement[][]): HTMLElement | null {
-    const { all_series: all } = incident;
-    if (!cards.length && all.length < 2) return null;
-    const which = all.length < incident.series ? `the first ${all.length}` : `all ${all.length}`;
-    const together = all.length > 1 ? button(`Open ${which} in Series`, () => this.openSeries(all)) : null;
-    const more = incident.series > cards.length + 1 ? ` (${cards.length} of ${pluralize(incident.series - 1, "other")})` : "";
-    const title = h("div", { class: "tg-incident-title" }, h("h3", {}, `Further series${more}`), together);
+    const { all_series: allSeries } = incident;
+    if (!cards.length && allSeries.length < 2) return null;
+    const seriesCount = allSeries.length < incident.series ? `the first ${allSeries.length}` : `all ${allSeries.length}`;
+    const openAll = allSeries.length > 1 ? button(`Open ${seriesCount} in Series`, () => this.openSeries(allSeries)) : null;
+    const cardCount = incident.series > cards.length + 1 ? ` (${cards.length} of ${pluralize(incident.series - 1, "other")})` : "";
+    const title = h("div", { class: "tg-incident-title" }, h("h3", {}, `Further series${cardCount}`), openAll);
     return h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards.map((parts) => h("li", { class: "tg-evidence" }, ...parts))));
   }
 
   /** Cause: a sentence, and a table of the parts, each of which opens its series beside the whole. */
   private cause(cause: IncidentCause): HTMLElement {
-    const head = h("tr", {}, ...[cause.dimension, "Value", "Expected", "Share of the change", ""].map((text) => h("th", { scope: "col" }, text ? renderName(text, 40) : h("span", { class: "tg-unseen" }, "Open"))));
+    const head = h("tr", {}, ...[cause.dimension, "Value", "Expected", "Share of the change", ""].map((text) => h("th", { scope: "col" }, text ? renderName(text, 40) : h("span", { class: "tg-visually-hidden" }, "Open"))));
     const rows = cause.parts.map((part) => this.part(cause, part));
     return h("div", { class: "tg-cause" }, h("p", {}, renderName(cause.summary, 600)), h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
   }
@@ -264,12 +264,12 @@ export class IncidentPane {
     if (!incident || !evidence || !this.element.isConnected) return;
     this.charts.forEach((holder, n) => {
       const row = evidence.data.series.findIndex(({ id }) => id === incident.evidence[n]);
-      const width = Math.max(CHART.least, holder.clientWidth);
+      const width = Math.max(CHART_SIZE.minWidth, holder.clientWidth);
       if (row >= 0 && !hasPoints(evidence, row)) {
         holder.style.height = "auto";
         holder.replaceChildren(h("span", { class: "tg-muted" }, "It is about whole partitions; the calendar shows them."));
       }
-      else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART.height : CHART.main));
+      else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART_SIZE.height : CHART_SIZE.mainHeight));
       else holder.replaceChildren(h("span", { class: "tg-muted" }, "This series no longer exists."));
     });
   }
@@ -283,7 +283,7 @@ export class IncidentPane {
   // --- actions
 
   /** Take an action on the incident, unless others labelled it since it was shown. */
-  private async act(action: string): Promise<void> {
+  private async takeAction(action: string): Promise<void> {
     const { incident, shell } = this;
     if (!incident) return;
     const note = this.note.value.trim();
@@ -292,8 +292,8 @@ export class IncidentPane {
       this.note.focus();
       return;
     }
-    const by = this.author.require();
-    if (by === null) return;
+    const author = this.author.requireName();
+    if (author === null) return;
     const buttons = [...this.form.querySelectorAll("button")];
     buttons.forEach((element) => (element.disabled = true));
     const details = {
@@ -301,14 +301,14 @@ export class IncidentPane {
       ...(action === "snooze" && { until: Date.now() / 1000 + Number(this.snooze.value) }),
     };
     try {
-      const answer = await shell.link.ask("label_incident", { incident: incident.incident, action, note, author: by, revision: incident.revision, ...details });
+      const answer = await shell.link.ask("label_incident", { incident: incident.incident, action, note, author, revision: incident.revision, ...details });
       this.drafts.delete(incident.incident);
       if (this.incident?.incident !== incident.incident) return;
       this.note.value = "";
       if (action === "assign") this.assigneeTyped = false;
       this.conflict.hidden = true;
       this.show(answer.data);
-      shell.announce(`${ACTIONS[action].text}: saved for incident ${incident.incident}.`);
+      shell.announce(`${ACTIONS[action].label}: saved for incident ${incident.incident}.`);
       this.onLabelled(answer.data, true);
     } catch (error) {
       if (error instanceof KernelError && error.kind === "ConflictError") await this.showConflict(incident);
@@ -328,7 +328,7 @@ export class IncidentPane {
       const added = labelsSince(earlier.labels, incident.labels);
       this.conflict.replaceChildren(
         h("strong", {}, "Others added labels meanwhile, so yours was not saved:"),
-        h("ol", { class: "tg-said" }, ...added.map(labelItem)),
+        h("ol", { class: "tg-label" }, ...added.map(labelItem)),
         h("span", {}, `The incident is now ${incident.status}. Your note is kept; please decide again.`),
       );
       this.conflict.hidden = false;
@@ -349,7 +349,7 @@ function sentences(title: string, texts: readonly string[]): HTMLElement | null 
 }
 
 /** Check that a time has not come yet. */
-export function isAhead(time: string | null): boolean {
+export function isFuture(time: string | null): boolean {
   return time !== null && Date.parse(time) > Date.now();
 }
 
@@ -358,7 +358,7 @@ function seriesName({ data }: SeriesAnswer, row: number): string {
   return `${name}${instance === "*" ? "" : ` ${instance}`}${segment ? ` · ${segment}` : ""}`;
 }
 
-const EVENTS: Record<string, string> = {
+const EVENT_TEXTS: Record<string, string> = {
   found: "found by detection",
   notified: "notified",
   "notification failed": "notification failed:",
@@ -377,12 +377,12 @@ function eventItem(event: IncidentEvent): HTMLElement {
   const until = event.until === null ? "" : ` until ${formatIsoTime(event.until)} UTC`;
   const assignee = event.kind === "assigned" ? [event.text === null ? " to nobody" : " to ", renderName(event.text, 60)] : [];
   const inline = sink || event.kind === "restated";
-  const text = event.text === null || event.kind === "assigned" ? null : inline ? h("span", {}, " ", renderName(event.text, 300)) : h("div", { class: "tg-said-note" }, renderName(event.text, 2000));
+  const text = event.text === null || event.kind === "assigned" ? null : inline ? h("span", {}, " ", renderName(event.text, 300)) : h("div", { class: "tg-label-note" }, renderName(event.text, 2000));
   return h(
     "li",
     { "data-kind": event.kind },
     h("span", { class: "tg-muted" }, `${formatTime(Date.parse(event.at) / 1000)} `),
-    h("b", {}, EVENTS[event.kind] ?? event.kind),
+    h("b", {}, EVENT_TEXTS[event.kind] ?? event.kind),
     sink ? h("span", {}, " ", renderName(event.by, 60)) : null,
     ...assignee,
     ...metric,

@@ -1,13 +1,13 @@
 // Incidents view: inbox of incidents of all tables, with search, groups, bulk actions and a detail pane.
 
 import { formatAge, formatTime, keepUnits, pluralize } from "../data/format";
-import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, STATUSES } from "../data/inbox";
+import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, displayedStatus, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer } from "../data/protocol";
-import { ACTIONS, actionButton, authorField, SNOOZES } from "../ui/actions";
+import { ACTIONS, actionButton, authorField, SNOOZE_LENGTHS } from "../ui/actions";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
 import { VirtualList } from "../ui/virtual-list";
 import { IncidentPane } from "./incident-pane";
@@ -45,14 +45,14 @@ export class Incidents implements View {
   private readonly bulkCount = h("strong", {});
   private readonly bulkNote = h("input", { "aria-label": "Note on the selected incidents", placeholder: "Note (optional)" });
   private readonly bulkAuthor: ReturnType<typeof authorField>;
-  private all: InboxItem[] = [];
+  private allItems: InboxItem[] = [];
   private isLoaded = false;
   private entries: Entry[] = [];
   private readonly expanded = new Set<string>();
   private readonly checked = new Set<number>();
   /** Incidents labelled on this page: they stay listed although their status changed. */
-  private readonly kept = new Set<number>();
-  private turn = 0;
+  private readonly relabelled = new Set<number>();
+  private requestNumber = 0;
   private announced = "";
 
   constructor(private readonly shell: Shell) {
@@ -71,10 +71,10 @@ export class Incidents implements View {
       rowHeight: 92,
       renderRow: (index) => this.renderEntry(this.entries[index]),
       onOpen: (index) => this.openEntry(this.entries[index]),
-      onMove: (index) => this.moved(this.entries[index]),
+      onMove: (index) => this.handleMove(this.entries[index]),
       onSelect: (index) => this.toggleChecked(this.entries[index]),
     });
-    this.pane = new IncidentPane(shell, (incident, own) => this.handleLabelled(incident, own));
+    this.pane = new IncidentPane(shell, (incident, isOwn) => this.handleLabelled(incident, isOwn));
     this.bulkAuthor = authorField(shell);
     this.fillBulk();
     const tools = h("div", { class: "tg-tools" }, this.filter, this.status, this.tables.element, this.grouping, this.count);
@@ -91,7 +91,7 @@ export class Incidents implements View {
     return id !== undefined && this.pane.headline ? `Incident ${id}: ${this.pane.headline}` : "Incidents";
   }
 
-  listed(): Listed {
+  listing(): Listing {
     if (!this.isLoaded) return {};
     const items = this.entries.flatMap((entry) => ("group" in entry ? entry.group.items : entry.inGroup ? [] : [entry.item]));
     return { rows: items.map(({ id }) => id), columns: this.pane.columns };
@@ -99,22 +99,22 @@ export class Incidents implements View {
 
   async open(): Promise<void> {
     const { table = null } = this.options;
-    const before = this.all;
-    this.all = inboxItems(await this.shell.link.ask("incidents", { dataset: table }));
+    const previousItems = this.allItems;
+    this.allItems = inboxItems(await this.shell.link.ask("incidents", { dataset: table }));
     this.isLoaded = true;
-    const known = new Set(this.all.map(({ id }) => id));
-    for (const id of this.checked) if (!known.has(id)) this.checked.delete(id);
+    const currentIds = new Set(this.allItems.map(({ id }) => id));
+    for (const id of this.checked) if (!currentIds.has(id)) this.checked.delete(id);
     if (this.options.status === undefined) {
-      const wanted = this.all.find(({ id }) => id === this.options.id);
-      const anyOpen = this.all.some((item) => this.statusOf(item) === "open");
-      const status = wanted ? this.statusOf(wanted) : anyOpen ? "open" : "";
+      const linkedItem = this.allItems.find(({ id }) => id === this.options.id);
+      const anyOpen = this.allItems.some((item) => this.statusOf(item) === "open");
+      const status = linkedItem ? this.statusOf(linkedItem) : anyOpen ? "open" : "";
       this.shell.saveOptions("incidents", { ...this.options, status });
     }
     this.arrangeRows();
-    const summary = `${table} ${this.all.length}`;
-    if (this.announced !== summary || before.length !== this.all.length) {
-      const open = this.all.filter((item) => this.statusOf(item) === "open").length;
-      this.shell.announce(`${pluralize(this.all.length, "incident")}, ${open} open.`);
+    const summary = `${table} ${this.allItems.length}`;
+    if (this.announced !== summary || previousItems.length !== this.allItems.length) {
+      const open = this.allItems.filter((item) => this.statusOf(item) === "open").length;
+      this.shell.announce(`${pluralize(this.allItems.length, "incident")}, ${open} open.`);
       this.announced = summary;
     }
     const id = this.options.id ?? this.firstItem()?.id;
@@ -123,7 +123,7 @@ export class Incidents implements View {
   }
 
   private statusOf(item: InboxItem): string {
-    return shownStatus(item, Date.now() / 1000);
+    return displayedStatus(item, Date.now() / 1000);
   }
 
   private firstItem(): InboxItem | undefined {
@@ -137,28 +137,28 @@ export class Incidents implements View {
     if (document.activeElement !== this.filter) this.filter.value = filter;
     this.tables.show(this.shell.catalogue.datasets, table);
     this.grouping.querySelector("select")!.value = GROUPINGS.some(([value]) => value === group) ? group : "";
-    const found = searchInbox(this.all, filter);
+    const matchingItems = searchInbox(this.allItems, filter);
     const counts = new Map<string, number>();
-    for (const item of found) counts.set(this.statusOf(item), (counts.get(this.statusOf(item)) ?? 0) + 1);
+    for (const item of matchingItems) counts.set(this.statusOf(item), (counts.get(this.statusOf(item)) ?? 0) + 1);
     const options = STATUSES.map((word) => [word, `${word} (${counts.get(word) ?? 0})`] as const);
-    setOptions(this.status.querySelector("select")!, [...options, ["", `all (${found.length})`]], status);
-    const items = found.filter((item) => !status || this.statusOf(item) === status || this.kept.has(item.id));
-    this.entries = this.entriesOf(items, group);
+    setOptions(this.status.querySelector("select")!, [...options, ["", `all (${matchingItems.length})`]], status);
+    const items = matchingItems.filter((item) => !status || this.statusOf(item) === status || this.relabelled.has(item.id));
+    this.entries = this.arrangeEntries(items, group);
     this.count.textContent = pluralize(items.length, "incident");
-    const at = this.indexOf(this.options.id);
+    const index = this.indexOf(this.options.id);
     this.rows.element.hidden = !items.length;
     this.empty.hidden = items.length > 0;
-    this.empty.textContent = found.length ? `No ${status} incidents.` : filter ? "No incident matches the search." : "No incidents.";
-    this.rows.setCount(this.entries.length, Math.max(0, at));
+    this.empty.textContent = matchingItems.length ? `No ${status} incidents.` : filter ? "No incident matches the search." : "No incidents.";
+    this.rows.setCount(this.entries.length, Math.max(0, index));
     this.showBulk();
   }
 
-  private entriesOf(items: InboxItem[], group: string): Entry[] {
-    if (group === "none") return items.map((item) => ({ item, inGroup: false }));
-    return groupInbox(items).flatMap((of): Entry[] => {
-      if (of.items.length === 1) return [{ item: of.items[0], inGroup: false }];
-      const members = this.expanded.has(of.key) ? of.items.map((item): Entry => ({ item, inGroup: true })) : [];
-      return [{ group: of }, ...members];
+  private arrangeEntries(items: InboxItem[], grouping: string): Entry[] {
+    if (grouping === "none") return items.map((item) => ({ item, inGroup: false }));
+    return groupInbox(items).flatMap((inboxGroup): Entry[] => {
+      if (inboxGroup.items.length === 1) return [{ item: inboxGroup.items[0], inGroup: false }];
+      const members = this.expanded.has(inboxGroup.key) ? inboxGroup.items.map((item): Entry => ({ item, inGroup: true })) : [];
+      return [{ group: inboxGroup }, ...members];
     });
   }
 
@@ -167,7 +167,7 @@ export class Incidents implements View {
   }
 
   private updateFilter(changes: Partial<Options>): void {
-    this.kept.clear();
+    this.relabelled.clear();
     this.shell.saveOptions("incidents", { ...this.options, ...changes });
     if ("table" in changes) {
       void this.open().catch((error) => this.shell.showError(error));
@@ -182,14 +182,14 @@ export class Incidents implements View {
 
   /** Show no incident, because none is listed. */
   private showNone(): void {
-    this.turn++;
+    this.requestNumber++;
     const { id: _, ...rest } = this.options;
     this.shell.saveOptions("incidents", rest);
     const { status } = rest;
-    this.pane.clear(this.all.length ? `No ${status} incidents match; change the status or the search above.` : "Related anomalies appear here as incidents once detection has found some.");
+    this.pane.clear(this.allItems.length ? `No ${status} incidents match; change the status or the search above.` : "Related anomalies appear here as incidents once detection has found some.");
   }
 
-  private moved(entry: Entry): void {
+  private handleMove(entry: Entry): void {
     if ("item" in entry) this.selectSoon(entry.item.id);
   }
 
@@ -209,12 +209,12 @@ export class Incidents implements View {
 
   /** Select and show an incident; `chosen` is true if the user did so, false when the view opens. */
   private async select(id: number, chosen = true): Promise<void> {
-    const turn = ++this.turn;
+    const requestNumber = ++this.requestNumber;
     if (this.options.id !== id) this.shell.saveOptions("incidents", { ...this.options, id }, chosen);
-    const at = this.indexOf(id);
-    if (at >= 0) this.rows.activate(at);
+    const index = this.indexOf(id);
+    if (index >= 0) this.rows.activate(index);
     try {
-      await this.pane.load(id, () => turn === this.turn);
+      await this.pane.load(id, () => requestNumber === this.requestNumber);
     } catch (error) {
       // The incident may not exist, or no longer.
       if (error instanceof KernelError && error.kind === "HistoryError") this.pane.clear(error.message);
@@ -224,30 +224,30 @@ export class Incidents implements View {
   }
 
   /** Update the list after a label by this user (`own`) or others; after an own label, return the focus to the list. */
-  private handleLabelled(incident: IncidentAnswer, own: boolean): void {
-    this.kept.add(incident.incident);
-    const item = this.all.find(({ id }) => id === incident.incident);
+  private handleLabelled(incident: IncidentAnswer, isOwn: boolean): void {
+    this.relabelled.add(incident.incident);
+    const item = this.allItems.find(({ id }) => id === incident.incident);
     if (item) {
       const { status, assignee, snoozed_until: until } = incident;
       Object.assign(item, { status, assignee, snoozedUntil: until === null ? NaN : Date.parse(until) / 1000 });
     }
     this.arrangeRows();
-    if (own) this.rows.element.focus();
+    if (isOwn) this.rows.element.focus();
   }
 
   // --- bulk actions
 
   private fillBulk(): void {
     const help = h("span", { class: "tg-muted tg-action-help" });
-    const snooze = h("select", { "aria-label": "Snooze the selected for" }, ...SNOOZES.map(([seconds, text]) => h("option", { value: seconds }, text)));
+    const snooze = h("select", { "aria-label": "Snooze the selected for" }, ...SNOOZE_LENGTHS.map(([seconds, text]) => h("option", { value: seconds }, text)));
     const assignee = h("input", { "aria-label": "Assignee of the selected", placeholder: "Name" });
-    const act = (name: string, details: () => object = () => ({})) => actionButton(name, help, () => void this.actOnChecked(name, details()));
+    const actionFor = (name: string, details: () => object = () => ({})) => actionButton(name, help, () => void this.actOnChecked(name, details()));
     this.bulk.append(
       this.bulkCount,
       this.bulkNote,
-      ...BULK_ACTIONS.map((name) => act(name)),
-      h("span", { class: "tg-group" }, assignee, act("assign", () => ({ assignee: assignee.value.trim() }))),
-      h("span", { class: "tg-group" }, snooze, act("snooze", () => ({ until: Date.now() / 1000 + Number(snooze.value) }))),
+      ...BULK_ACTIONS.map((name) => actionFor(name)),
+      h("span", { class: "tg-group" }, assignee, actionFor("assign", () => ({ assignee: assignee.value.trim() }))),
+      h("span", { class: "tg-group" }, snooze, actionFor("snooze", () => ({ until: Date.now() / 1000 + Number(snooze.value) }))),
       this.bulkAuthor.element,
       button("Clear", () => this.clearChecked()),
       help,
@@ -270,9 +270,9 @@ export class Incidents implements View {
   private toggleChecked(entry: Entry): void {
     if (!this.shell.writable) return;
     const ids = "item" in entry ? [entry.item.id] : entry.group.items.map(({ id }) => id);
-    const all = ids.every((id) => this.checked.has(id));
+    const allChecked = ids.every((id) => this.checked.has(id));
     for (const id of ids) {
-      if (all) this.checked.delete(id);
+      if (allChecked) this.checked.delete(id);
       else this.checked.add(id);
     }
     this.rows.redraw();
@@ -281,16 +281,16 @@ export class Incidents implements View {
 
   private async actOnChecked(action: string, details: object): Promise<void> {
     const { shell } = this;
-    const by = this.bulkAuthor.require();
-    if (by === null) return;
+    const author = this.bulkAuthor.requireName();
+    if (author === null) return;
     const incidents = [...this.checked];
     try {
-      const { data } = await shell.link.ask("label_incidents", { incidents, action, note: this.bulkNote.value.trim(), author: by, ...details });
-      incidents.forEach((id) => this.kept.add(id));
+      const { data } = await shell.link.ask("label_incidents", { incidents, action, note: this.bulkNote.value.trim(), author, ...details });
+      incidents.forEach((id) => this.relabelled.add(id));
       this.checked.clear();
       this.bulkNote.value = "";
       await this.open();
-      shell.announce(`${ACTIONS[action].text}: saved for ${pluralize(data.labelled, "incident")}.`);
+      shell.announce(`${ACTIONS[action].label}: saved for ${pluralize(data.labelled, "incident")}.`);
     } catch (error) {
       shell.showError(error);
     }
@@ -313,18 +313,18 @@ export class Incidents implements View {
   }
 
   private renderGroup(entry: { group: InboxGroup }): HTMLElement {
-    const { key, since, shared, items, tables } = entry.group;
+    const { key, since, headline: shared, items, tables } = entry.group;
     const open = this.expanded.has(key);
-    const when = formatTime(since);
+    const startTime = formatTime(since);
     const worst = ["error", "warning", "info"].find((severity) => items.some((item) => item.severity === severity)) ?? "info";
     return h(
       "div",
       { class: "tg-inbox-item tg-inbox-group" },
-      this.checkbox(entry, `Select all incidents of ${when}`),
+      this.checkbox(entry, `Select all incidents of ${startTime}`),
       h(
         "div",
         { role: "gridcell", class: "tg-inbox-cell", "aria-expanded": String(open) },
-        h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", {}, `began ${when}`)),
+        h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", {}, `began ${startTime}`)),
         h("div", { class: "tg-inbox-headline" }, `${open ? "▾" : "▸"} ${pluralize(items.length, "incident")} in ${pluralize(tables, "table")}`),
         h("div", { class: "tg-muted tg-inbox-range" }, renderName(shared, 160)),
       ),
@@ -345,7 +345,7 @@ export class Incidents implements View {
         { role: "gridcell", class: "tg-inbox-cell" },
         h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, `${status}${until}`), h("strong", { class: "tg-inbox-table" }, renderName(item.dataset, 40))),
         h("div", { class: "tg-inbox-headline" }, renderName(keepUnits(item.headline), 200)),
-        h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · found ${formatAge(item.opened, Date.now() / 1000)}`, ...assignee),
+        h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · found ${formatAge(item.openedAt, Date.now() / 1000)}`, ...assignee),
       ),
     );
   }

@@ -11,7 +11,7 @@ import { drawLegend, legendText } from "../heatmap/legend";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
 import { GROUPINGS, groupKeys, groupRows, SORT_ORDERS } from "../heatmap/row-groups";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
 import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 
@@ -47,12 +47,12 @@ interface Options {
 
 export class Overview implements View {
   readonly element: HTMLElement;
-  private readonly canvas = h("canvas", { tabindex: "0", role: "application", class: "tg-heat" });
+  private readonly canvas = h("canvas", { tabindex: "0", role: "application", class: "tg-heatmap" });
   private readonly heatmap = new Heatmap(this.canvas);
   private readonly cursor = h("div", { class: "tg-cursor", hidden: true });
-  private readonly tip = h("div", { class: "tg-tip", hidden: true });
-  private readonly none = h("p", { class: "tg-empty tg-none", hidden: true }, "No series matches the filter.");
-  private readonly selectionBar = h("span", { class: "tg-picked" });
+  private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
+  private readonly noMatch = h("p", { class: "tg-empty tg-no-match", hidden: true }, "No series matches the filter.");
+  private readonly selectionBar = h("span", { class: "tg-selection-bar" });
   private readonly count = h("span", { class: "tg-muted" });
   private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1", role: "img" });
   private readonly legendText = h("span", { class: "tg-muted" });
@@ -65,7 +65,7 @@ export class Overview implements View {
   private marks = new Map<number, number[]>();
   private order: Int32Array = new Int32Array();
   /** Rows that match table and filter. */
-  private found: Int32Array = new Int32Array();
+  private matchingRows: Int32Array = new Int32Array();
   private headings: string[] = [];
   private folded = new Map<number, number[]>();
   private readonly tables: TablePicker;
@@ -73,18 +73,18 @@ export class Overview implements View {
   private readonly windowPicker: WindowPicker;
   /** Saved range that the viewport was set to, or that was saved of it, as JSON. */
   private range = "";
-  private shownRange = "";
+  private shownWindow = "";
   private selected = new Set<number>();
   private sparklines!: Sparklines;
   private cursorCell = { index: 0, column: 0 };
   private frame = 0;
-  private turn = 0;
+  private requestNumber = 0;
   private catalogue: Catalogue | null = null;
   /** Table of `catalogue`; null for all. */
   private table: string | null = null;
   /** Catalogue of all tables at that time: once it is fetched again, the table's is out of date, too. */
-  private whole: Catalogue | null = null;
-  private readonly sizes = new ResizeObserver(() => this.onResize());
+  private fullCatalogue: Catalogue | null = null;
+  private readonly resizeObserver = new ResizeObserver(() => this.onResize());
   private dragStart: { x: number; y: number } | null = null;
   private dragging = false;
 
@@ -121,8 +121,8 @@ export class Overview implements View {
       this.selectionBar,
     );
     this.windowPicker = new WindowPicker((window) => this.showWindow(window), (text) => shell.announce(text));
-    const range = h("div", { class: "tg-tools tg-looked" }, this.windowPicker.element, this.count);
-    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tip, this.none);
+    const range = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.count);
+    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.noMatch);
     const help = "Wheel scrolls, with Ctrl it zooms; Shift-click compares; arrow keys, Enter, Space, + and - do so too.";
     const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
     this.element = h("section", { class: "tg-overview" }, tools, range, field, foot);
@@ -148,7 +148,7 @@ export class Overview implements View {
   }
 
   private get isFolded(): boolean {
-    return this.options.fold ?? this.found.length > MAX_UNFOLDED;
+    return this.options.fold ?? this.matchingRows.length > MAX_UNFOLDED;
   }
 
   title(): string {
@@ -163,7 +163,7 @@ export class Overview implements View {
   }
 
   /** Catalogue of what is shown: rows and columns are of it. Other tables' partitions are no columns of one table's. */
-  private get own(): Catalogue {
+  private get currentCatalogue(): Catalogue {
     return this.catalogue ?? this.shell.catalogue;
   }
 
@@ -172,21 +172,21 @@ export class Overview implements View {
     const { catalogue, link } = this.shell;
     const { table } = this.options;
     if (table === null || !catalogue.datasets.includes(table)) return catalogue;
-    if (this.catalogue && this.table === table && this.whole === catalogue) return this.catalogue;
+    if (this.catalogue && this.table === table && this.fullCatalogue === catalogue) return this.catalogue;
     return new Catalogue(await link.ask("catalogue", { table }));
   }
 
   async open(): Promise<void> {
-    const turn = ++this.turn;
+    const requestNumber = ++this.requestNumber;
     const catalogue = await this.ownCatalogue();
-    if (turn !== this.turn) return;
+    if (requestNumber !== this.requestNumber) return;
     const { link } = this.shell;
     if (this.catalogue !== catalogue) {
-      const another = this.table !== this.options.table;
-      const before = this.catalogue;
+      const tableChanged = this.table !== this.options.table;
+      const previousCatalogue = this.catalogue;
       this.catalogue = catalogue;
       this.table = this.options.table;
-      this.whole = this.shell.catalogue;
+      this.fullCatalogue = this.shell.catalogue;
       this.levels.clear();
       this.loading.clear();
       this.sortings.clear();
@@ -197,16 +197,16 @@ export class Overview implements View {
         const [row, column] = [catalogue.marks[n], catalogue.marks[n + 1]];
         this.marks.set(row, [...(this.marks.get(row) ?? []), column]);
       }
-      const at = before && this.order[this.cursorCell.index] >= 0 ? before.ids[this.order[this.cursorCell.index]] : null;
-      const label = before?.labels[this.cursorCell.column];
+      const cursorId = previousCatalogue && this.order[this.cursorCell.index] >= 0 ? previousCatalogue.ids[this.order[this.cursorCell.index]] : null;
+      const label = previousCatalogue?.labels[this.cursorCell.column];
       this.arrangeRows();
       this.fitCanvas();
-      if (!before || another) {
+      if (!previousCatalogue || tableChanged) {
         this.heatmap.reset(catalogue.columns, FIRST_COLUMNS, 18);
         this.range = JSON.stringify([null, null]);
       }
       // Keep the cursor on its series and time, although rows may have been added.
-      const index = at === null ? -1 : this.order.indexOf(catalogue.rowOf(at));
+      const index = cursorId === null ? -1 : this.order.indexOf(catalogue.rowOf(cursorId));
       const column = label === undefined ? -1 : catalogue.labels.indexOf(label);
       this.cursorCell = {
         index: index >= 0 ? index : Math.max(0, this.order.findIndex((row) => row >= 0)),
@@ -222,21 +222,21 @@ export class Overview implements View {
 
   /** Key of the order of rows. */
   private get sorting(): string {
-    const { by, sort } = this.options;
-    return JSON.stringify(sort === "name" ? this.group : [by, sort]);
+    const { by: levelKind, sort } = this.options;
+    return JSON.stringify(sort === "name" ? this.group : [levelKind, sort]);
   }
 
   /** Fetch the order of rows, unless it is known. */
   private async fetchSorting(): Promise<void> {
-    const { sorting, own, group } = this;
-    const { by, sort } = this.options;
+    const { sorting, currentCatalogue: catalogue, group } = this;
+    const { by: levelKind, sort } = this.options;
     if (this.sortings.has(sorting)) return;
-    const { arrays } = await this.shell.link.ask("row_order", { level_kind: by, sort, group }, own.number);
-    if (this.own === own) this.sortings.set(sorting, arrays.rows);
+    const { arrays } = await this.shell.link.ask("row_order", { level_kind: levelKind, sort, group }, catalogue.number);
+    if (this.currentCatalogue === catalogue) this.sortings.set(sorting, arrays.rows);
   }
 
-  listed(): Listed {
-    const catalogue = this.own;
+  listing(): Listing {
+    const catalogue = this.currentCatalogue;
     if (!this.catalogue) return {};
     const rows = Array.from(this.order).flatMap((row) => (row < 0 ? (this.folded.get(row) ?? []) : [row]));
     const { since, until } = this.options;
@@ -250,26 +250,26 @@ export class Overview implements View {
 
   /** Fetch the first screen, then all other columns from newest to oldest; once for each kind of level. */
   private load(): Promise<void> {
-    const { by } = this.options;
-    let request = this.loading.get(by);
+    const { by: levelKind } = this.options;
+    let request = this.loading.get(levelKind);
     if (!request) {
-      request = this.fetchLevels(by);
-      this.loading.set(by, request);
-      request.catch(() => this.loading.delete(by));
+      request = this.fetchLevels(levelKind);
+      this.loading.set(levelKind, request);
+      request.catch(() => this.loading.delete(levelKind));
     }
     return request;
   }
 
-  private async fetchLevels(by: LevelKind): Promise<void> {
+  private async fetchLevels(levelKind: LevelKind): Promise<void> {
     const { link } = this.shell;
-    const catalogue = this.own;
+    const catalogue = this.currentCatalogue;
     const { rows, columns } = catalogue;
-    const levels = new LevelMatrix(rows, columns, by === "score" ? SCORE_STRENGTH : CHANGE_STRENGTH);
+    const levels = new LevelMatrix(rows, columns, levelKind === "score" ? SCORE_STRENGTH : CHANGE_STRENGTH);
     levels.loadedFrom = columns;
-    this.levels.set(by, levels);
+    this.levels.set(levelKind, levels);
     this.arrangeRows();
     const fetchColumns = async (first: number, last: number, rows?: number[]) => {
-      const { arrays } = await link.ask("levels", { level_kind: by, first, last, ...(rows && { rows }) }, catalogue.number);
+      const { arrays } = await link.ask("levels", { level_kind: levelKind, first, last, ...(rows && { rows }) }, catalogue.number);
       levels.write(arrays.levels, first, last, rows);
     };
     const visible = this.heatmap.visibleRows(this.order);
@@ -277,15 +277,15 @@ export class Overview implements View {
     await Promise.all([fetchColumns(newest, columns, visible), this.heatmap.hasNames && this.sparklines.request(visible)]);
     levels.loadedFrom = newest;
     this.paint();
-    performance.mark(`tidegauge:first:${by}`);
+    performance.mark(`tidegauge:first:${levelKind}`);
     void this.fetchRest(levels, fetchColumns, catalogue).then(
       () => {
-        performance.mark(`tidegauge:whole:${by}`);
+        performance.mark(`tidegauge:whole:${levelKind}`);
         this.arrangeRows();
         this.redraw();
       },
       (error) => {
-        this.loading.delete(by);
+        this.loading.delete(levelKind);
         this.shell.showError(error);
       },
     );
@@ -304,12 +304,12 @@ export class Overview implements View {
 
   /** Filter, group and sort the rows. */
   private arrangeRows(): void {
-    const catalogue = this.own;
-    const { by, sort, filter, table, toggled, ids } = this.options;
+    const catalogue = this.currentCatalogue;
+    const { by: levelKind, sort, filter, table, toggled, ids } = this.options;
     const { group } = this;
-    this.choices.by.querySelector("select")!.value = by;
-    this.legendText.textContent = legendText(by);
-    this.legend.setAttribute("aria-label", `Legend: ${by === "score" ? "p-value of the score, from normal to 10⁻⁹" : "change, from to 0 over same to new"}`);
+    this.choices.by.querySelector("select")!.value = levelKind;
+    this.legendText.textContent = legendText(levelKind);
+    this.legend.setAttribute("aria-label", `Legend: ${levelKind === "score" ? "p-value of the score, from normal to 10⁻⁹" : "change, from to 0 over same to new"}`);
     this.choices.group.querySelector("select")!.value = group;
     this.choices.sort.querySelector("select")!.value = sort;
     this.tables.show(catalogue.datasets, table);
@@ -318,17 +318,17 @@ export class Overview implements View {
     this.choices.group.querySelector("select")!.disabled = sort !== "name";
     this.choices.group.title = sort === "name" ? "" : "Grouping needs sorting by name";
     if (document.activeElement !== this.filter) this.filter.value = filter;
-    const levels = this.levels.get(by);
-    const found = catalogue.search(filter);
-    const rows = table === null ? found : found.filter((row) => catalogue.text("dataset", row) === table);
-    this.found = rows;
+    const levels = this.levels.get(levelKind);
+    const searchResult = catalogue.search(filter);
+    const rows = table === null ? searchResult : searchResult.filter((row) => catalogue.keyValue("dataset", row) === table);
+    this.matchingRows = rows;
     const keys = this.groupKeys;
-    const others = new Set(toggled);
+    const toggledHeadings = new Set(toggled);
     const { isFolded } = this;
-    const isFound = new Uint8Array(catalogue.rows);
-    for (const row of rows) isFound[row] = 1;
-    const sorted = (this.sortings.get(this.sorting) ?? rows).filter((row) => isFound[row]);
-    const groups = groupRows(sorted, catalogue, keys, (heading) => isFolded !== others.has(heading));
+    const isMatching = new Uint8Array(catalogue.rows);
+    for (const row of rows) isMatching[row] = 1;
+    const sorted = (this.sortings.get(this.sorting) ?? rows).filter((row) => isMatching[row]);
+    const groups = groupRows(sorted, catalogue, keys, (heading) => isFolded !== toggledHeadings.has(heading));
     ({ order: this.order, headings: this.headings, folded: this.folded } = groups);
     for (const key of [...this.marks.keys()]) if (key < 0) this.marks.delete(key);
     for (const [heading, members] of this.folded) {
@@ -339,24 +339,24 @@ export class Overview implements View {
     this.fold.textContent = isFolded ? "Unfold all" : "Fold all";
     levels?.setOrder(this.order, this.folded);
     this.heatmap.clearTextCache();
-    const all = catalogue.rows;
-    const count = rows.length === all ? pluralize(all, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${pluralize(all, "series", "series")}`;
-    this.none.hidden = rows.length > 0;
-    this.none.textContent = table !== null && !catalogue.datasets.includes(table) ? `There is no table ${table}.` : "No series matches the filter.";
+    const seriesCount = catalogue.rows;
+    const count = rows.length === seriesCount ? pluralize(seriesCount, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${pluralize(seriesCount, "series", "series")}`;
+    this.noMatch.hidden = rows.length > 0;
+    this.noMatch.textContent = table !== null && !catalogue.datasets.includes(table) ? `There is no table ${table}.` : "No series matches the filter.";
     this.count.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
   }
 
   private get content(): HeatmapContent | null {
     const { theme } = this.shell;
-    const catalogue = this.own;
-    const { by, table } = this.options;
-    const levels = this.levels.get(by);
+    const catalogue = this.currentCatalogue;
+    const { by: levelKind, table } = this.options;
+    const levels = this.levels.get(levelKind);
     if (!levels) return null;
     const keys = this.groupKeys;
     return {
       catalogue,
       levels,
-      palette: by === "score" ? theme.score : theme.change,
+      palette: levelKind === "score" ? theme.score : theme.change,
       order: this.order,
       headings: this.headings,
       folded: this.folded,
@@ -365,7 +365,7 @@ export class Overview implements View {
       sparklines: this.sparklines,
       title: (row) => {
         const single = keys.includes("dataset") || table !== null || catalogue.datasets.length === 1;
-        return `${single ? "" : `${catalogue.text("dataset", row)} · `}${catalogue.title(row, keys)}`;
+        return `${single ? "" : `${catalogue.keyValue("dataset", row)} · `}${catalogue.title(row, keys)}`;
       },
     };
   }
@@ -404,7 +404,7 @@ export class Overview implements View {
   }
 
   private readonly requestSparklines = debounce(60, () => {
-    if (this.sparklines.setColumns(...this.heatmap.visibleColumns(this.own.columns))) this.redraw();
+    if (this.sparklines.setColumns(...this.heatmap.visibleColumns(this.currentCatalogue.columns))) this.redraw();
     void this.sparklines.request(this.heatmap.visibleRows(this.order)).catch((error) => this.shell.showError(error));
   });
 
@@ -429,7 +429,7 @@ export class Overview implements View {
     const index = viewport.top + down / viewport.rowHeight;
     viewport.rowHeight *= rows;
     viewport.columnWidth *= columns;
-    this.heatmap.clamp(this.order.length, this.own.columns);
+    this.heatmap.clamp(this.order.length, this.currentCatalogue.columns);
     viewport.left = column - across / viewport.columnWidth;
     viewport.top = index - down / viewport.rowHeight;
     this.saveRange();
@@ -452,7 +452,7 @@ export class Overview implements View {
   }
 
   private resetView(): void {
-    this.heatmap.reset(this.own.columns, FIRST_COLUMNS, 18);
+    this.heatmap.reset(this.currentCatalogue.columns, FIRST_COLUMNS, 18);
     this.saveRange();
     this.redraw();
   }
@@ -461,10 +461,10 @@ export class Overview implements View {
 
   /** Show the columns of a window; null for all of them. */
   private showWindow(window: TimeWindow | null): void {
-    const columns: [number, number] | null = window ? columnsWithin(this.own, window) : [0, this.own.columns];
+    const columns: [number, number] | null = window ? columnsWithin(this.currentCatalogue, window) : [0, this.currentCatalogue.columns];
     if (!columns) {
       this.shell.announce("There are no partitions in this window.");
-      this.shownRange = "";
+      this.shownWindow = "";
       this.showRange();
       return;
     }
@@ -480,18 +480,18 @@ export class Overview implements View {
     const range = JSON.stringify([since, until]);
     if (range === this.range) return;
     this.range = range;
-    const columns = columnRange(this.own, { since, until });
+    const columns = columnRange(this.currentCatalogue, { since, until });
     if (columns) this.heatmap.showColumns(...columns);
-    else this.heatmap.reset(this.own.columns, FIRST_COLUMNS, this.heatmap.viewport.rowHeight);
+    else this.heatmap.reset(this.currentCatalogue.columns, FIRST_COLUMNS, this.heatmap.viewport.rowHeight);
   }
 
   /** Save the range that is seen, once it stays. */
-  private readonly saveRange = debounce(200, () => this.saveColumns(...this.heatmap.visibleColumns(this.own.columns)));
+  private readonly saveRange = debounce(200, () => this.saveColumns(...this.heatmap.visibleColumns(this.currentCatalogue.columns)));
 
   private saveColumns(first: number, end: number): void {
-    const { columns } = this.own;
-    const usual = first === Math.max(0, columns - FIRST_COLUMNS) && end === columns;
-    const { since, until } = usual ? { since: null, until: null } : savedRange(this.own, first, end);
+    const { columns } = this.currentCatalogue;
+    const isDefault = first === Math.max(0, columns - FIRST_COLUMNS) && end === columns;
+    const { since, until } = isDefault ? { since: null, until: null } : savedRange(this.currentCatalogue, first, end);
     const range = JSON.stringify([since, until]);
     if (range === this.range) return;
     this.range = range;
@@ -500,14 +500,14 @@ export class Overview implements View {
 
   /** Show the visible window in the fields. */
   private showRange(): void {
-    const { times, columns } = this.own;
-    const timed = Array.from(times).findLastIndex((time) => !Number.isNaN(time));
+    const { times, columns } = this.currentCatalogue;
+    const lastTimed = Array.from(times).findLastIndex((time) => !Number.isNaN(time));
     const [first, end] = this.heatmap.visibleColumns(columns);
-    const last = Math.min(timed, end - 1);
-    const shown = JSON.stringify([times[first], times[last], times[timed]]);
-    if (shown === this.shownRange) return; // painted again; somebody may be typing a date
-    this.shownRange = shown;
-    this.windowPicker.show(first <= last ? [times[first], times[last]] : null, timed >= 0 ? [times[0], times[timed]] : null);
+    const last = Math.min(lastTimed, end - 1);
+    const windowKey = JSON.stringify([times[first], times[last], times[lastTimed]]);
+    if (windowKey === this.shownWindow) return; // painted again; somebody may be typing a date
+    this.shownWindow = windowKey;
+    this.windowPicker.show(first <= last ? [times[first], times[last]] : null, lastTimed >= 0 ? [times[0], times[lastTimed]] : null);
   }
 
   private bindEvents(): void {
@@ -522,14 +522,14 @@ export class Overview implements View {
     canvas.addEventListener("focus", () => this.drawCursor());
     canvas.addEventListener("blur", () => (this.cursor.hidden = true));
     // The toolbar above may wrap, which changes the size of the canvas, too.
-    this.sizes.observe(canvas.parentElement!);
+    this.resizeObserver.observe(canvas.parentElement!);
   }
 
   private handleWheel(event: WheelEvent): void {
     const { viewport } = this.heatmap;
     // In a notebook the wheel scrolls the notebook until the map has the focus.
     if (!this.shell.fillsPage && document.activeElement !== this.canvas && !event.ctrlKey && !event.metaKey) return;
-    const before = { ...viewport };
+    const previousViewport = { ...viewport };
     const step = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 18 : 1;
     const [across, down] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
     if (event.ctrlKey || event.metaKey) {
@@ -538,12 +538,12 @@ export class Overview implements View {
     } else {
       viewport.top += (down * step) / viewport.rowHeight;
       viewport.left += (across * step) / viewport.columnWidth;
-      this.heatmap.clamp(this.order.length, this.own.columns);
+      this.heatmap.clamp(this.order.length, this.currentCatalogue.columns);
       this.saveRange();
     }
     // At the end of the range, let the page scroll.
-    const same = (Object.keys(before) as (keyof typeof before)[]).every((k) => before[k] === viewport[k]);
-    if (same && !event.ctrlKey) return;
+    const unchanged = (Object.keys(previousViewport) as (keyof typeof previousViewport)[]).every((key) => previousViewport[key] === viewport[key]);
+    if (unchanged && !event.ctrlKey) return;
     event.preventDefault();
     this.hideTooltip();
     this.redraw();
@@ -593,7 +593,7 @@ export class Overview implements View {
     if (!start || this.dragging) return;
     const { index, column } = this.heatmap.cellAt(event.offsetX, event.offsetY);
     const row = this.order[index];
-    if (row === undefined || column >= this.own.columns) return;
+    if (row === undefined || column >= this.currentCatalogue.columns) return;
     this.cursorCell = { index, column: column < 0 ? this.cursorCell.column : column };
     if (row < 0) this.toggleFolded(row);
     else if (event.shiftKey) this.toggleSelected(row);
@@ -622,7 +622,7 @@ export class Overview implements View {
   }
 
   private moveCursor(down: number, across: number): void {
-    const { columns } = this.own;
+    const { columns } = this.currentCatalogue;
     const index = Math.min(this.order.length - 1, Math.max(0, this.cursorCell.index + down));
     const column = Math.min(columns - 1, Math.max(0, this.cursorCell.column + across));
     this.cursorCell = { index, column };
@@ -644,7 +644,7 @@ export class Overview implements View {
 
   /** Page coordinates of a cell, by series id and column label; used by browser tests. */
   locate(id: number, label: string): { x: number; y: number } {
-    const catalogue = this.own;
+    const catalogue = this.currentCatalogue;
     const row = catalogue.rowOf(id);
     const heading = [...this.folded].find(([, members]) => members.includes(row))?.[0];
     if (heading !== undefined) this.toggleFolded(heading);
@@ -668,7 +668,7 @@ export class Overview implements View {
   }
 
   private saveSelection(): void {
-    const ids = [...this.selected].map((row) => this.own.ids[row]);
+    const ids = [...this.selected].map((row) => this.currentCatalogue.ids[row]);
     this.shell.saveOptions("overview", { ...this.options, ids });
     this.showSelection();
     this.redraw();
@@ -676,7 +676,7 @@ export class Overview implements View {
 
   private showSelection(): void {
     const { size } = this.selected;
-    const ids = () => [...this.selected].map((selected) => this.own.ids[selected]);
+    const ids = () => [...this.selected].map((row) => this.currentCatalogue.ids[row]);
     const open = button(`Compare ${pluralize(size, "series", "series")}`, () => this.shell.go("series", { ids: ids() }), { class: "tg-primary" });
     const clear = button("Clear", () => {
       this.selected.clear();
@@ -689,9 +689,9 @@ export class Overview implements View {
   private toggleFolded(heading: number): void {
     const text = this.headings[-heading - 1];
     const { toggled } = this.options;
-    const others = toggled.includes(text) ? toggled.filter((other) => other !== text) : [...toggled, text];
+    const toggledHeadings = toggled.includes(text) ? toggled.filter((otherHeading) => otherHeading !== text) : [...toggled, text];
     this.hideTooltip();
-    this.shell.saveOptions("overview", { ...this.options, fold: this.isFolded, toggled: others });
+    this.shell.saveOptions("overview", { ...this.options, fold: this.isFolded, toggled: toggledHeadings });
     this.arrangeRows();
     this.redraw();
   }
@@ -703,50 +703,50 @@ export class Overview implements View {
   }
 
   private openSeries(row: number, column: number): void {
-    const catalogue = this.own;
+    const catalogue = this.currentCatalogue;
     this.hideTooltip();
     this.shell.go("series", { ids: [catalogue.ids[row]], focus: catalogue.labels[column] ?? null });
   }
 
   private hideTooltip(): void {
-    this.tip.hidden = true;
-    this.tooltipTurn++;
+    this.tooltip.hidden = true;
+    this.tooltipRequest++;
   }
 
-  private tooltipTurn = 0;
-  private readonly fetchCell = debounce(50, (row: number, column: number, turn: number) => {
-    void this.shell.link.ask("cell", { row, column }, this.own.number).then(
-      ({ data }) => turn === this.tooltipTurn && !this.tip.hidden && this.showCell(row, data),
+  private tooltipRequest = 0;
+  private readonly fetchCell = debounce(50, (row: number, column: number, requestNumber: number) => {
+    void this.shell.link.ask("cell", { row, column }, this.currentCatalogue.number).then(
+      ({ data }) => requestNumber === this.tooltipRequest && !this.tooltip.hidden && this.showCell(row, data),
       (error) => this.shell.showError(error),
     );
   });
 
   /** Show the tooltip of a cell: its names at once, its details when the kernel answers. */
   private showTooltip(row: number, column: number, x: number, y: number): void {
-    const catalogue = this.own;
-    const title = h("strong", {}, renderName(`${catalogue.text("dataset", row)} · ${catalogue.title(row)}`, 90));
-    this.tooltipTurn++;
-    if (column < 0 || column >= catalogue.columns) this.tip.replaceChildren(title);
+    const catalogue = this.currentCatalogue;
+    const title = h("strong", {}, renderName(`${catalogue.keyValue("dataset", row)} · ${catalogue.title(row)}`, 90));
+    this.tooltipRequest++;
+    if (column < 0 || column >= catalogue.columns) this.tooltip.replaceChildren(title);
     else {
-      this.tip.replaceChildren(title, h("div", {}, renderName(catalogue.labels[column])));
-      this.fetchCell(row, column, this.tooltipTurn);
+      this.tooltip.replaceChildren(title, h("div", {}, renderName(catalogue.labels[column])));
+      this.fetchCell(row, column, this.tooltipRequest);
     }
-    this.tip.hidden = false;
+    this.tooltip.hidden = false;
     const field = this.canvas.parentElement!;
     const right = x + 340 > field.clientWidth - MINIMAP_WIDTH;
-    this.tip.style.left = `${Math.max(0, right ? x - 336 : x + 14)}px`;
-    this.tip.style.top = `${Math.min(y + 14, field.clientHeight - 120)}px`;
+    this.tooltip.style.left = `${Math.max(0, right ? x - 336 : x + 14)}px`;
+    this.tooltip.style.top = `${Math.min(y + 14, field.clientHeight - 120)}px`;
   }
 
   private showCell(row: number, cell: CellAnswer): void {
-    const catalogue = this.own;
-    const title = `${catalogue.text("dataset", row)} · ${catalogue.title(row)}`;
-    this.tip.replaceChildren(...cellTooltip(title, cell));
+    const catalogue = this.currentCatalogue;
+    const title = `${catalogue.keyValue("dataset", row)} · ${catalogue.title(row)}`;
+    this.tooltip.replaceChildren(...cellTooltip(title, cell));
     this.shell.announce(cellDescription(title, cell));
   }
 
   close(): void {
-    this.sizes.disconnect();
+    this.resizeObserver.disconnect();
     cancelAnimationFrame(this.frame);
   }
 }

@@ -1,7 +1,7 @@
 // Partition pane: facts, anomalies and versions of the partition selected in the calendar.
 
 import { formatIsoTime, formatNumber, pluralize } from "../data/format";
-import { delayText, knownTime, type Partition, partitionTitle, sharedTimes, STATUS_DESCRIPTIONS, STATUS_SYMBOLS } from "../data/partition";
+import { delayText, formatKnownTime, type Partition, partitionTitle, mergeEqualTimes, STATUS_DESCRIPTIONS, STATUS_SYMBOLS } from "../data/partition";
 import type { PartitionAnswer } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { button, h, renderName } from "../ui/dom";
@@ -9,9 +9,9 @@ import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
 
 export class PartitionPane {
-  readonly element = h("aside", { class: "tg-day", "aria-label": "Partition" });
+  readonly element = h("aside", { class: "tg-partition", "aria-label": "Partition" });
   private shownKey: string | null = null;
-  private turn = 0;
+  private requestNumber = 0;
 
   constructor(
     private readonly shell: Shell,
@@ -20,7 +20,7 @@ export class PartitionPane {
 
   clear(text: string): void {
     this.shownKey = null;
-    this.turn++;
+    this.requestNumber++;
     this.element.replaceChildren(h("p", { class: "tg-empty" }, text));
   }
 
@@ -33,7 +33,7 @@ export class PartitionPane {
     const key = JSON.stringify([this.shell.dataset, partition.segment, partition.name, partition.time]);
     if (this.shownKey === key) return;
     this.shownKey = key;
-    const turn = ++this.turn;
+    const requestNumber = ++this.requestNumber;
     const { dataset, link } = this.shell;
     const details = h("div", {});
     const compare = button("Compare with a week earlier", this.onCompare, { class: "tg-primary", title: "Or with the previous partition, if there is none a week earlier" });
@@ -42,13 +42,13 @@ export class PartitionPane {
       h("h2", {}, renderName(partitionTitle(partition), 120)),
       h("p", {}, `${STATUS_SYMBOLS[partition.status]} ${STATUS_DESCRIPTIONS[partition.status]}`.trim(), partition.late && partition.status !== "late" ? "; it was also late" : null),
       facts(partition),
-      h("div", { class: "tg-day-actions" }, compare),
+      h("div", { class: "tg-partition-actions" }, compare),
       details,
     );
     this.element.scrollTop = 0;
     if (partition.name === null) return;
     void link.ask("partition", { dataset, partition: partition.name }).then(
-      ({ data }) => turn === this.turn && details.replaceChildren(...this.renderDetails(data, partition)),
+      ({ data }) => requestNumber === this.requestNumber && details.replaceChildren(...this.renderDetails(data, partition)),
       (error) => this.shell.showError(error),
     );
   }
@@ -57,7 +57,7 @@ export class PartitionPane {
     const { total, versions } = data;
     // By incident, in the order of their worst anomalies.
     const incidents = [...new Set(data.anomalies.map(({ incident_id: incident }) => incident))];
-    const found = incidents.flatMap((incident) => {
+    const anomalyLists = incidents.flatMap((incident) => {
       const open = incident === null ? null : button(`Incident ${incident}`, () => this.shell.go("incidents", { id: incident, status: "" }));
       const anomalies = data.anomalies.filter((anomaly) => anomaly.incident_id === incident);
       const items = anomalies.map((anomaly) =>
@@ -66,13 +66,13 @@ export class PartitionPane {
           {},
           h("div", {}, severityBadge(anomaly.severity), h("span", { class: "tg-muted" }, ` ${anomaly.status}`)),
           renderName(anomaly.explanation, 300),
-          h("div", { class: "tg-day-actions" }, button("Open series", () => this.openSeries(anomaly.series_id, partition))),
+          h("div", { class: "tg-partition-actions" }, button("Open series", () => this.openSeries(anomaly.series_id, partition))),
         ),
       );
-      return [...(open ? [h("div", { class: "tg-day-actions" }, open)] : []), h("ul", { class: "tg-day-found" }, ...items)];
+      return [...(open ? [h("div", { class: "tg-partition-actions" }, open)] : []), h("ul", { class: "tg-partition-anomalies" }, ...items)];
     });
     const omitted = total - data.anomalies.length;
-    const parts = [h("h3", {}, total ? pluralize(total, "anomaly", "anomalies") : "No anomalies"), ...found];
+    const parts = [h("h3", {}, total ? pluralize(total, "anomaly", "anomalies") : "No anomalies"), ...anomalyLists];
     if (omitted) parts.push(h("p", { class: "tg-muted" }, `and ${omitted.toLocaleString("en-US")} more with lower scores`));
     if (versions.length > 1) {
       const rows = versions.map((version) =>
@@ -93,9 +93,9 @@ function facts(partition: Partition): HTMLElement {
   const entries: [string, string][] = [
     ["Version", Number.isNaN(partition.version) ? "" : String(partition.version)],
     ["Rows", Number.isNaN(partition.rows) ? "" : formatNumber(partition.rows)],
-    ...sharedTimes([["first seen", partition.firstSeen], ["arrived", partition.arrived], ["measured", partition.measured]]),
+    ...mergeEqualTimes([["first seen", partition.firstSeen], ["arrived", partition.arrived], ["measured", partition.measured]]),
     ["Delay", delayText(partition)],
-    ["Gone since", knownTime(partition.gone)],
+    ["Gone since", formatKnownTime(partition.gone)],
   ];
   return h("dl", {}, ...entries.filter(([, text]) => text).flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
 }

@@ -1,12 +1,12 @@
 // Partitions view: calendar of the ledger with measured, late, restated, missing and gone partitions, and anomalies.
 
-import { type CalendarBlock, chooseLayout, findPage, type Layout, movePlace, paginate, WEEKDAYS } from "../data/calendar";
+import { type CalendarBlock, chooseLayout, findPage, type Layout, neighbourIndex, paginate, WEEKDAYS } from "../data/calendar";
 import { previousPartition } from "../data/comparison-sides";
 import { formatTime, pluralize } from "../data/format";
 import { delayText, type Partition, partitionTitle, STATUS_SYMBOLS, STATUSES } from "../data/partition";
 import { button, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityMark } from "../ui/severity";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { PartitionPane } from "./partition-pane";
 import "./partitions.css";
 
@@ -28,9 +28,9 @@ export class Partitions implements View {
   private readonly newer = button("Newer ›", () => this.turnPage(-1));
   private readonly older = button("‹ Older", () => this.turnPage(1));
   private readonly field = h("div", { class: "tg-calendar" });
-  private readonly tip = h("div", { class: "tg-tip", hidden: true });
+  private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
   private readonly pane: PartitionPane;
-  private all: Partition[] = [];
+  private allPartitions: Partition[] = [];
   /** Partitions of the shown segment; all indexes below refer to it. */
   private partitions: Partition[] = [];
   private times: number[] = [];
@@ -47,8 +47,8 @@ export class Partitions implements View {
     this.segment = selectField("Segment", [], "", (segment) => this.shell.go("partitions", { segment }));
     this.pane = new PartitionPane(shell, () => this.comparePrevious());
     const tools = h("div", { class: "tg-tools" }, this.segment, h("span", { class: "tg-group" }, this.older, this.newer), this.range, this.legend);
-    const field = h("div", { class: "tg-calendar-field" }, this.field, this.tip);
-    this.element = h("section", { class: "tg-partitions" }, tools, h("div", { class: "tg-calendar-room" }, field, this.pane.element));
+    const field = h("div", { class: "tg-calendar-field" }, this.field, this.tooltip);
+    this.element = h("section", { class: "tg-partitions" }, tools, h("div", { class: "tg-calendar-layout" }, field, this.pane.element));
     this.bindEvents();
   }
 
@@ -65,22 +65,22 @@ export class Partitions implements View {
     const key = JSON.stringify([dataset, catalogue.commits]);
     if (this.key !== key) {
       const { data, arrays } = await link.ask("partitions", { dataset });
-      const at = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
-      this.all = data.partitions.map((name, n) => ({
+      const numberAt = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
+      this.allPartitions = data.partitions.map((name, n) => ({
         name,
         segment: data.strings.segment[n] ?? "",
         status: data.strings.status[n] ?? "",
         worst: data.strings.worst?.[n] ?? null,
-        time: at("time", n),
-        late: at("late", n) === 1,
-        version: at("version", n),
-        rows: at("rows", n),
-        firstSeen: at("first_seen_at", n),
-        arrived: at("arrived_at", n),
-        measured: at("measured_at", n),
-        gone: at("gone_at", n),
-        delay: at("delay", n),
-        anomalies: at("anomalies", n),
+        time: numberAt("time", n),
+        late: numberAt("late", n) === 1,
+        version: numberAt("version", n),
+        rows: numberAt("rows", n),
+        firstSeen: numberAt("first_seen_at", n),
+        arrived: numberAt("arrived_at", n),
+        measured: numberAt("measured_at", n),
+        gone: numberAt("gone_at", n),
+        delay: numberAt("delay", n),
+        anomalies: numberAt("anomalies", n),
       }));
       this.overdue = data.overdue;
       this.key = key;
@@ -97,30 +97,30 @@ export class Partitions implements View {
     if (datasetChanged) this.shell.announce(`${pluralize(this.partitions.length, "partition")}, ${this.partitions.filter(({ anomalies }) => anomalies > 0).length} with anomalies.`);
   }
 
-  listed(): Listed {
+  listing(): Listing {
     return this.partitions.length ? { options: { segment: this.partitions[0].segment } } : {};
   }
 
   /** Choose segment, layout, page and selection, and draw them. */
   private layOut(): void {
-    const segments = [...new Set(this.all.map(({ segment }) => segment))].sort();
+    const segments = [...new Set(this.allPartitions.map(({ segment }) => segment))].sort();
     const { segment = segments[0] ?? "" } = this.options;
     const valid = segments.includes(segment) ? segment : (segments[0] ?? "");
     this.segment.hidden = segments.length < 2;
     setOptions(this.segment.querySelector("select")!, segments.map((name) => [name, name || "none"] as const), valid);
-    this.partitions = this.all.filter(({ segment }) => segment === valid);
+    this.partitions = this.allPartitions.filter(({ segment }) => segment === valid);
     this.times = this.partitions.map(({ time }) => time);
     this.layout = chooseLayout(this.times);
     this.pages = paginate(this.times, this.layout);
     const { partition, time } = this.options;
-    const place = this.partitions.findIndex((other) => (partition !== undefined ? other.name === partition : other.name === null && other.time === time));
+    const index = this.partitions.findIndex((other) => (partition !== undefined ? other.name === partition : other.name === null && other.time === time));
     // Overdue partitions are not selected by default.
     const newest = this.partitions.findLastIndex(({ name }) => name !== null);
-    this.active = place >= 0 ? place : newest >= 0 ? newest : this.partitions.length - 1;
+    this.active = index >= 0 ? index : newest >= 0 ? newest : this.partitions.length - 1;
     this.page = Math.min(this.options.page ?? findPage(this.pages, this.active), Math.max(0, this.pages.length - 1));
     this.drawLegend();
     this.draw();
-    if (place >= 0) this.pane.show(this.partitions[place], this.previous(place) >= 0);
+    if (index >= 0) this.pane.show(this.partitions[index], this.previous(index) >= 0);
     else this.pane.clear(this.partitions.length ? "Select a partition to see its details." : "");
   }
 
@@ -157,13 +157,13 @@ export class Partitions implements View {
   private draw(): void {
     const blocks = this.pages[this.page] ?? [];
     this.field.dataset.layout = this.layout;
-    this.tip.hidden = true;
+    this.tooltip.hidden = true;
     if (!this.partitions.length) {
       this.field.replaceChildren(h("p", { class: "tg-empty" }, "No partitions yet: they appear here once a run has measured some."));
     } else {
-      const shown = blocks.some(({ rows }) => rows.some((row) => row.includes(this.active)));
+      const isActiveVisible = blocks.some(({ rows }) => rows.some((row) => row.includes(this.active)));
       // Roving tabindex: exactly one cell is reachable by Tab.
-      const tab = shown ? this.active : Math.max(...blocks.flatMap(({ rows }) => rows.flat()));
+      const tab = isActiveVisible ? this.active : Math.max(...blocks.flatMap(({ rows }) => rows.flat()));
       this.field.replaceChildren(...blocks.map((block) => this.renderBlock(block, tab)));
     }
     this.older.disabled = this.page >= this.pages.length - 1;
@@ -181,18 +181,18 @@ export class Partitions implements View {
       h(
         "div",
         { class: "tg-calendar-row", role: "row" },
-        block.heads[n] ? h("span", { class: "tg-calendar-head", role: "rowheader" }, block.heads[n]) : null,
-        ...row.map((place) => (place < 0 ? h("span", { class: "tg-cell tg-nothing", role: "gridcell" }) : this.renderCell(place, place === tab))),
+        block.rowHeadings[n] ? h("span", { class: "tg-calendar-head", role: "rowheader" }, block.rowHeadings[n]) : null,
+        ...row.map((index) => (index < 0 ? h("span", { class: "tg-cell tg-cell-empty", role: "gridcell" }) : this.renderCell(index, index === tab))),
       ),
     );
-    const heads = this.layout === "days" ? WEEKDAYS.map((day) => day[0]) : this.layout === "hours" ? ["", ...Array.from({ length: 24 }, (_, hour) => String(hour))] : [];
-    const head = heads.length ? h("div", { class: "tg-calendar-row tg-calendar-heads", "aria-hidden": "true" }, ...heads.map((text) => h("span", {}, text))) : null;
+    const columnHeadings = this.layout === "days" ? WEEKDAYS.map((day) => day[0]) : this.layout === "hours" ? ["", ...Array.from({ length: 24 }, (_, hour) => String(hour))] : [];
+    const headingRow = columnHeadings.length ? h("div", { class: "tg-calendar-row tg-calendar-heads", "aria-hidden": "true" }, ...columnHeadings.map((text) => h("span", {}, text))) : null;
     const title = block.title ? h("div", { class: "tg-calendar-title" }, block.title) : null;
-    return h("div", { class: "tg-calendar-block", role: "grid", "aria-label": block.title || "Partitions" }, title, head, ...rows);
+    return h("div", { class: "tg-calendar-block", role: "grid", "aria-label": block.title || "Partitions" }, title, headingRow, ...rows);
   }
 
-  private renderCell(place: number, tab: boolean): HTMLElement {
-    const partition = this.partitions[place];
+  private renderCell(index: number, tab: boolean): HTMLElement {
+    const partition = this.partitions[index];
     const { highlight } = this;
     const faint = highlight && !matchesHighlight(partition, highlight);
     const day = this.layout === "days" ? h("span", { class: "tg-cell-day" }, String(new Date(1000 * partition.time).getUTCDate())) : null;
@@ -203,11 +203,11 @@ export class Partitions implements View {
         class: `tg-cell${faint ? " tg-faint" : ""}`,
         role: "gridcell",
         "data-status": partition.status,
-        "data-place": place,
+        "data-index": index,
         "data-mark": partition.worst ? severityMark(partition.worst) : undefined,
         "data-severity": partition.worst ?? undefined,
         "aria-label": this.description(partition),
-        "aria-selected": String(place === this.active && this.hasSelection),
+        "aria-selected": String(index === this.active && this.hasSelection),
         tabindex: tab ? "0" : "-1",
       },
       day,
@@ -225,8 +225,8 @@ export class Partitions implements View {
     return `${partitionTitle(partition)}: ${partition.status}${late}${anomalies}`;
   }
 
-  private turnPage(by: number): void {
-    this.page = Math.max(0, Math.min(this.pages.length - 1, this.page + by));
+  private turnPage(step: number): void {
+    this.page = Math.max(0, Math.min(this.pages.length - 1, this.page + step));
     this.saveOptions({ page: this.page });
     this.draw();
     this.field.parentElement!.scrollTop = 0;
@@ -236,61 +236,61 @@ export class Partitions implements View {
 
   private bindEvents(): void {
     const { field } = this;
-    const cellOf = (event: Event) => (event.target as Element).closest<HTMLElement>("[data-place]");
+    const cellOf = (event: Event) => (event.target as Element).closest<HTMLElement>("[data-index]");
     field.addEventListener("click", (event) => {
       const cell = cellOf(event);
-      if (cell) this.select(Number(cell.dataset.place));
+      if (cell) this.select(Number(cell.dataset.index));
     });
     field.addEventListener("keydown", (event) => this.handleKey(event));
     for (const kind of ["pointerover", "focusin"] as const) {
       field.addEventListener(kind, (event) => {
         const cell = cellOf(event);
         if (cell) this.showTooltip(cell, kind === "focusin");
-        else this.tip.hidden = true;
+        else this.tooltip.hidden = true;
       });
     }
-    for (const kind of ["pointerleave", "focusout"] as const) field.addEventListener(kind, () => (this.tip.hidden = true));
+    for (const kind of ["pointerleave", "focusout"] as const) field.addEventListener(kind, () => (this.tooltip.hidden = true));
   }
 
-  private select(place: number): void {
-    const selection = this.partitions[place];
-    this.active = place;
+  private select(index: number): void {
+    const selection = this.partitions[index];
+    this.active = index;
     const { partition: _, time: __, ...rest } = this.options;
     const name = selection.name === null ? { time: selection.time } : { partition: selection.name };
     this.shell.saveOptions("partitions", { ...rest, ...name, page: this.page });
-    for (const cell of this.field.querySelectorAll<HTMLElement>("[data-place]")) {
-      const selected = Number(cell.dataset.place) === place;
+    for (const cell of this.field.querySelectorAll<HTMLElement>("[data-index]")) {
+      const selected = Number(cell.dataset.index) === index;
       cell.setAttribute("aria-selected", String(selected));
       cell.tabIndex = selected ? 0 : -1;
     }
-    this.pane.show(selection, this.previous(place) >= 0);
+    this.pane.show(selection, this.previous(index) >= 0);
   }
 
   private handleKey(event: KeyboardEvent): void {
     const steps: Record<string, [across: number, down: number]> = {
       ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-1e9, 0], End: [1e9, 0],
     };
-    if (event.key === "Escape") this.tip.hidden = true;
+    if (event.key === "Escape") this.tooltip.hidden = true;
     if (!(event.key in steps)) return;
     event.preventDefault();
     const focused = document.activeElement as HTMLElement | null;
-    const from = Number(focused?.dataset.place ?? this.active);
-    const place = movePlace(this.times, this.layout, from, ...steps[event.key]);
-    const page = findPage(this.pages, place);
+    const from = Number(focused?.dataset.index ?? this.active);
+    const index = neighbourIndex(this.times, this.layout, from, ...steps[event.key]);
+    const page = findPage(this.pages, index);
     if (page !== this.page) {
       this.page = page;
       this.saveOptions({ page });
       this.draw();
     }
-    const cell = this.field.querySelector<HTMLElement>(`[data-place="${place}"]`);
+    const cell = this.field.querySelector<HTMLElement>(`[data-index="${index}"]`);
     if (!cell) return;
-    if (focused?.dataset.place) focused.tabIndex = -1;
+    if (focused?.dataset.index) focused.tabIndex = -1;
     cell.tabIndex = 0;
     cell.focus();
   }
 
   private showTooltip(cell: HTMLElement, announce: boolean): void {
-    const partition = this.partitions[Number(cell.dataset.place)];
+    const partition = this.partitions[Number(cell.dataset.index)];
     const facts = [
       partition.version > 0 ? `version ${partition.version}` : "",
       Number.isNaN(partition.rows) ? "" : pluralize(partition.rows, "row"),
@@ -299,37 +299,37 @@ export class Partitions implements View {
     ].filter(Boolean);
     const anomalies = partition.anomalies ? h("div", { class: "tg-severity", "data-severity": partition.worst ?? "" }, `${severityMark(partition.worst ?? "")} ${pluralize(partition.anomalies, "anomaly", "anomalies")}, ${partition.worst}`) : null;
     const late = partition.late && partition.status !== "late" ? " and late" : "";
-    this.tip.replaceChildren(h("strong", {}, renderName(partitionTitle(partition), 80)), h("div", {}, `${STATUS_SYMBOLS[partition.status]} ${partition.status}${late}`), ...facts.map((fact) => h("div", { class: "tg-muted" }, fact)), ...(anomalies ? [anomalies] : []));
-    this.tip.hidden = false;
-    const field = this.tip.parentElement!;
-    const { offsetWidth, offsetHeight } = this.tip;
-    const [corner, at] = [field.getBoundingClientRect(), cell.getBoundingClientRect()];
-    const [x, y] = [at.left - corner.left + field.scrollLeft, at.bottom - corner.top + field.scrollTop];
+    this.tooltip.replaceChildren(h("strong", {}, renderName(partitionTitle(partition), 80)), h("div", {}, `${STATUS_SYMBOLS[partition.status]} ${partition.status}${late}`), ...facts.map((fact) => h("div", { class: "tg-muted" }, fact)), ...(anomalies ? [anomalies] : []));
+    this.tooltip.hidden = false;
+    const field = this.tooltip.parentElement!;
+    const { offsetWidth, offsetHeight } = this.tooltip;
+    const [corner, cellBox] = [field.getBoundingClientRect(), cell.getBoundingClientRect()];
+    const [x, y] = [cellBox.left - corner.left + field.scrollLeft, cellBox.bottom - corner.top + field.scrollTop];
     const above = y + offsetHeight + 8 > field.scrollTop + field.clientHeight;
-    this.tip.style.left = `${Math.max(0, Math.min(x, field.scrollLeft + field.clientWidth - offsetWidth - 4))}px`;
-    this.tip.style.top = `${Math.max(field.scrollTop, above ? y - at.height - offsetHeight - 6 : y + 6)}px`;
+    this.tooltip.style.left = `${Math.max(0, Math.min(x, field.scrollLeft + field.clientWidth - offsetWidth - 4))}px`;
+    this.tooltip.style.top = `${Math.max(field.scrollTop, above ? y - cellBox.height - offsetHeight - 6 : y + 6)}px`;
     if (announce) this.shell.announce([this.description(partition), ...facts].join(", "));
   }
 
   /** Index of the partition to compare with; missing partitions do not count. */
-  private previous(place: number): number {
+  private previous(index: number): number {
     const times = Float64Array.from(this.partitions, (partition) => (partition.name === null ? NaN : partition.time));
-    return previousPartition({ times, segments: this.partitions.map(({ segment }) => segment) }, place);
+    return previousPartition({ times, segments: this.partitions.map(({ segment }) => segment) }, index);
   }
 
   private comparePrevious(): void {
-    const [place, baseline] = [this.active, this.previous(this.active)];
-    const [current, earlier] = [this.partitions[place]?.name, this.partitions[baseline]?.name];
+    const [index, baseline] = [this.active, this.previous(this.active)];
+    const [current, earlier] = [this.partitions[index]?.name, this.partitions[baseline]?.name];
     if (current == null || earlier == null) return;
     this.shell.go("compare", { kind: "partitions", baseline: { partition: earlier }, current: { partition: current } });
   }
 
   onResize(): void {
-    this.tip.hidden = true;
+    this.tooltip.hidden = true;
   }
 
   close(): void {
-    this.tip.hidden = true;
+    this.tooltip.hidden = true;
   }
 }
 

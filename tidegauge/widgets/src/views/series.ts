@@ -6,10 +6,10 @@ import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series
 import { renderSmallMultiples } from "../chart/small-multiples";
 import type { Catalogue, SeriesKey } from "../data/catalogue";
 import { formatMetric, formatTime, pluralize } from "../data/format";
-import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
+import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parseWindowEnd, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
-import type { Listed, Shell, View } from "../ui/shell";
+import type { Listing, Shell, View } from "../ui/shell";
 import { pointTooltip } from "../ui/tooltip";
 import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 import "./series.css";
@@ -17,14 +17,14 @@ import "./series.css";
 const MAX_SERIES = 50;
 /** Number of series up to which their seasons are told. */
 const MAX_SEASONS = 4;
-const DAY = 86400;
+const SECONDS_PER_DAY = 86400;
 /** Ratio of sizes above which series default to small multiples. */
 const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
 /** Past values that can be laid over, by their distance in days: whole weeks, so that weekdays meet. */
-const PASTS = [["", "nothing"], ["7", "a week earlier"], ["28", "4 weeks earlier"], ["364", "a year earlier (364 days)"]] as const;
-const HELP = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
+const PAST_CHOICES = [["", "nothing"], ["7", "a week earlier"], ["28", "4 weeks earlier"], ["364", "a year earlier (364 days)"]] as const;
+const HELP_TEXT = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
 
 interface Options {
   ids: number[];
@@ -54,21 +54,21 @@ export class Series implements View {
   private readonly logReason = h("span", { class: "tg-muted" });
   private readonly window = h("span", { class: "tg-muted tg-window" });
   private readonly comparePrevious = button("Compare with previous window", () => this.compare());
-  private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP}` });
-  private readonly tip = h("div", { class: "tg-tip", hidden: true });
-  private readonly help = h("span", { class: "tg-muted tg-help" }, HELP);
+  private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP_TEXT}` });
+  private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
+  private readonly help = h("span", { class: "tg-muted tg-help" }, HELP_TEXT);
   private readonly legend = h("span", { class: "tg-muted" });
   private readonly note = h("span", { class: "tg-muted" });
   private readonly seasons = h("div", { class: "tg-seasons tg-muted", hidden: true });
   private answer: SeriesAnswer | null = null;
   private answerKey = "";
-  private turn = 0;
+  private requestNumber = 0;
   private catalogue: Catalogue | null = null;
   private axis: Axis = { columns: [], x: [], timed: true };
   private mode = "together";
   private lines: ChartLine[] = [];
   private chart: SeriesChart | null = null;
-  private hovered: { place: number; line: number } | null = null;
+  private hoveredPoint: { index: number; line: number } | null = null;
 
   constructor(private readonly shell: Shell) {
     this.picker = new SeriesPicker(
@@ -77,7 +77,7 @@ export class Series implements View {
       (id) => this.add(id),
     );
     this.modeSelect = selectField("Show", MODES, "together", (mode) => this.updateOptions({ mode }));
-    this.past = selectField("Lay over", PASTS, "", (days) => this.updateOptions({ past: days ? Number(days) : null }));
+    this.past = selectField("Lay over", PAST_CHOICES, "", (days) => this.updateOptions({ past: days ? Number(days) : null }));
     this.overlay = selectField("Overlay", [["", "no other dataset"]], "", (name) => this.updateOptions({ overlay: name || null }));
     const tools = h(
       "div",
@@ -90,8 +90,8 @@ export class Series implements View {
       this.overlay,
     );
     this.windowPicker = new WindowPicker((window) => this.zoom(window), (text) => shell.announce(text));
-    const windowTools = h("div", { class: "tg-tools tg-looked" }, this.windowPicker.element, this.window, this.comparePrevious);
-    const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tip);
+    const windowTools = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.window, this.comparePrevious);
+    const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tooltip);
     const foot = h("div", { class: "tg-foot" }, this.legend, this.note, this.help);
     this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.seasons, windowTools, holder, foot);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
@@ -108,23 +108,23 @@ export class Series implements View {
     const { ids, overlay } = this.options;
     const key = JSON.stringify([ids, overlay]);
     if (this.catalogue !== catalogue || this.answerKey !== key) {
-      const turn = ++this.turn;
+      const requestNumber = ++this.requestNumber;
       const answer = ids.length ? await link.ask("series", { ids, overlay }) : null;
-      if (turn !== this.turn) return;
+      if (requestNumber !== this.requestNumber) return;
       [this.answer, this.answerKey, this.catalogue] = [answer, key, catalogue];
       this.fillOverlaySelect();
       this.seasons.hidden = true;
-      if (ids.length && ids.length <= MAX_SEASONS) void this.fetchSeasons(ids, turn).catch((error) => this.shell.showError(error));
+      if (ids.length && ids.length <= MAX_SEASONS) void this.fetchSeasons(ids, requestNumber).catch((error) => this.shell.showError(error));
     }
     this.show();
   }
 
   /** Show what was learned of hours, weekdays and months, once it is known: it takes longer than the chart. */
-  private async fetchSeasons(ids: number[], turn: number): Promise<void> {
+  private async fetchSeasons(ids: number[], requestNumber: number): Promise<void> {
     const { seasons } = (await this.shell.link.ask("seasons", { ids })).data;
-    if (turn !== this.turn) return;
-    const told = seasons.map((words, n) => [this.answer?.data.series.findIndex(({ id }) => id === ids[n]) ?? -1, words] as const);
-    const parts = told.filter(([row, words]) => row >= 0 && words).map(([row, words]) => (ids.length > 1 ? `${this.lineTitle(row)}: ${words}` : words));
+    if (requestNumber !== this.requestNumber) return;
+    const seasonsByRow = seasons.map((description, n) => [this.answer?.data.series.findIndex(({ id }) => id === ids[n]) ?? -1, description] as const);
+    const parts = seasonsByRow.filter(([row, description]) => row >= 0 && description).map(([row, description]) => (ids.length > 1 ? `${this.lineTitle(row)}: ${description}` : description));
     this.seasons.textContent = parts.length ? `Seasons: ${parts.join(" · ")}` : "";
     this.seasons.title = this.seasons.textContent;
     this.seasons.hidden = !parts.length;
@@ -148,17 +148,17 @@ export class Series implements View {
     const { ids, overlay } = this.options;
     const identity = (row: number) => OVERLAY_KEYS.map((key) => catalogue.code(key, row)).join(" ");
     const rows = ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0);
-    const wanted = new Set(rows.map(identity));
-    const own = new Set(rows.map((row) => catalogue.text("dataset", row)));
+    const identities = new Set(rows.map(identity));
+    const ownDatasets = new Set(rows.map((row) => catalogue.keyValue("dataset", row)));
     const datasets = new Set<string>();
-    for (let row = 0; wanted.size && row < catalogue.rows; row++) {
-      if (wanted.has(identity(row))) datasets.add(catalogue.text("dataset", row));
+    for (let row = 0; identities.size && row < catalogue.rows; row++) {
+      if (identities.has(identity(row))) datasets.add(catalogue.keyValue("dataset", row));
     }
-    const others = [...datasets].filter((name) => own.size > 1 || !own.has(name));
-    const none = others.length ? "no other dataset" : "no other dataset has these";
+    const otherDatasets = [...datasets].filter((name) => ownDatasets.size > 1 || !ownDatasets.has(name));
+    const emptyText = otherDatasets.length ? "no other dataset" : "no other dataset has these";
     const select = this.overlay.querySelector("select")!;
-    setOptions(select, [["", none], ...others.map((name) => [name, name] as const)], overlay ?? "");
-    select.disabled = !others.length && overlay === null;
+    setOptions(select, [["", emptyText], ...otherDatasets.map((name) => [name, name] as const)], overlay ?? "");
+    select.disabled = !otherDatasets.length && overlay === null;
   }
 
   // --- drawing
@@ -188,10 +188,10 @@ export class Series implements View {
       .map((row) => ({ row, style: styles[row], text: this.lineTitle(row), unit: units[row]!, band, number: row + 1 }));
     this.axis = sharedAxis(answer, rows);
     const { past } = options;
-    const text = past && this.axis.timed ? (PASTS.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`) : null;
+    const text = past && this.axis.timed ? (PAST_CHOICES.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`) : null;
     this.legend.textContent = legendText({ band, past: text });
     if (past && text) {
-      const shifted = this.lines.map((line): ChartLine => ({ ...line, style: { ...line.style, dash: [2, 3] }, text: `${line.text}, ${text}`, band: false, shift: past * DAY }));
+      const shifted = this.lines.map((line): ChartLine => ({ ...line, style: { ...line.style, dash: [2, 3] }, text: `${line.text}, ${text}`, band: false, shift: past * SECONDS_PER_DAY }));
       this.lines = [...this.lines, ...shifted];
     }
     this.updateTools(options);
@@ -217,8 +217,8 @@ export class Series implements View {
   private lineTitle(row: number): string {
     const { catalogue } = this.shell;
     const { series } = this.answer!.data;
-    const at = catalogue.rowOf(series[row].id);
-    const title = at < 0 ? `${series[row].name} ${series[row].instance}` : catalogue.title(at);
+    const catalogueRow = catalogue.rowOf(series[row].id);
+    const title = catalogueRow < 0 ? `${series[row].name} ${series[row].instance}` : catalogue.title(catalogueRow);
     return series.some(({ dataset }) => dataset !== series[0].dataset) ? `${series[row].dataset} · ${title}` : title;
   }
 
@@ -239,17 +239,17 @@ export class Series implements View {
     const { since, until } = this.options;
     const { x } = this.axis;
     const labels = this.answer?.data.labels ?? [];
-    const [from, to] = [parsePlace(this.axis, labels, since), parsePlace(this.axis, labels, until)];
+    const [from, to] = [parseWindowEnd(this.axis, labels, since), parseWindowEnd(this.axis, labels, until)];
     if ((from === null && to === null) || !x.length) return null;
     const window: [number, number] = [from ?? x[0], to ?? x[x.length - 1]];
     return window[0] < window[1] ? window : null;
   }
 
-  listed(): Listed {
-    const { visibleWindow: seen, axis } = this;
-    if (!seen || !this.answer) return {};
+  listing(): Listing {
+    const { visibleWindow: window, axis } = this;
+    if (!window || !this.answer) return {};
     const { labels } = this.answer.data;
-    const columns = axis.columns.filter((_, n) => axis.x[n] >= seen[0] && axis.x[n] <= seen[1]);
+    const columns = axis.columns.filter((_, n) => axis.x[n] >= window[0] && axis.x[n] <= window[1]);
     return { columns: columns.length ? [labels[columns[0]], labels[columns[columns.length - 1]]] : [] };
   }
 
@@ -260,7 +260,7 @@ export class Series implements View {
     const { focus } = this.options;
     this.destroyChart();
     this.field.classList.toggle("tg-multiples", mode === "small");
-    this.help.textContent = mode === "small" ? "Click a name to show it alone." : HELP;
+    this.help.textContent = mode === "small" ? "Click a name to show it alone." : HELP_TEXT;
     const title = mode === "small" ? null : valueTitle(this.answer, this.lines);
     const common = { axis: this.axis, log: this.log.checked, focus, window: this.visibleWindow, title };
     if (mode === "small") {
@@ -281,7 +281,7 @@ export class Series implements View {
     for (let n = 0; n < catalogue.marks.length; n += 2) counts.set(catalogue.marks[n], (counts.get(catalogue.marks[n]) ?? 0) + 1);
     const top = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12);
     const suggestions = top.map(([row, count]) =>
-      h("li", {}, button(`${catalogue.text("dataset", row)} · ${catalogue.title(row)}`, () => this.add(catalogue.ids[row])), ` ${pluralize(count, "anomaly", "anomalies")}`),
+      h("li", {}, button(`${catalogue.keyValue("dataset", row)} · ${catalogue.title(row)}`, () => this.add(catalogue.ids[row])), ` ${pluralize(count, "anomaly", "anomalies")}`),
     );
     const text = gone ? "The requested series were not found." : "No series selected yet.";
     this.field.classList.remove("tg-multiples");
@@ -293,7 +293,7 @@ export class Series implements View {
   // --- the window
 
   private zoom(window: TimeWindow | null): void {
-    const saved = (at: number) => (this.axis.timed ? Math.round(at) : this.answer!.data.labels[this.axis.columns[at]]);
+    const saved = (position: number) => (this.axis.timed ? Math.round(position) : this.answer!.data.labels[this.axis.columns[position]]);
     const [since, until] = window ? window.map(saved) : [null, null];
     this.shell.saveOptions("series", { ...this.options, since, until });
     if (this.chart) this.chart.setWindow(this.visibleWindow);
@@ -302,10 +302,10 @@ export class Series implements View {
   }
 
   private updateWindowText(): void {
-    const { visibleWindow: seen, axis } = this;
-    const name = (at: number) => (axis.timed ? formatTime(at) : this.answer!.data.labels[axis.columns[at]]);
-    const count = axis.x.filter((x) => !seen || (x >= seen[0] && x <= seen[1])).length;
-    const ends: TimeWindow | null = seen ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
+    const { visibleWindow: window, axis } = this;
+    const name = (position: number) => (axis.timed ? formatTime(position) : this.answer!.data.labels[axis.columns[position]]);
+    const count = axis.x.filter((x) => !window || (x >= window[0] && x <= window[1])).length;
+    const ends: TimeWindow | null = window ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
     this.window.textContent = this.lines.length && ends ? range + (count ? pluralize(count, "partition") : "no partition in this window") : "";
     const timed = axis.timed && axis.x.length > 0;
@@ -316,19 +316,19 @@ export class Series implements View {
   }
 
   private compareProblem(): string | null {
-    const { visibleWindow: seen, axis } = this;
-    if (!seen) return "Drag over the chart to select a window first";
+    const { visibleWindow: window, axis } = this;
+    if (!window) return "Drag over the chart to select a window first";
     if (!axis.timed) return "These partitions have no time";
     const names = new Set(this.answer!.data.series.map((series) => series.dataset));
     if (names.size > 1) return "These series are of several tables";
-    return seen[0] <= axis.x[0] ? "There are no partitions before this window" : null;
+    return window[0] <= axis.x[0] ? "There are no partitions before this window" : null;
   }
 
   private compare(): void {
     const [since, until] = this.visibleWindow!;
     const steps = this.lines.map(({ row }) => medianStep(this.axis.x, lineValues(this.answer!, row, this.axis, "value"))).filter(Number.isFinite);
     // A single point has no step.
-    const step = steps.length ? Math.min(...steps) : DAY;
+    const step = steps.length ? Math.min(...steps) : SECONDS_PER_DAY;
     const previous = precedingWindow(since, until, step);
     const side = (window: { since: number; until: number }) => ({ since: formatSideTime(window.since, step), until: formatSideTime(window.until, step) });
     const { series } = this.answer!.data;
@@ -338,7 +338,7 @@ export class Series implements View {
   // --- tooltip and cursor
 
   private readonly listener: ChartListener = {
-    onHover: (at) => (at ? this.showTooltip(at.place, at.line, at.left, at.top) : this.hideTooltip()),
+    onHover: (point) => (point ? this.showTooltip(point.index, point.line, point.left, point.top) : this.hideTooltip()),
     onBrush: (first, last) => this.zoom([this.axis.x[first], this.axis.x[last]]),
     onReset: () => this.zoom(null),
   };
@@ -351,28 +351,28 @@ export class Series implements View {
     this.highlightLine(line < 0 ? null : line);
   }
 
-  private showTooltip(place: number, line: number, left: number, top: number): void {
-    if (this.hovered?.line !== line) {
+  private showTooltip(index: number, line: number, left: number, top: number): void {
+    if (this.hoveredPoint?.line !== line) {
       this.highlightLine(line);
       this.picker.highlight(this.lines[line].row);
     }
-    this.hovered = { place, line };
+    this.hoveredPoint = { index, line };
     const { row, text, unit, shift } = this.lines[line];
-    const column = shift ? this.answer!.arrays.times.indexOf(this.axis.x[place] - shift) : this.axis.columns[place];
+    const column = shift ? this.answer!.arrays.times.indexOf(this.axis.x[index] - shift) : this.axis.columns[index];
     if (column < 0) return;
-    this.tip.replaceChildren(h("strong", {}, renderName(text, 90)), ...pointTooltip(this.answer!, row, column, unit));
-    this.tip.hidden = false;
+    this.tooltip.replaceChildren(h("strong", {}, renderName(text, 90)), ...pointTooltip(this.answer!, row, column, unit));
+    this.tooltip.hidden = false;
     const over = this.chart!.u.over;
     const [x, y] = [left + over.offsetLeft, top + over.offsetTop];
     const right = x + 350 > this.field.clientWidth;
-    this.tip.style.left = `${Math.max(0, right ? x - this.tip.offsetWidth - 14 : x + 14)}px`;
-    this.tip.style.top = `${Math.max(0, Math.min(y + 14, this.field.clientHeight - this.tip.offsetHeight - 4))}px`;
+    this.tooltip.style.left = `${Math.max(0, right ? x - this.tooltip.offsetWidth - 14 : x + 14)}px`;
+    this.tooltip.style.top = `${Math.max(0, Math.min(y + 14, this.field.clientHeight - this.tooltip.offsetHeight - 4))}px`;
   }
 
   private hideTooltip(): void {
-    if (this.hovered) this.highlightLine(null);
-    this.hovered = null;
-    this.tip.hidden = true;
+    if (this.hoveredPoint) this.highlightLine(null);
+    this.hoveredPoint = null;
+    this.tooltip.hidden = true;
     this.picker.highlight(null);
   }
 
@@ -390,13 +390,13 @@ export class Series implements View {
   private moveCursor(across: number, down: number): void {
     const { x } = this.axis;
     const [low, high] = this.visibleWindow ?? [x[0], x[x.length - 1]];
-    const [first, last] = [x.findIndex((at) => at >= low), x.findLastIndex((at) => at <= high)];
-    const line = ((this.hovered?.line ?? 0) + down + this.lines.length) % this.lines.length;
-    const place = Math.min(last, Math.max(first, (this.hovered?.place ?? last + 1) + across));
-    this.chart!.moveCursor(place, line);
+    const [first, last] = [x.findIndex((position) => position >= low), x.findLastIndex((position) => position <= high)];
+    const line = ((this.hoveredPoint?.line ?? 0) + down + this.lines.length) % this.lines.length;
+    const index = Math.min(last, Math.max(first, (this.hoveredPoint?.index ?? last + 1) + across));
+    this.chart!.moveCursor(index, line);
     const { row, text } = this.lines[line];
     const { data, arrays } = this.answer!;
-    const column = this.axis.columns[place];
+    const column = this.axis.columns[index];
     const value = arrays.value[row * data.labels.length + column];
     const suffix = data.anomalies.some((anomaly) => anomaly.row === row && anomaly.column === column) ? ", an anomaly" : "";
     this.shell.announce(`${text}, ${data.labels[column]}: ${formatMetric(value, data.series[row].scale)}${suffix}`);

@@ -8,5 +8,5 @@ test("a legend names what is drawn, and no more", () => {
   const full = legendText({ band: true, past: "a week earlier" });
   assert.ok(full.startsWith("▒ usual range, ╌ expected · ┈ a week earlier · ▲▼ anomaly"));
   assert.ok(full.includes("inside the usual range: by a limit of its own, or together with other series"));
-  assert.ok(!legendText({ band: true, whole: false }).includes("⚑"));
+  assert.ok(!legendText({ band: true, explorable: false }).includes("⚑"));
 });

@@ -15,8 +15,8 @@ test("only views of one dataset name it", () => {
 test("addresses read back as they were, whatever the names are", () => {
   const hostile = ["<img src=x>", "a&b=c#d?e/f", "100%", "123", "true", "null", "\"quoted\"", "[1", "", "ü ñ \u202e"];
   for (const name of hostile) {
-    const place = { view: "compare", dataset: name, options: { filter: name, [name || "empty"]: [1, null, "x"], side: { partition: name, since: null }, n: 1.5, on: false } };
-    assert.deepEqual(parseAddress(formatAddress(place)), place);
+    const address = { view: "compare", dataset: name, options: { filter: name, [name || "empty"]: [1, null, "x"], side: { partition: name, since: null }, n: 1.5, on: false } };
+    assert.deepEqual(parseAddress(formatAddress(address)), address);
   }
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { chooseLayout, findPage, movePlace, paginate, weekday } from "../../src/data/calendar";
+import { chooseLayout, findPage, neighbourIndex, paginate, weekday } from "../../src/data/calendar";
 
 const DAY = 86400;
 const at = (text: string) => Date.parse(`${text}Z`) / 1000;
@@ -41,7 +41,7 @@ test("hours are days of 24, a month at a time", () => {
   assert.deepEqual([february.rows.length, january.rows.length], [28, 31]);
   assert.deepEqual(february.rows[0].slice(0, 4), [1, -1, 2, -1]);
   assert.equal(january.rows[30][23], 0);
-  assert.equal(february.heads[0], "Fri 1");
+  assert.equal(february.rowHeadings[0], "Fri 1");
 });
 
 test("a list comes in pieces, and the newest are a whole one", () => {
@@ -52,15 +52,15 @@ test("a list comes in pieces, and the newest are a whole one", () => {
 
 test("arrows lead to the next one, and up and down to the nearest a week away", () => {
   const times = days("2013-01-01", 20).filter((_, n) => n !== 8);
-  assert.equal(movePlace(times, "days", 0, 1, 0), 1);
-  assert.equal(movePlace(times, "days", 0, -1, 0), 0);
-  assert.equal(movePlace(times, "days", 0, 0, 1), 7);
-  assert.equal(movePlace(times, "days", 15, 0, -1), 8);
+  assert.equal(neighbourIndex(times, "days", 0, 1, 0), 1);
+  assert.equal(neighbourIndex(times, "days", 0, -1, 0), 0);
+  assert.equal(neighbourIndex(times, "days", 0, 0, 1), 7);
+  assert.equal(neighbourIndex(times, "days", 15, 0, -1), 8);
   // The place a week later is missing: the nearest before it.
-  assert.equal(movePlace(times, "days", 1, 0, 1), 7);
-  assert.equal(movePlace(times, "days", 18, 0, 1), 18);
-  assert.equal(movePlace(times, "days", 3, 1e9, 0), 18);
-  assert.equal(movePlace([NaN, NaN, NaN], "list", 1, 0, 1), 2);
+  assert.equal(neighbourIndex(times, "days", 1, 0, 1), 7);
+  assert.equal(neighbourIndex(times, "days", 18, 0, 1), 18);
+  assert.equal(neighbourIndex(times, "days", 3, 1e9, 0), 18);
+  assert.equal(neighbourIndex([NaN, NaN, NaN], "list", 1, 0, 1), 2);
 });
 
 test("weekdays begin with Monday", () => {

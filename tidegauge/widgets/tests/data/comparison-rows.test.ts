@@ -4,7 +4,7 @@ import { changeBarLength, filterRows, joinMerged, surpriseBarLength, type TableC
 
 const cells: TableColumns = {
   rows: 4,
-  texts: {
+  strings: {
     name: ["Size", "Mean", "Sum", "Size"],
     instance: ["*", "distance", "distance", "*"],
     segment: ["", "", "", "origin=EWR"],
@@ -18,13 +18,13 @@ const cells: TableColumns = {
 };
 
 test("all words are looked for in names, columns, segments and filters", () => {
-  const found = (text: string, unusual: boolean) => filterRows(cells, [0, 1, 2, 3], text, unusual);
-  assert.deepEqual(found("", false), [0, 1, 2, 3]);
-  assert.deepEqual(found("DIST mean", false), [1]);
-  assert.deepEqual(found("jfk", false), [0]);
-  assert.deepEqual(found("only current", false), [3]);
-  assert.deepEqual(found("size", true), [0, 3]);
-  assert.deepEqual(found("mean", true), []);
+  const filtered = (text: string, unusual: boolean) => filterRows(cells, [0, 1, 2, 3], text, unusual);
+  assert.deepEqual(filtered("", false), [0, 1, 2, 3]);
+  assert.deepEqual(filtered("DIST mean", false), [1]);
+  assert.deepEqual(filtered("jfk", false), [0]);
+  assert.deepEqual(filtered("only current", false), [3]);
+  assert.deepEqual(filtered("size", true), [0, 3]);
+  assert.deepEqual(filtered("mean", true), []);
   assert.deepEqual(filterRows(cells, [3, 1, 0, 2], "size", true), [3, 0], "in the order that is given");
 });
 

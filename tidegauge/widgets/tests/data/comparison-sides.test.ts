@@ -5,20 +5,20 @@ import { defaultSides, fieldValue, isDaily, listSegments, matchNames, previousPa
 const DAY = 86400;
 
 /** Days 20 to 1 of 1970, the newest first, without some. */
-function known(without: number[] = [], more: Partial<SideChoices> = {}): SideChoices {
+function dailyChoices(without: number[] = [], changes: Partial<SideChoices> = {}): SideChoices {
   const days = Array.from({ length: 20 }, (_, n) => 20 - n).filter((day) => !without.includes(day));
   return {
     partitions: days.map((day) => `d${day}`),
     segments: days.map(() => ""),
     times: Float64Array.from(days, (day) => (day - 1) * DAY),
     runs: [],
-    ...more,
+    ...changes,
   };
 }
 
 test("by itself the newest partition is compared with the one a week before", () => {
-  assert.deepEqual(defaultSides(known(), "partitions"), [{ partition: "d13" }, { partition: "d20" }]);
-  assert.deepEqual(defaultSides(known([13]), "partitions"), [{ partition: "d19" }, { partition: "d20" }]);
+  assert.deepEqual(defaultSides(dailyChoices(), "partitions"), [{ partition: "d13" }, { partition: "d20" }]);
+  assert.deepEqual(defaultSides(dailyChoices([13]), "partitions"), [{ partition: "d19" }, { partition: "d20" }]);
 });
 
 test("partitions of other segments are not like it", () => {
@@ -36,26 +36,26 @@ test("without times any two are compared, and one alone is not", () => {
 });
 
 test("windows are the last seven days and the seven before", () => {
-  const [baseline, current] = defaultSides(known(), "windows")!;
+  const [baseline, current] = defaultSides(dailyChoices(), "windows")!;
   assert.deepEqual(current, { since: "1970-01-14", until: "1970-01-20" });
   assert.deepEqual(baseline, { since: "1970-01-07", until: "1970-01-13" });
-  const hours = known([], { times: Float64Array.from([20 * DAY + 3600]) });
+  const hours = dailyChoices([], { times: Float64Array.from([20 * DAY + 3600]) });
   assert.deepEqual(defaultSides(hours, "windows")![1], { since: "1970-01-14T02:00", until: "1970-01-21T01:00" });
-  assert.deepEqual([isDaily(known().times), isDaily(hours.times)], [true, false]);
+  assert.deepEqual([isDaily(dailyChoices().times), isDaily(hours.times)], [true, false]);
 });
 
 test("runs are the last two", () => {
   const run = (id: number) => ({ id, started_at: "", partition_count: 1 });
-  assert.deepEqual(defaultSides(known([], { runs: [run(7), run(5), run(2)] }), "runs"), [{ run: 5 }, { run: 7 }]);
-  assert.equal(defaultSides(known([], { runs: [run(7)] }), "runs"), null);
+  assert.deepEqual(defaultSides(dailyChoices([], { runs: [run(7), run(5), run(2)] }), "runs"), [{ run: 5 }, { run: 7 }]);
+  assert.equal(defaultSides(dailyChoices([], { runs: [run(7)] }), "runs"), null);
 });
 
 test("a side tells its kind, and whether it is there", () => {
   assert.deepEqual([{ partition: "" }, { run: 1 }, { since: null, until: "x" }, undefined].map(sideKind), ["partitions", "runs", "windows", null]);
-  assert.equal(sideExists(known(), { partition: "d1" }), true);
-  assert.equal(sideExists(known(), { partition: "d99" }), false);
-  assert.equal(sideExists(known(), { run: 1 }), false);
-  assert.equal(sideExists(known(), undefined), false);
+  assert.equal(sideExists(dailyChoices(), { partition: "d1" }), true);
+  assert.equal(sideExists(dailyChoices(), { partition: "d99" }), false);
+  assert.equal(sideExists(dailyChoices(), { run: 1 }), false);
+  assert.equal(sideExists(dailyChoices(), undefined), false);
 });
 
 test("names that begin with what was typed come first", () => {
@@ -64,20 +64,20 @@ test("names that begin with what was typed come first", () => {
 });
 
 test("two sides are looked at in one segment, that of the current partition first", () => {
-  const some = { partitions: ["2b", "2a", "1b", "1a"], segments: ["b", "a", "b", "a"], times: Float64Array.from([DAY, DAY, 0, 0]) };
+  const choices = { partitions: ["2b", "2a", "1b", "1a"], segments: ["b", "a", "b", "a"], times: Float64Array.from([DAY, DAY, 0, 0]) };
   const window = { since: "1970-01-01", until: null };
-  assert.deepEqual(listSegments(some), ["a", "b"]);
-  assert.equal(sideSegment(some, { partition: "1a" }), "a");
-  assert.equal(sideSegment(some, window), null);
-  assert.equal(sharedSegment(some, window, { partition: "1a" }, "b"), "a");
-  assert.equal(sharedSegment(some, { partition: "1a" }, window, "b"), "a");
-  assert.equal(sharedSegment(some, window, window, "a"), "a");
-  assert.equal(sharedSegment(some, window, window, "gone"), "b");
-  assert.equal(sharedSegment(some, { partition: "1a" }, { partition: "1b" }, "a"), null);
+  assert.deepEqual(listSegments(choices), ["a", "b"]);
+  assert.equal(sideSegment(choices, { partition: "1a" }), "a");
+  assert.equal(sideSegment(choices, window), null);
+  assert.equal(sharedSegment(choices, window, { partition: "1a" }, "b"), "a");
+  assert.equal(sharedSegment(choices, { partition: "1a" }, window, "b"), "a");
+  assert.equal(sharedSegment(choices, window, window, "a"), "a");
+  assert.equal(sharedSegment(choices, window, window, "gone"), "b");
+  assert.equal(sharedSegment(choices, { partition: "1a" }, { partition: "1b" }, "a"), null);
   assert.equal(sharedSegment({ partitions: [], segments: [] }, window, window, null), null);
-  assert.deepEqual(switchSegment(some, { partition: "1a" }, "b"), { partition: "1b" });
-  assert.deepEqual(switchSegment({ ...some, segments: ["b", "a", "c", "a"] }, { partition: "1a" }, "b"), { partition: "2b" });
-  assert.deepEqual(switchSegment(some, window, "b"), window);
+  assert.deepEqual(switchSegment(choices, { partition: "1a" }, "b"), { partition: "1b" });
+  assert.deepEqual(switchSegment({ ...choices, segments: ["b", "a", "c", "a"] }, { partition: "1a" }, "b"), { partition: "2b" });
+  assert.deepEqual(switchSegment(choices, window, "b"), window);
 });
 
 test("an end of a window is formatted as its field holds it", () => {

@@ -4,10 +4,10 @@ import { bandwidth, densities, density } from "../../src/data/density";
 
 const RANKS = Array.from({ length: 101 }, (_, n) => n / 100);
 const even = RANKS.map((rank) => 10 * rank);
-const near = (value: number, wanted: number, tolerance: number) => assert.ok(Math.abs(value - wanted) < tolerance, `${value} is not ${wanted}`);
+const near = (value: number, expected: number, tolerance: number) => assert.ok(Math.abs(value - expected) < tolerance, `${value} is not ${expected}`);
 
 function integral(x: number[], y: number[]): number {
-  return x.slice(1).reduce((sum, at, n) => sum + ((at - x[n]) * (y[n] + y[n + 1])) / 2, 0);
+  return x.slice(1).reduce((sum, position, n) => sum + ((position - x[n]) * (y[n] + y[n + 1])) / 2, 0);
 }
 
 test("values that are even between 0 and 10 have a density of a tenth, and half of it at the ends", () => {

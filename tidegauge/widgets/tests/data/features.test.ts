@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { axisRange, filterFeatures, groupIntoCharts, metricLabel, QUANTILES } from "../../src/data/features";
 
-const whole = (base: string) => QUANTILES.map((q) => `${base}-${q}`);
+const quantilesOf = (base: string) => QUANTILES.map((q) => `${base}-${q}`);
 
 test("rates come first, then bands, then what explains them", () => {
-  const metrics = ["backfilled_length-p50", "extra", ...whole("delta"), ...whole("logged"), "mismatch", "missing_keys", "smape", "total"];
-  const titles = groupIntoCharts(metrics).map(({ title, kind, metrics: of }) => [title, kind, of.length]);
+  const metrics = ["backfilled_length-p50", "extra", ...quantilesOf("delta"), ...quantilesOf("logged"), "mismatch", "missing_keys", "smape", "total"];
+  const titles = groupIntoCharts(metrics).map(({ title, kind, metrics: chartMetrics }) => [title, kind, chartMetrics.length]);
   assert.deepEqual(titles, [
     ["rates", "rates", 2],
     ["smape", "rates", 1],
@@ -28,24 +28,24 @@ test("shares of texts are rates in a chart of their own", () => {
 });
 
 test("every metric is in exactly one chart", () => {
-  const metrics = ["odd", ...whole("edit_insert"), "edit_delete", "mismatch", "both_null", "left_keys", "row_extra"];
-  assert.deepEqual(groupIntoCharts(metrics).flatMap((one) => one.metrics).sort(), [...metrics].sort());
+  const metrics = ["odd", ...quantilesOf("edit_insert"), "edit_delete", "mismatch", "both_null", "left_keys", "row_extra"];
+  assert.deepEqual(groupIntoCharts(metrics).flatMap((chart) => chart.metrics).sort(), [...metrics].sort());
   assert.deepEqual(groupIntoCharts([]), []);
 });
 
 test("bands are in the order of quantiles, whatever the order of names", () => {
-  assert.deepEqual(groupIntoCharts(whole("delta").sort())[0].metrics, whole("delta"));
+  assert.deepEqual(groupIntoCharts(quantilesOf("delta").sort())[0].metrics, quantilesOf("delta"));
 });
 
 test("features are found by words of both names, and by their group-by", () => {
   const names = ["spend_7d", "Spend_30d", "clicks"];
   const groups = ["batch", "stream"];
-  const of = [0, 1, 1];
-  assert.deepEqual(filterFeatures(names, groups, of, "", ""), [0, 1, 2]);
-  assert.deepEqual(filterFeatures(names, groups, of, "SPEND", ""), [0, 1]);
-  assert.deepEqual(filterFeatures(names, groups, of, "stream spend", ""), [1]);
-  assert.deepEqual(filterFeatures(names, groups, of, "", "stream"), [1, 2]);
-  assert.deepEqual(filterFeatures(names, groups, of, "batch", "stream"), []);
+  const groupIndexes = [0, 1, 1];
+  assert.deepEqual(filterFeatures(names, groups, groupIndexes, "", ""), [0, 1, 2]);
+  assert.deepEqual(filterFeatures(names, groups, groupIndexes, "SPEND", ""), [0, 1]);
+  assert.deepEqual(filterFeatures(names, groups, groupIndexes, "stream spend", ""), [1]);
+  assert.deepEqual(filterFeatures(names, groups, groupIndexes, "", "stream"), [1, 2]);
+  assert.deepEqual(filterFeatures(names, groups, groupIndexes, "batch", "stream"), []);
 });
 
 test("extremes widen a range by its own height at most", () => {
@@ -53,8 +53,8 @@ test("extremes widen a range by its own height at most", () => {
   assert.ok(low < -10 && low > -13, String(low));
   assert.ok(high > 12 && high < 14, String(high));
   assert.deepEqual(axisRange([[null]], [[5]]), [0, 1]);
-  const [one, other] = axisRange([[3]], [[3]]);
-  assert.ok(one < 3 && other > 3);
+  const [bottom, top] = axisRange([[3]], [[3]]);
+  assert.ok(bottom < 3 && top > 3);
 });
 
 test("metrics of quantiles are named by them", () => {

@@ -52,8 +52,8 @@ test("shares are told in per cent, with as many digits as tell them from 100 %",
 });
 
 test("a metric is told on its scale", () => {
-  const of = [[0.57, "ratio"], [0.57, "signed"], [1_771_597_440.9, "time"], [-1, "time"], [1e300, "time"], [NaN, "time"]] as const;
-  assert.deepEqual(of.map(([value, scale]) => formatMetric(value, scale)), ["57 %", "0.57", "2026-02-20 14:24:00", "1969-12-31 23:59:59", formatNumber(1e300), "–"]);
+  const format = [[0.57, "ratio"], [0.57, "signed"], [1_771_597_440.9, "time"], [-1, "time"], [1e300, "time"], [NaN, "time"]] as const;
+  assert.deepEqual(format.map(([value, scale]) => formatMetric(value, scale)), ["57 %", "0.57", "2026-02-20 14:24:00", "1969-12-31 23:59:59", formatNumber(1e300), "–"]);
   assert.equal(formatMetric(null, "time"), "–");
 });
 

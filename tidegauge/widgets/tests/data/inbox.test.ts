@@ -1,30 +1,30 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupInbox, type InboxItem, searchInbox, shownStatus } from "../../src/data/inbox";
+import { groupInbox, type InboxItem, searchInbox, displayedStatus } from "../../src/data/inbox";
 
 const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
   id, dataset: "orders", headline: "volume -52 %", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
-  opened: 0, series: 1, status: "open", assignee: null, snoozedUntil: NaN, group: NaN, shared: null, ...changes,
+  openedAt: 0, series: 1, status: "open", assignee: null, snoozedUntil: NaN, group: NaN, groupHeadline: null, ...changes,
 });
 
 test("an open incident is snoozed until its time", () => {
-  assert.equal(shownStatus(item(1, { snoozedUntil: 100 }), 99), "snoozed");
-  assert.equal(shownStatus(item(1, { snoozedUntil: 100 }), 100), "open");
-  assert.equal(shownStatus(item(1, { snoozedUntil: 100, status: "resolved" }), 99), "resolved");
-  assert.equal(shownStatus(item(1), 0), "open");
+  assert.equal(displayedStatus(item(1, { snoozedUntil: 100 }), 99), "snoozed");
+  assert.equal(displayedStatus(item(1, { snoozedUntil: 100 }), 100), "open");
+  assert.equal(displayedStatus(item(1, { snoozedUntil: 100, status: "resolved" }), 99), "resolved");
+  assert.equal(displayedStatus(item(1), 0), "open");
 });
 
 test("words are searched for in headline, table, assignee and number", () => {
   const all = [item(7, { assignee: "Ann" }), item(8, { dataset: "returns" })];
-  const found = (text: string) => searchInbox(all, text).map(({ id }) => id);
-  assert.deepEqual(found("ORDERS ann"), [7]);
-  assert.deepEqual(found("volume"), [7, 8]);
-  assert.deepEqual(found("#8"), [8]);
-  assert.deepEqual(found("orders returns"), []);
+  const foundIds = (text: string) => searchInbox(all, text).map(({ id }) => id);
+  assert.deepEqual(foundIds("ORDERS ann"), [7]);
+  assert.deepEqual(foundIds("volume"), [7, 8]);
+  assert.deepEqual(foundIds("#8"), [8]);
+  assert.deepEqual(foundIds("orders returns"), []);
 });
 
 test("incidents that share a cause are a group across tables, others are alone", () => {
-  const groups = groupInbox([item(1, { group: 1, shared: "fewer rows in 2 tables" }), item(2), item(3, { dataset: "returns", group: 1 }), item(4, { since: NaN })]);
+  const groups = groupInbox([item(1, { group: 1, groupHeadline: "fewer rows in 2 tables" }), item(2), item(3, { dataset: "returns", group: 1 }), item(4, { since: NaN })]);
   assert.deepEqual(groups.map(({ items, tables }) => [items.map(({ id }) => id), tables]), [[[1, 3], 2], [[2], 1], [[4], 1]]);
-  assert.equal(groups[0].shared, "fewer rows in 2 tables");
+  assert.equal(groups[0].headline, "fewer rows in 2 tables");
 });

@@ -45,14 +45,14 @@ test("a request to a restarted kernel, whose connection throws, fails at once an
   const { model } = fakeModel(() => {
     throw new Error("Cannot send");
   });
-  const asked = new KernelLink(model, () => "idle").ask("commits", {});
-  await assert.rejects(asked, { message: "Not connected to Python. Run this cell again." });
+  const pending = new KernelLink(model, () => "idle").ask("commits", {});
+  await assert.rejects(pending, { message: "Not connected to Python. Run this cell again." });
 });
 
 test("a saved notebook's model sends nothing, and its requests fail at once if that is known", async () => {
   const { model, requests } = fakeModel();
-  const asked = new KernelLink(model, () => "lost").ask("commits", {});
-  assert.equal(await stateOf(asked), "disconnected");
+  const pending = new KernelLink(model, () => "lost").ask("commits", {});
+  assert.equal(await stateOf(pending), "disconnected");
   assert.equal(requests.length, 0);
 });
 
@@ -61,11 +61,11 @@ for (const connection of ["idle", "unknown"] as const) {
     const advance = mockClock(t);
     const { model } = fakeModel();
     const link = new KernelLink(model, () => connection);
-    const asked = [link.ask("commits", {}), link.ask("commits", {})];
+    const pending = [link.ask("commits", {}), link.ask("commits", {})];
     advance(ANSWER_TIMEOUT_MS[connection] - 600);
-    assert.equal(await stateOf(asked[0]), "pending");
+    assert.equal(await stateOf(pending[0]), "pending");
     advance(1200);
-    assert.deepEqual(await Promise.all(asked.map(stateOf)), ["disconnected", "disconnected"]);
+    assert.deepEqual(await Promise.all(pending.map(stateOf)), ["disconnected", "disconnected"]);
   });
 }
 
@@ -74,22 +74,22 @@ test("a busy kernel and a server may take any time, and the idle time counts fro
   let connection: Connection = "busy";
   const { model, answer } = fakeModel();
   const link = new KernelLink(model, () => connection);
-  const asked = [link.ask("commits", {}), link.ask("commits", {})];
+  const pending = [link.ask("commits", {}), link.ask("commits", {})];
   advance(100_000);
   connection = "served";
   advance(100_000);
   connection = "idle";
   advance(ANSWER_TIMEOUT_MS.idle - 1000);
   answer(0);
-  assert.equal(await stateOf(asked[0]), "answered");
+  assert.equal(await stateOf(pending[0]), "answered");
   advance(ANSWER_TIMEOUT_MS.idle - 1000); // an answer shows that the kernel is there
-  assert.equal(await stateOf(asked[1]), "pending");
+  assert.equal(await stateOf(pending[1]), "pending");
   connection = "lost"; // as by a restart
   advance(600);
-  assert.equal(await stateOf(asked[1]), "disconnected");
+  assert.equal(await stateOf(pending[1]), "disconnected");
   connection = "idle"; // the cell was run again: another request is answered
-  const again = link.ask("commits", {});
+  const nextAnswer = link.ask("commits", {});
   answer(2);
-  assert.equal(await stateOf(again), "answered");
+  assert.equal(await stateOf(nextAnswer), "answered");
   t.mock.timers.reset();
 });

@@ -3,7 +3,7 @@ import test from "node:test";
 import { filterTables, newestAges, type TableHealth } from "../../src/data/tables";
 
 const table = (dataset: string, changes: Partial<TableHealth> = {}): TableHealth => ({
-  dataset, health: "ok", errors: 0, warnings: 0, infos: 0, snoozed: 0, failing: 0, failingKnown: 0, passing: 0, newest: "ds=1", time: 1, previous: NaN, arrived: 1,
+  dataset, health: "ok", errors: 0, warnings: 0, infos: 0, snoozed: 0, failing: 0, knownFailures: 0, passing: 0, newest: "ds=1", time: 1, previous: NaN, arrived: 1,
   size: 10, sizeSeries: NaN, completeness: 1, lowest: 1, runStatus: "complete", runStarted: 1, owner: null, tags: null, ...changes,
 });
 const TABLES = [

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parsePlace, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../../src/data/timeseries";
+import { columnLabel, findGaps, findNonPositive, formatSideTime, indexUnit, lineValues, median, medianStep, parseWindowEnd, precedingWindow, restatements, scaleRatio, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../../src/data/timeseries";
 
 const DAY = 86400;
 
-function answer(value: number[][], status: number[][], times: number[], more: Partial<SeriesAnswer["data"]> = {}): SeriesAnswer {
+function answer(value: number[][], status: number[][], times: number[], changes: Partial<SeriesAnswer["data"]> = {}): SeriesAnswer {
   const series = value.map((_, id) => ({ id, dataset: "orders", segment: "", instance: "*", name: "Size", analyzer: "Size()", scale: "count" }));
   const labels = times.map((time, n) => (Number.isNaN(time) ? `model=${n}` : new Date(1000 * time).toISOString().slice(0, 10)));
   const nothing = new Float64Array(value.flat().length).fill(NaN);
   return {
-    data: { series, labels, anomalies: [], series_labels: [], statuses: ["absent", "finite", "NaN", "+inf", "-inf", "empty", "failed"], ...more },
+    data: { series, labels, anomalies: [], series_labels: [], statuses: ["absent", "finite", "NaN", "+inf", "-inf", "empty", "failed"], ...changes },
     arrays: {
       times: Float64Array.from(times),
       value: Float64Array.from(value.flat()),
@@ -76,13 +76,13 @@ test("old versions belong to their rows", () => {
 });
 
 test("people's labels are found by anomaly, incident and range; the platform's own are not people's", () => {
-  const one = { label: "bad", note: null, created_at: "", since: null, until: null, name: null, instance: null, dataset: "orders", target_id: null, by: "ann" };
-  const found = { row: 0, column: 1, id: 5, incident_id: 9, severity: "warning", status: "open", direction: "low", detector: "", explanation: "" };
-  const said = [one, { ...one, name: "Sum" }, { ...one, dataset: "other" }, { ...one, target_id: 9 }, { ...one, target_id: 5, by: "tidegauge" }, { ...one, target_id: 6 }];
-  const data = answer([[1, 2]], [[1, 1]], [0, 1], { anomalies: [found], series_labels: said });
+  const label = { label: "bad", note: null, created_at: "", since: null, until: null, name: null, instance: null, dataset: "orders", target_id: null, by: "ann" };
+  const anomaly = { row: 0, column: 1, id: 5, incident_id: 9, severity: "warning", status: "open", direction: "low", detector: "", explanation: "" };
+  const labels = [label, { ...label, name: "Sum" }, { ...label, dataset: "other" }, { ...label, target_id: 9 }, { ...label, target_id: 5, by: "tidegauge" }, { ...label, target_id: 6 }];
+  const data = answer([[1, 2]], [[1, 1]], [0, 1], { anomalies: [anomaly], series_labels: labels });
   const { ranges, points } = userLabels(data, 0);
-  assert.deepEqual(ranges, [one]);
-  assert.deepEqual([...points], [[1, [{ ...one, target_id: 9 }]]]);
+  assert.deepEqual(ranges, [label]);
+  assert.deepEqual([...points], [[1, [{ ...label, target_id: 9 }]]]);
 });
 
 test("the window before is as long and ends a step earlier", () => {
@@ -100,22 +100,22 @@ test("sides are dates where partitions are days, else moments", () => {
 test("windows are remembered as seconds, labels, or times as text", () => {
   const timed = { columns: [0, 1], x: [0, DAY], timed: true };
   const labels = ["1970-01-01", "1970-01-02"];
-  assert.equal(parsePlace(timed, labels, 5), 5);
-  assert.equal(parsePlace(timed, labels, "1970-01-02"), DAY);
-  assert.equal(parsePlace(timed, labels, "1970-01-03"), 2 * DAY);
-  assert.equal(parsePlace(timed, labels, "1970-01-02T01:00"), DAY + 3600);
-  assert.equal(parsePlace(timed, labels, "gone"), null);
-  assert.equal(parsePlace({ columns: [3], x: [0], timed: false }, ["a", "b", "c", "d"], "d"), 0);
-  assert.equal(parsePlace({ columns: [3], x: [0], timed: false }, ["a", "b", "c", "d"], 17), null);
+  assert.equal(parseWindowEnd(timed, labels, 5), 5);
+  assert.equal(parseWindowEnd(timed, labels, "1970-01-02"), DAY);
+  assert.equal(parseWindowEnd(timed, labels, "1970-01-03"), 2 * DAY);
+  assert.equal(parseWindowEnd(timed, labels, "1970-01-02T01:00"), DAY + 3600);
+  assert.equal(parseWindowEnd(timed, labels, "gone"), null);
+  assert.equal(parseWindowEnd({ columns: [3], x: [0], timed: false }, ["a", "b", "c", "d"], "d"), 0);
+  assert.equal(parseWindowEnd({ columns: [3], x: [0], timed: false }, ["a", "b", "c", "d"], 17), null);
 });
 
 test("a partition's column is found by its time, or by its name if it has none", () => {
-  const known = { labels: ["2013-01-01", "2013-01-02", "model=a"], times: [0, DAY, NaN] };
-  assert.equal(columnLabel(known, DAY, "ds=2013-01-02"), "2013-01-02");
-  assert.equal(columnLabel(known, 0, null), "2013-01-01");
-  assert.equal(columnLabel(known, NaN, "model=a"), "model=a");
-  assert.equal(columnLabel(known, null, "model=b"), null);
-  assert.equal(columnLabel(known, 5 * DAY, "model=a"), null);
+  const columns = { labels: ["2013-01-01", "2013-01-02", "model=a"], times: [0, DAY, NaN] };
+  assert.equal(columnLabel(columns, DAY, "ds=2013-01-02"), "2013-01-02");
+  assert.equal(columnLabel(columns, 0, null), "2013-01-01");
+  assert.equal(columnLabel(columns, NaN, "model=a"), "model=a");
+  assert.equal(columnLabel(columns, null, "model=b"), null);
+  assert.equal(columnLabel(columns, 5 * DAY, "model=a"), null);
 });
 
 test("sizes are compared by the medians of absolute values", () => {
@@ -138,7 +138,7 @@ test("values of a week earlier stand where they would be compared", () => {
 test("an axis is titled by what all of its lines are", () => {
   const titled = (names: [string, string][], unit = 1) => {
     const data = answer(names.map(() => [1]), names.map(() => [1]), [0]);
-    const series = data.data.series.map((one, row) => ({ ...one, name: names[row][0], instance: names[row][1] }));
+    const series = data.data.series.map((entry, row) => ({ ...entry, name: names[row][0], instance: names[row][1] }));
     return valueTitle({ ...data, data: { ...data.data, series } }, names.map((_, row) => ({ row, unit })));
   };
   assert.equal(titled([["Size", "*"]]), "Size");

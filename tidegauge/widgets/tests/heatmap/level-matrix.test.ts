@@ -3,14 +3,14 @@ import test from "node:test";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../../src/heatmap/level-matrix";
 
 function levels(rows: number, columns: number, bytes: number[], strength = SCORE_STRENGTH): LevelMatrix {
-  const made = new LevelMatrix(rows, columns, strength);
-  made.write(Uint8Array.from(bytes), 0, columns);
-  return made;
+  const matrix = new LevelMatrix(rows, columns, strength);
+  matrix.write(Uint8Array.from(bytes), 0, columns);
+  return matrix;
 }
 
-function strongest(of: LevelMatrix, from: number, to: number): number[] {
-  const line = new Uint8Array(of.columns);
-  of.maxPool(line, from, to);
+function strongest(levelMatrix: LevelMatrix, from: number, to: number): number[] {
+  const line = new Uint8Array(levelMatrix.columns);
+  levelMatrix.maxPool(line, from, to);
   return [...line];
 }
 
@@ -36,23 +36,23 @@ test("rows are taken in the order in which they are shown; headings have none", 
 
 test("many rows at once are what they are one by one", () => {
   const bytes = Array.from({ length: 300 * 3 }, (_, n) => (n * 7919) % 251);
-  const many = levels(300, 3, bytes);
-  many.setOrder(Int32Array.from({ length: 300 }, (_, n) => (n % 10 === 0 ? -1 : (n * 37) % 300)));
+  const large = levels(300, 3, bytes);
+  large.setOrder(Int32Array.from({ length: 300 }, (_, n) => (n % 10 === 0 ? -1 : (n * 37) % 300)));
   for (const [from, to] of [[0, 300], [1, 299], [8, 64], [64, 128], [63, 200], [17, 18]]) {
     const expected = [0, 0, 0];
-    for (let place = from; place < to; place++) {
-      strongest(many, place, place + 1).forEach((level, n) => (expected[n] = Math.max(expected[n], level)));
+    for (let index = from; index < to; index++) {
+      strongest(large, index, index + 1).forEach((level, n) => (expected[n] = Math.max(expected[n], level)));
     }
-    assert.deepEqual(strongest(many, from, to), expected, `${from} to ${to}`);
+    assert.deepEqual(strongest(large, from, to), expected, `${from} to ${to}`);
   }
 });
 
 test("what comes later is seen, also where many rows were added up before", () => {
-  const some = levels(100, 2, new Array(200).fill(1));
-  assert.deepEqual(strongest(some, 0, 100), [1, 1]);
-  some.write(Uint8Array.from([7, 8]), 1, 2, [3, 50]);
-  assert.deepEqual(strongest(some, 0, 100), [1, 8]);
-  assert.deepEqual(strongest(some, 3, 4), [1, 7]);
+  const rows = levels(100, 2, new Array(200).fill(1));
+  assert.deepEqual(strongest(rows, 0, 100), [1, 1]);
+  rows.write(Uint8Array.from([7, 8]), 1, 2, [3, 50]);
+  assert.deepEqual(strongest(rows, 0, 100), [1, 8]);
+  assert.deepEqual(strongest(rows, 3, 4), [1, 7]);
 });
 
 test("the heading of folded rows has their strongest levels", () => {

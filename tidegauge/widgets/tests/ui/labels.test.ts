@@ -4,8 +4,8 @@ import type { IncidentLabel } from "../../src/data/protocol";
 import { labelsSince } from "../../src/ui/labels";
 
 test("what was said since is what was not said before", () => {
-  const said = (label: string, by: string): IncidentLabel => ({ label, by, note: null, created_at: "2013-01-01T00:00:00Z", partition: null, name: null, instance: null });
-  const [one, two] = [said("acknowledged", "ann"), said("acknowledged", "bob")];
-  assert.deepEqual(labelsSince([one], [one, two]), [two]);
-  assert.deepEqual(labelsSince([one], [one]), []);
+  const label = (label: string, by: string): IncidentLabel => ({ label, by, note: null, created_at: "2013-01-01T00:00:00Z", partition: null, name: null, instance: null });
+  const [first, two] = [label("acknowledged", "ann"), label("acknowledged", "bob")];
+  assert.deepEqual(labelsSince([first], [first, two]), [two]);
+  assert.deepEqual(labelsSince([first], [first]), []);
 });
