@@ -6,10 +6,10 @@ import threading
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError, GriffinConfigError, GriffinError, SourceError
-from tidegauge.griffin.sinks import Sink
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.griffin.sinks import Sink
 
 pytestmark = pytest.mark.spark
 USERS = rows("src", "id int, name string", (1, "a"), (2, "b"), (3, None), (4, "d"))

@@ -5,9 +5,9 @@ import sys
 import pytest
 from tidegauge.analyzers.core.errors import SinkError
 from tidegauge.griffin.config import Env, SinkConfig
-from tidegauge.griffin.sinks import open_sinks
 
 from tests.services.servers import free_port
+from tidegauge.griffin.sinks import open_sinks
 
 # Maven fetches the server, like that of Kafka. pymongo has its own environment.
 pytestmark = [pytest.mark.soak, pytest.mark.kafka]

@@ -9,11 +9,11 @@ from tidegauge.analyzers.core.errors import (
     GriffinError,
     SourceError,
 )
-from tidegauge.griffin.sinks import Sink
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
 from tidegauge.griffin import results
+from tidegauge.griffin.sinks import Sink
 
 pytestmark = pytest.mark.spark
 SOURCE = rows("src", "id int, name string", (1, "a"), (2, "b"), (2, "b"), (3, None))

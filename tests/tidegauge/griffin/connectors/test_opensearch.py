@@ -4,10 +4,10 @@ import pytest
 from tidegauge.analyzers.core.errors import SinkError, SourceError
 from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
 from tidegauge.griffin.execution.loader import open_batch
-from tidegauge.griffin.sinks import open_sinks
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.griffin.sinks import open_sinks
 
 # Maven fetches the server, like that of Kafka.
 pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.kafka]
