@@ -1674,7 +1674,7 @@ class Repository(Rendered):
         dataset : str, optional
             Name of the dataset (default: all datasets).
         status : str, optional
-            ``open``, ``acknowledged``, ``expected`` or ``resolved``.
+            ``open``, ``acknowledged``, ``expected``, ``resolved`` or ``new level``.
         incident : int, optional
             Only anomalies of this incident.
         name, instance, analyzer, where, segment, since, until, as_of
@@ -2018,7 +2018,7 @@ class Repository(Rendered):
         dataset : str, optional
             Name of the dataset (default: all datasets).
         status : str, optional
-            ``open``, ``acknowledged``, ``expected`` or ``resolved``.
+            ``open``, ``acknowledged``, ``expected``, ``resolved`` or ``new level``.
         since, until
             Only incidents that overlap this range of partition times; both bounds are inclusive.
         as_of : str, date, datetime or int, optional

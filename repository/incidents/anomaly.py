@@ -263,6 +263,8 @@ class Anomaly:
         The incident to which the anomaly was last assigned.
     commit : int
         The commit of the detection that stored the current finding.
+    lower, upper : float or None
+        Band of expected values.
     """
 
     id: int
@@ -285,6 +287,8 @@ class Anomaly:
     explanation: str
     incident: int | None
     commit: int = 0
+    lower: float | None = None
+    upper: float | None = None
 
 
 def read_anomalies(

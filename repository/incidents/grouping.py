@@ -29,6 +29,7 @@ from tidegauge.repository.incidents.anomaly import (
     step_of,
 )
 from tidegauge.repository.incidents.headline import headline
+from tidegauge.repository.incidents.lifetimes import LevelState, PartitionAxis, level_states
 from tidegauge.repository.numerics.grid import FIRST_STEPS, Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows
@@ -37,6 +38,7 @@ from tidegauge.repository.store.database import NextCommit, next_findings
 from tidegauge.repository.store.labels import (
     AUTOMATIC_AUTHOR,
     BEYOND_LABEL,
+    NEW_LEVEL,
     LastLabels,
     last_labels,
 )
@@ -69,12 +71,15 @@ class Positions:
         Length of partitions, as `step_of` returns it, by partition segment.
     coarse_segments : set of str
         Partition segments whose partitions are weeks or months.
+    axes : dict of str to PartitionAxis
+        Partitions with a time that is not in the far future, by partition segment.
     """
 
     index_by_partition: dict[int, int] = field(default_factory=dict)
     last_index: dict[str, int] = field(default_factory=dict)
     steps: dict[str, timedelta | None] = field(default_factory=dict)
     coarse_segments: set[str] = field(default_factory=set)
+    axes: dict[str, PartitionAxis] = field(default_factory=dict)
     _index_by_time: dict[tuple[str, datetime], int] = field(default_factory=dict)
 
     @classmethod
@@ -99,6 +104,8 @@ class Positions:
                 for n, (partition, _, _) in enumerate(rows)
             }
             positions.last_index[within] = count - 1 if count else len(rows) - 1 + FUTURE_OFFSET
+            ids = [partition for partition, _, _ in rows[:count]]
+            positions.axes[within] = PartitionAxis(ids, times[:count], grid)
             positions._index_by_time |= {(within, time): n for n, time in enumerate(dated[:count])}
             positions.steps[within] = step_of(dated, rows[0][1])
             if grid.yearly:
@@ -383,6 +390,8 @@ class _Course:
     last_partition_id: int
     series: int
     is_over: int
+    is_new_level: bool = field(default=False, compare=False)
+    """Whether the incident is over because its level became usual; a label stores it."""
 
 
 _COURSE_FIELDS = (
@@ -407,9 +416,9 @@ def write_incidents(
 
     An incident keeps its id as long as one of its anomalies was in it before or its first anomaly is the
     same. An anomaly of a partition that was measured again counts as the previous one. An incident is
-    resolved once its series have later values without an anomaly. It is reopened when another anomaly
-    joins it or when it exceeds a user's label. It is not over while one of its series continues in a wider
-    incident. When the next partition arrives, an overdue partition becomes a gap and keeps its incident.
+    resolved once its series have later values near the values before it, or when its level became the new
+    one. It is reopened when another anomaly joins it or when it exceeds a user's label. It is not over
+    while one of its series continues in a wider incident. When the next partition arrives, an overdue partition becomes a gap and keeps its incident.
 
     An incident without anomalies is withdrawn. If users know of it, it is closed instead: its course then
     has no series, and a label gives the reason.
@@ -461,7 +470,6 @@ def write_incidents(
         newest_positions = {
             line: newest.get(line, positions.last_index[line[1]]) for line in segment_series
         }
-        course = _build_course(group, title, newest_positions, anomalous_positions)
         candidates = {a.incident for a in group if a.incident is not None}
         candidates |= {
             overdue[a.series, a.position - 1]
@@ -470,6 +478,11 @@ def write_incidents(
         }
         candidates -= claimed
         incident = own_incident if own_incident is not None else min(candidates, default=None)
+        course = _build_course(group, title, newest_positions, anomalous_positions)
+        # Anomalies can end before the values are back. The end of an incident is not reconsidered.
+        if course.is_over and not _was_over(courses.get(incident), course):
+            axis = positions.axes[group[0].within]
+            course = _extended_course(connection, group, course, axis, anomalous_positions)
         if incident is None:
             new_groups.append((group, course))
         else:
@@ -608,6 +621,34 @@ def _overdue_incidents(
     return incidents
 
 
+def _was_over(previous: _Course | None, course: _Course) -> bool:
+    """Return whether an incident with the same last partition was over already."""
+    return (
+        previous is not None
+        and bool(previous.is_over)
+        and previous.last_partition_id == course.last_partition_id
+    )
+
+
+def _extended_course(
+    connection: Connection,
+    group: Sequence[Anomaly],
+    course: _Course,
+    axis: PartitionAxis,
+    anomalous_positions: Mapping[tuple[int, str], Sequence[int]],
+) -> _Course:
+    """Return the course of an incident without further anomalies, by whether its values are back."""
+    anomalous = {
+        series: positions
+        for (series, within), positions in anomalous_positions.items()
+        if within == group[0].within
+    }
+    states = level_states(connection, group, axis, anomalous).values()
+    if LevelState.OFF in states:
+        return replace(course, is_over=0)
+    return replace(course, is_new_level=LevelState.NEW_LEVEL in states)
+
+
 def _build_course(
     group: Sequence[Anomaly],
     title: str,
@@ -696,7 +737,7 @@ def _label_automatically(
         elif label == "resolved" and is_longer and not course.is_over:
             new_label = ("reopened", "another anomaly joined it")
         elif course.is_over and not was_over and label in {None, "acknowledged", "reopened"}:
-            new_label = ("resolved", "no further anomaly")
+            new_label = ("resolved", NEW_LEVEL if course.is_new_level else "no further anomaly")
         if new_label:
             rows.append((dataset, incident, *new_label, AUTOMATIC_AUTHOR, commit.now, commit.id))
     insert_rows(connection, s.label, _LABEL_COLUMNS, rows)

@@ -53,7 +53,14 @@ STATUS_OF: Mapping[str, str | None] = {
 }
 """The allowed labels and the status that each sets; None leaves the status unchanged."""
 
-LABEL_STATUSES = tuple(dict.fromkeys(status for status in STATUS_OF.values() if status is not None))
+NEW_LEVEL = "became the new level"
+"""Beginning of the note of an automatic label ``resolved`` on an incident whose values never returned."""
+NEW_LEVEL_STATUS = "new level"
+"""Status that this note sets. It needs no label of its own, so that older releases and SQL views read it."""
+LABEL_STATUSES = (
+    *dict.fromkeys(status for status in STATUS_OF.values() if status is not None),
+    NEW_LEVEL_STATUS,
+)
 """Statuses of anomalies and incidents; ``open`` until a label sets another."""
 
 LABEL_COLUMNS = columns(
@@ -358,7 +365,11 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
     same = _same_point(labelled.c, anomaly) & (anomaly.detector == labelled.c.detector)
     query = (
         sa.select(
-            s.label.c.id, sa.func.coalesce(s.label.c.incident_id, anomaly.id), s.label.c.label
+            s.label.c.id,
+            sa.func.coalesce(s.label.c.incident_id, anomaly.id),
+            s.label.c.label,
+            s.label.c.by,
+            s.label.c.note,
         )
         .select_from(s.label)
         .outerjoin(labelled, labelled.c.id == s.label.c.anomaly_id)
@@ -368,9 +379,9 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
     if commit is not None:
         query = query.where(s.label.c.commit_id <= commit)
     status_by_id: dict[int, tuple[int, str]] = {}
-    for number, subject, label in connection.execute(query.order_by(s.label.c.id)):
+    for number, subject, label, by, note in connection.execute(query.order_by(s.label.c.id)):
         if subject is not None:
-            status_by_id[subject] = (number, str(STATUS_OF[label]))
+            status_by_id[subject] = (number, _status_of_label(label, by, note))
     retired = retirements(connection, commit)
     if retired:
         incident, anomaly, partition = s.incident.c, s.anomaly.c, s.partition.c
@@ -386,6 +397,19 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
                 if status == "open":
                     status_by_id[subject] = (number, "resolved")
     return status_by_id
+
+
+def _status_of_label(label: str, by: str | None, note: str | None) -> str:
+    """Return the status that a label sets; the label must set one.
+
+    Examples
+    --------
+    >>> _status_of_label("resolved", "tidegauge", "became the new level")
+    'new level'
+    """
+    if label == "resolved" and by == AUTOMATIC_AUTHOR and (note or "").startswith(NEW_LEVEL):
+        return NEW_LEVEL_STATUS
+    return str(STATUS_OF[label])
 
 
 def _same_point(point: Any, other_point: Any) -> sa.ColumnElement[bool]:

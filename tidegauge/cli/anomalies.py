@@ -51,7 +51,9 @@ INCIDENT_TITLES = {
 
 Status = Annotated[
     str | None,
-    typer.Option(help="Only this status: open, acknowledged, expected or resolved (default: all)."),
+    typer.Option(
+        help="Only this status: open, acknowledged, expected, resolved or 'new level' (default: all)."
+    ),
 ]
 
 

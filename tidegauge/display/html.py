@@ -30,6 +30,7 @@ STATUS_MARKS = {
     "acknowledged": ("◐", "#e69f00"),
     "expected": ("✓", "#009e73"),
     "resolved": ("✓", "#009e73"),
+    "new level": ("→", "#0072b2"),
     "complete": ("✓", "#009e73"),
     "failed": ("✕", "#d55e00"),
     "empty": ("○", "#0072b2"),

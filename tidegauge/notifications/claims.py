@@ -40,6 +40,8 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
 from tidegauge.repository.store.labels import (
     AUTOMATIC_AUTHOR,
+    NEW_LEVEL,
+    NEW_LEVEL_STATUS,
     LastLabels,
     last_automatic_note,
     last_labels,
@@ -272,7 +274,7 @@ class _NewsReader:
     def _is_recently_resolved(self, row: Mapping[str, Any], ended_at: datetime) -> bool:
         """Return whether detection, not a person, resolved an incident a short time ago."""
         author = self._labels.get(row["id"], LastLabels()).by
-        automatic = row["status"] == "resolved" and author == AUTOMATIC_AUTHOR
+        automatic = row["status"] in {"resolved", NEW_LEVEL_STATUS} and author == AUTOMATIC_AUTHOR
         return automatic and self._now - ended_at <= MAX_RESOLVED_NEWS_AGE
 
     def _anomalies(self, incident: int, time: datetime | None = None) -> list[Anomaly]:
@@ -287,6 +289,8 @@ class _NewsReader:
 
     def _end_phrase(self, row: Mapping[str, Any]) -> str:
         """Return a phrase with the first partition after the end of an incident."""
+        if row["status"] == NEW_LEVEL_STATUS:
+            return f"it {NEW_LEVEL}"
         c, p, later = s.course.c, s.partition.c, s.partition.alias("later")
         query = (
             sa.select(later.c.name)

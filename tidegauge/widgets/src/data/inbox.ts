@@ -2,7 +2,7 @@
 
 import type { AnswerTo } from "./kernel";
 
-export const STATUSES = ["open", "snoozed", "acknowledged", "expected", "resolved"] as const;
+export const STATUSES = ["open", "snoozed", "acknowledged", "expected", "resolved", "new level"] as const;
 
 export interface InboxItem {
   id: number;

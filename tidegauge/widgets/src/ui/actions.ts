@@ -27,6 +27,7 @@ export const DECISIONS: Record<string, readonly string[]> = {
   acknowledged: ["resolve", "expected", "false alarm", "bad data", "new normal", "reopen"],
   expected: ["reopen"],
   resolved: ["reopen", "expected", "false alarm", "bad data", "new normal"],
+  "new level": ["reopen", "expected", "false alarm", "bad data", "new normal"],
 };
 
 const SECONDS_PER_HOUR = 3600;
