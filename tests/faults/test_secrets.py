@@ -279,11 +279,11 @@ env = {
     ],
 }
 from tidegauge.griffin.reading import read_env
-from tidegauge.griffin.running import session_for
+from tidegauge.spark.session import spark_session
 
 told = read_env(env)
 print(told)
-spark = session_for(told, None, "warehouse")
+spark = spark_session("warehouse", settings=told.spark)
 try:
     tg.griffin.run(env, job([source], rules), spark=spark, repository="sqlite:///r.db")
 except tg.TidegaugeError as error:

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
-def session_for(env: Env, spark: SparkSession | None, warehouse: str | None = None) -> SparkSession:
+def session_for(env: Env, spark: SparkSession | None) -> SparkSession:
     """Return the given or active session, else a new one with the environment's settings.
 
     Settings that a running session cannot change cause a warning.
     """
-    session = spark or spark_session(warehouse, settings=env.spark)
+    session = spark or spark_session(settings=env.spark)
     apply_settings(session, env.spark)
     return session
 

@@ -358,9 +358,7 @@ def _key(index: Expression) -> str | None:
     return f"{index.value:f}" if isinstance(index, Number) else alias_of(index)
 
 
-def aliases(
-    items: Sequence[Expression], frames: Collection[str] = (), reserved: Collection[str] = ()
-) -> tuple[str, ...]:
+def aliases(items: Sequence[Expression], frames: Collection[str] = ()) -> tuple[str, ...]:
     """Return a unique name for each item, ignoring letter case.
 
     Explicit aliases stay unchanged. An item without a name gets the first name inside it, or ``alias_0``
@@ -372,8 +370,6 @@ def aliases(
         The items to name.
     frames : collection of str
         Lowercase names of frames.
-    reserved : collection of str
-        Names that are already used.
 
     Examples
     --------
@@ -381,8 +377,7 @@ def aliases(
     >>> aliases([Call("max", (Name("a"),)), Call("max", (Name("b"),)), Aliased(Name("c"), "x")])
     ('max', 'max_2', 'x')
     """
-    used = {name.casefold() for name in reserved}
-    used |= {item.alias.casefold() for item in items if isinstance(item, Aliased)}
+    used = {item.alias.casefold() for item in items if isinstance(item, Aliased)}
     names = []
     for index, item in enumerate(items):
         if isinstance(item, Aliased):

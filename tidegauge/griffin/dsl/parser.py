@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tidegauge.analyzers.core.errors import SetupError, UnknownNameError
+from tidegauge.griffin.dsl import nodes
 from tidegauge.griffin.dsl.errors import LocatedParseError, syntax_error
 from tidegauge.griffin.dsl.grammar import (
     START_RULES,
@@ -24,39 +25,7 @@ from tidegauge.griffin.dsl.grammar import (
     parse_number,
     parse_text,
 )
-from tidegauge.griffin.dsl.nodes import (
-    Accuracy,
-    Aliased,
-    AllOf,
-    Attribute,
-    BetweenNode,
-    Binary,
-    Boolean,
-    Call,
-    Distinct,
-    DistinctItem,
-    DurationNode,
-    Expression,
-    In,
-    Index,
-    IsNaN,
-    IsNull,
-    LikeNode,
-    Listing,
-    Name,
-    NaN,
-    Node,
-    Null,
-    Number,
-    OrderItem,
-    Profiling,
-    Rule,
-    Span,
-    Star,
-    Text,
-    Unary,
-    children,
-)
+from tidegauge.griffin.dsl.nodes import Expression, Node, Rule, Span, children
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -65,7 +34,6 @@ if TYPE_CHECKING:
 MAX_CHAIN_TERMS = 16
 """AND or OR terms in a left-leaning chain. Longer chains are split in halves."""
 
-BETWEEN_BOUNDS = 2
 Read = TypeVar("Read")
 
 
@@ -83,8 +51,8 @@ def joined(operator: str, terms: Sequence[Expression]) -> Expression:
 
     Examples
     --------
-    >>> a, b, c = Name("a"), Name("b"), Name("c")
-    >>> joined("and", [a, b, c]) == Binary("and", Binary("and", a, b), c)
+    >>> a, b, c = (nodes.Name(name) for name in "abc")
+    >>> joined("and", [a, b, c]) == nodes.Binary("and", nodes.Binary("and", a, b), c)
     True
     """
     if len(terms) > MAX_CHAIN_TERMS:
@@ -92,7 +60,7 @@ def joined(operator: str, terms: Sequence[Expression]) -> Expression:
         terms = (joined(operator, terms[:middle]), joined(operator, terms[middle:]))
     tree, *more_terms = terms
     for term in more_terms:
-        tree = Binary(operator, tree, term, span=span(tree, term))
+        tree = nodes.Binary(operator, tree, term, span=span(tree, term))
     return tree
 
 
@@ -101,15 +69,15 @@ def terms_of(operator: str, node: Expression) -> list[Expression]:
 
     Examples
     --------
-    >>> a, b, c = Name("a"), Name("b"), Name("c")
-    >>> terms_of("and", Binary("and", a, Binary("and", b, c))) == [a, b, c]
+    >>> a, b, c = (nodes.Name(name) for name in "abc")
+    >>> terms_of("and", nodes.Binary("and", a, nodes.Binary("and", b, c))) == [a, b, c]
     True
     """
     terms: list[Expression] = []
     todo = [node]
     while todo:
         node = todo.pop()
-        if isinstance(node, Binary) and node.operator == operator:
+        if isinstance(node, nodes.Binary) and node.operator == operator:
             todo += (node.right, node.left)
         else:
             terms.append(node)
@@ -154,32 +122,32 @@ def _arguments(parts: list[Any]) -> tuple[Expression, ...]:
 class _TreeBuilder:
     """Transformer that Lark calls; its arguments are nodes, tokens and tuples of nodes."""
 
-    def accuracy(self, parts: list[Any]) -> Accuracy:
-        return Accuracy(parts[0], span=parts[0].span)
+    def accuracy(self, parts: list[Any]) -> nodes.Accuracy:
+        return nodes.Accuracy(parts[0], span=parts[0].span)
 
     def single(self, parts: list[Any]) -> Expression:
         return parts[0]  # type: ignore[no-any-return]
 
     selected = single
 
-    def listing(self, parts: list[Any]) -> Listing:
-        return Listing(tuple(parts), span=span(parts[0], parts[-1]))
+    def listing(self, parts: list[Any]) -> nodes.Listing:
+        return nodes.Listing(tuple(parts), span=span(parts[0], parts[-1]))
 
-    def distinct(self, parts: list[Any]) -> Distinct:
-        return Distinct(tuple(parts), span=span(parts[0], parts[-1]))
+    def distinct(self, parts: list[Any]) -> nodes.Distinct:
+        return nodes.Distinct(tuple(parts), span=span(parts[0], parts[-1]))
 
-    def plain(self, parts: list[Any]) -> DistinctItem:
-        return DistinctItem(parts[0], span=parts[0].span)
+    def plain(self, parts: list[Any]) -> nodes.DistinctItem:
+        return nodes.DistinctItem(parts[0], span=parts[0].span)
 
-    def grouping(self, parts: list[Any]) -> DistinctItem:
+    def grouping(self, parts: list[Any]) -> nodes.DistinctItem:
         opened, expression, closed = parts
-        return DistinctItem(expression, grouping=True, span=span(opened, closed))
+        return nodes.DistinctItem(expression, grouping=True, span=span(opened, closed))
 
-    def profiling(self, parts: list[Any]) -> Profiling:
+    def profiling(self, parts: list[Any]) -> nodes.Profiling:
         clauses = [part for part in parts if isinstance(part, _Clause)]
         fields = {name: value for clause in clauses for name, value in clause.fields.items()}
         distinct = any(_is(part, "DISTINCT") for part in parts)
-        return Profiling(distinct=distinct, span=span(parts[0], clauses[-1]), **fields)
+        return nodes.Profiling(distinct=distinct, span=span(parts[0], clauses[-1]), **fields)
 
     def items(self, parts: list[Any]) -> _Clause:
         return _Clause({"items": tuple(parts)}, span=span(parts[0], parts[-1]))
@@ -199,9 +167,9 @@ class _TreeBuilder:
     def order_clause(self, parts: list[Any]) -> _Clause:
         return _Clause({"order_by": tuple(parts[2:])}, span=span(parts[0], parts[-1]))
 
-    def order_item(self, parts: list[Any]) -> OrderItem:
+    def order_item(self, parts: list[Any]) -> nodes.OrderItem:
         descending = parts[1].type == "DESC" if len(parts) > 1 else None
-        return OrderItem(parts[0], descending, span=span(parts[0], parts[-1]))
+        return nodes.OrderItem(parts[0], descending, span=span(parts[0], parts[-1]))
 
     def limit_clause(self, parts: list[Any]) -> _Clause:
         return _Clause({"limit": parts[1]}, span=span(*parts))
@@ -211,27 +179,27 @@ class _TreeBuilder:
 
     sums = bounds = options = expressions
 
-    def aliased(self, parts: list[Any]) -> Aliased:
+    def aliased(self, parts: list[Any]) -> nodes.Aliased:
         expression, _, alias = parts
-        return Aliased(expression, _name(alias), span=span(expression, alias))
+        return nodes.Aliased(expression, _name(alias), span=span(expression, alias))
 
     def chain(self, parts: list[Any]) -> Expression:
         operator = parts[1].type.lower()
         return joined(operator, [term for part in parts[::2] for term in terms_of(operator, part)])
 
-    def binary(self, parts: list[Any]) -> Binary:
+    def binary(self, parts: list[Any]) -> nodes.Binary:
         left, operator, right = parts
-        return Binary(
+        return nodes.Binary(
             "!=" if operator == "<>" else str(operator), left, right, span=span(left, right)
         )
 
-    def negated(self, parts: list[Any]) -> Unary:
-        return Unary("not", parts[1], span=span(*parts))
+    def negated(self, parts: list[Any]) -> nodes.Unary:
+        return nodes.Unary("not", parts[1], span=span(*parts))
 
-    def sign(self, parts: list[Any]) -> Unary:
-        return Unary(str(parts[0]), parts[1], span=span(*parts))
+    def sign(self, parts: list[Any]) -> nodes.Unary:
+        return nodes.Unary(str(parts[0]), parts[1], span=span(*parts))
 
-    def within(self, parts: list[Any]) -> In:
+    def within(self, parts: list[Any]) -> nodes.In:
         operand, *words, opened, options, closed = parts
         if not options:
             raise LocatedParseError(
@@ -240,90 +208,87 @@ class _TreeBuilder:
                 closed.end_pos,
                 hint="give at least one: IN (1, 2)",
             )
-        return In(operand, options, len(words) > 1, span=span(operand, closed))
+        return nodes.In(operand, options, len(words) > 1, span=span(operand, closed))
 
-    def between(self, parts: list[Any]) -> BetweenNode:
+    def between(self, parts: list[Any]) -> nodes.BetweenNode:
         operand, *words, low, _, high = parts
-        return BetweenNode(operand, low, high, len(words) > 1, span=span(operand, high))
+        return nodes.BetweenNode(operand, low, high, len(words) > 1, span=span(operand, high))
 
-    def between_listed(self, parts: list[Any]) -> BetweenNode:
+    def between_listed(self, parts: list[Any]) -> nodes.BetweenNode:
         operand, *words, opened, bounds, closed = parts
-        if len(bounds) != BETWEEN_BOUNDS:
+        if len(bounds) != 2:
             raise LocatedParseError(
                 f"BETWEEN has {len(bounds)} bounds",
                 opened.start_pos,
                 closed.end_pos,
                 hint="give two: BETWEEN 3 AND 5, or BETWEEN (3, 5)",
             )
-        return BetweenNode(
+        return nodes.BetweenNode(
             operand, bounds[0], bounds[1], len(words) > 1, span=span(operand, closed)
         )
 
-    def like(self, parts: list[Any]) -> LikeNode:
+    def like(self, parts: list[Any]) -> nodes.LikeNode:
         operand, *words, kind, pattern = parts
-        return LikeNode(
+        return nodes.LikeNode(
             operand, pattern, kind.type == "RLIKE", bool(words), span=span(operand, pattern)
         )
 
-    def null_test(self, parts: list[Any]) -> IsNull | IsNaN:
+    def null_test(self, parts: list[Any]) -> nodes.IsNull | nodes.IsNaN:
         operand, _, *words, tested = parts
-        node = IsNull if tested.type == "NULL" else IsNaN
+        node = nodes.IsNull if tested.type == "NULL" else nodes.IsNaN
         return node(operand, bool(words), span=span(operand, tested))
 
-    def name(self, parts: list[Any]) -> Name:
-        return Name(_name(parts[0]), span=_span(parts[0]))
+    def name(self, parts: list[Any]) -> nodes.Name:
+        return nodes.Name(_name(parts[0]), span=_span(parts[0]))
 
-    def number(self, parts: list[Any]) -> Number:
-        return Number(_read(parse_number, parts[0]), span=_span(parts[0]))
+    def number(self, parts: list[Any]) -> nodes.Number:
+        return nodes.Number(_read(parse_number, parts[0]), span=_span(parts[0]))
 
-    def text(self, parts: list[Any]) -> Text:
-        return Text(_read(parse_text, parts[0]), span=_span(parts[0]))
+    def text(self, parts: list[Any]) -> nodes.Text:
+        return nodes.Text(_read(parse_text, parts[0]), span=_span(parts[0]))
 
-    def time(self, parts: list[Any]) -> DurationNode:
-        return DurationNode(*_read(parse_duration, parts[0]), span=_span(parts[0]))
+    def time(self, parts: list[Any]) -> nodes.DurationNode:
+        return nodes.DurationNode(*_read(parse_duration, parts[0]), span=_span(parts[0]))
 
-    def boolean(self, parts: list[Any]) -> Boolean:
-        return Boolean(parts[0].type == "TRUE", span=_span(parts[0]))
+    def boolean(self, parts: list[Any]) -> nodes.Boolean:
+        return nodes.Boolean(parts[0].type == "TRUE", span=_span(parts[0]))
 
-    def null(self, parts: list[Any]) -> Null:
-        return Null(span=_span(parts[0]))
+    def null(self, parts: list[Any]) -> nodes.Null:
+        return nodes.Null(span=_span(parts[0]))
 
-    def nan(self, parts: list[Any]) -> NaN:
-        return NaN(span=_span(parts[0]))
+    def nan(self, parts: list[Any]) -> nodes.NaN:
+        return nodes.NaN(span=_span(parts[0]))
 
-    def star(self, parts: list[Any]) -> Star:
-        return Star(span=_span(parts[0]))
+    def star(self, parts: list[Any]) -> nodes.Star:
+        return nodes.Star(span=_span(parts[0]))
 
     def bracketed(self, parts: list[Any]) -> Expression:
         opened, expression, closed = parts
         return replace(expression, span=span(opened, closed))  # type: ignore[no-any-return]
 
-    def call(self, parts: list[Any]) -> Call:
+    def call(self, parts: list[Any]) -> nodes.Call:
         distinct = any(_is(part, "DISTINCT") for part in parts)
-        return Call(_name(parts[0]), _arguments(parts), distinct, span=span(parts[0], parts[-1]))
+        return nodes.Call(
+            _name(parts[0]), _arguments(parts), distinct, span=span(parts[0], parts[-1])
+        )
 
-    def method(self, parts: list[Any]) -> Call:
+    def method(self, parts: list[Any]) -> nodes.Call:
         container, name, *rest = parts
-        return Call(
+        return nodes.Call(
             _name(name),
             (container, *_arguments(rest)),
             method=True,
             span=span(container, parts[-1]),
         )
 
-    def attribute(self, parts: list[Any]) -> Attribute:
-        return Attribute(parts[0], _name(parts[1]), span=span(*parts))
+    def attribute(self, parts: list[Any]) -> nodes.Attribute:
+        return nodes.Attribute(parts[0], _name(parts[1]), span=span(*parts))
 
-    def all_of(self, parts: list[Any]) -> AllOf:
-        return AllOf(parts[0], span=span(*parts))
+    def all_of(self, parts: list[Any]) -> nodes.AllOf:
+        return nodes.AllOf(parts[0], span=span(*parts))
 
-    def index(self, parts: list[Any]) -> Index:
-        return Index(parts[0], parts[1], span=span(parts[0], parts[2]))
-
-
-def tree_builder() -> object:
-    """Return the transformer for Lark."""
-    return _TreeBuilder()
+    def index(self, parts: list[Any]) -> nodes.Index:
+        return nodes.Index(parts[0], parts[1], span=span(parts[0], parts[2]))
 
 
 MAX_RULE_LENGTH = 65_536
@@ -514,7 +479,7 @@ def _parser() -> Lark:
         from lark import Lark
     except ImportError:
         raise SetupError("the Griffin DSL needs Lark: pip install 'tidegauge[griffin]'") from None
-    options: dict[str, Any] = {"transformer": tree_builder(), "postlex": _Brackets()}
+    options: dict[str, Any] = {"transformer": _TreeBuilder(), "postlex": _Brackets()}
     return Lark(
         grammar(),
         parser="lalr",

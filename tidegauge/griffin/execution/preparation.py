@@ -129,8 +129,6 @@ def lower(
     config: RuleConfig,
     scope: Scope,
     group_by: tuple[str, ...] = (),
-    *,
-    older: str | None = None,
 ) -> RulePlan:
     """Bind a rule and lower it to SQL steps.
 
@@ -144,8 +142,6 @@ def lower(
         The tables and columns that the rule can use.
     group_by : tuple of str
         Group-by columns of the source. All steps keep them.
-    older : str or None
-        The frame of earlier rows, for distinctness.
 
     Raises
     ------
@@ -161,7 +157,7 @@ def lower(
     >>> [step.name for step in lower(Listing((Name("id"),)), config, scope).steps]
     ['incomplete_records', 'total_count', 'incomplete_count', 'complete_count']
     """
-    context = LoweringContext(config, scope, tuple(group_by), older)
+    context = LoweringContext(config, scope, tuple(group_by))
     # Rules that are SQL or only details are not bound.
     needs = (
         config.dq_type not in {"record-check", "schema-conformance"}

@@ -304,14 +304,11 @@ class LoweringContext:
         The tables and columns that the rule can use.
     group_by : tuple of str
         Group-by columns. All steps keep them.
-    older : str or None
-        The frame of previously measured rows, for distinctness.
     """
 
     config: RuleConfig
     scope: Scope
     group_by: tuple[str, ...] = ()
-    older: str | None = None
 
     @property
     def source(self) -> str:
@@ -366,7 +363,7 @@ class LoweringContext:
 
     def step(self, name: str) -> str:
         """Return a step name that no frame read by the rule has."""
-        read = (self.scope.source, self.scope.target, self.older)
+        read = (self.scope.source, self.scope.target)
         return free(name, {frame.casefold() for frame in read if frame})
 
     def extra_column(self, name: object) -> str:

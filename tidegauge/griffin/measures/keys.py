@@ -261,10 +261,10 @@ def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
 
 
 def _earlier_frame(context: LoweringContext) -> str | None:
-    """Return the frame of earlier rows: given, or the details' ``target``."""
+    """Return the frame of earlier rows, the details' ``target``, or None."""
     if not context.flag("with.accumulate", default=True):
         return None
-    name = context.older or context.option("target")
+    name = context.option("target")
     if name is None:
         return None
     context.scope.schema(str(name))

@@ -13,34 +13,13 @@ from functools import singledispatch
 from typing import Any, cast
 
 from tidegauge.analyzers.core.sql import constant, literal, quote
+from tidegauge.griffin.dsl import nodes
 from tidegauge.griffin.dsl.grammar import MILLISECONDS_BY_UNIT
 from tidegauge.griffin.dsl.nodes import (
     COMPARISON_OPERATORS,
-    Accuracy,
-    Aliased,
-    AllOf,
-    Attribute,
-    BetweenNode,
-    Binary,
-    Boolean,
-    Call,
     ColumnNode,
-    DurationNode,
     Expression,
-    In,
-    Index,
-    IsNaN,
-    IsNull,
-    LikeNode,
-    Name,
-    NaN,
     Node,
-    Null,
-    Number,
-    Star,
-    TableNode,
-    Text,
-    Unary,
     free,
     walk,
 )
@@ -85,7 +64,7 @@ def expression_sql(node: Node) -> str:
     >>> expression_sql(Call("max", (age,), method=True))
     'max(`source`.`age`)'
     """
-    if isinstance(node, Aliased):
+    if isinstance(node, nodes.Aliased):
         return f"{write(node.expression)[0]} AS {quote(node.alias)}"
     return write(node)[0]
 
@@ -104,43 +83,43 @@ def write(node: Node) -> Written:
 
 
 @write.register
-def _(node: Text) -> Written:
+def _(node: nodes.Text) -> Written:
     return literal(node.value), ATOM_LEVEL
 
 
 @write.register
-def _(node: Number) -> Written:
+def _(node: nodes.Number) -> Written:
     is_integer = node.value.as_tuple().exponent == 0
     return constant(int(node.value) if is_integer else node.value), ATOM_LEVEL
 
 
 @write.register
-def _(node: DurationNode) -> Written:
+def _(node: nodes.DurationNode) -> Written:
     return constant(node.amount * MILLISECONDS_BY_UNIT[node.unit]), ATOM_LEVEL
 
 
 @write.register
-def _(node: Boolean) -> Written:
+def _(node: nodes.Boolean) -> Written:
     return constant(node.value), ATOM_LEVEL
 
 
 @write.register
-def _(_: Null) -> Written:
+def _(_: nodes.Null) -> Written:
     return "NULL", ATOM_LEVEL
 
 
 @write.register
-def _(_: NaN) -> Written:
+def _(_: nodes.NaN) -> Written:
     return constant(float("nan")).replace("nan", "NaN"), ATOM_LEVEL
 
 
 @write.register
-def _(_: Star) -> Written:
+def _(_: nodes.Star) -> Written:
     return "*", ATOM_LEVEL
 
 
 @write.register
-def _(node: Name | TableNode) -> Written:
+def _(node: nodes.Name | nodes.TableNode) -> Written:
     return quote(node.name), ATOM_LEVEL
 
 
@@ -150,36 +129,36 @@ def _(node: ColumnNode) -> Written:
 
 
 @write.register
-def _(node: Attribute) -> Written:
+def _(node: nodes.Attribute) -> Written:
     return f"{operand(node.container)}.{quote(node.name)}", ATOM_LEVEL
 
 
 @write.register
-def _(node: AllOf) -> Written:
+def _(node: nodes.AllOf) -> Written:
     return f"{operand(node.container)}.*", ATOM_LEVEL
 
 
 @write.register
-def _(node: Index) -> Written:
+def _(node: nodes.Index) -> Written:
     return f"{operand(node.container)}[{operand(node.index, OR_LEVEL)}]", ATOM_LEVEL
 
 
 @write.register
-def _(node: Call) -> Written:
+def _(node: nodes.Call) -> Written:
     name = node.name if _PLAIN_NAME.fullmatch(node.name) else quote(node.name)
     arguments = ", ".join(operand(argument, OR_LEVEL) for argument in node.arguments)
     return f"{name}({'DISTINCT ' if node.distinct else ''}{arguments})", ATOM_LEVEL
 
 
 @write.register
-def _(node: Unary) -> Written:
+def _(node: nodes.Unary) -> Written:
     # Always in brackets: SQL's NOT binds less tightly than the DSL's, and `--` starts a comment.
     sign = "NOT " if node.operator == "not" else node.operator
     return f"({sign}{operand(node.operand)})", ATOM_LEVEL
 
 
 @write.register
-def _(node: Binary) -> Written:
+def _(node: nodes.Binary) -> Written:
     # Left-leaning chains of one level may be long, so iterate instead of recursing.
     level = _LEVEL_BY_OPERATOR.get(node.operator, TEST_LEVEL)
     if node.operator == "/":
@@ -194,7 +173,7 @@ def _(node: Binary) -> Written:
         return f"{left} {node.operator} {right}", TEST_LEVEL
     first: Expression = node
     tail: list[str] = []
-    while isinstance(first, Binary) and _LEVEL_BY_OPERATOR.get(first.operator) == level:
+    while isinstance(first, nodes.Binary) and _LEVEL_BY_OPERATOR.get(first.operator) == level:
         tail.append(f" {first.operator.upper()} {operand(first.right, level + 1)}")
         first = first.left
     return operand(first, level) + "".join(reversed(tail)), level
@@ -205,39 +184,39 @@ def _test(operand_: Expression, negated: bool, test: str) -> Written:  # noqa: F
 
 
 @write.register
-def _(node: In) -> Written:
+def _(node: nodes.In) -> Written:
     options = ", ".join(operand(option, OR_LEVEL) for option in node.options)
     return _test(node.operand, node.negated, f"IN ({options})")
 
 
 @write.register
-def _(node: BetweenNode) -> Written:
+def _(node: nodes.BetweenNode) -> Written:
     low, high = operand(node.low, SUM_LEVEL), operand(node.high, SUM_LEVEL)
     return _test(node.operand, node.negated, f"BETWEEN {low} AND {high}")
 
 
 @write.register
-def _(node: LikeNode) -> Written:
+def _(node: nodes.LikeNode) -> Written:
     word = "RLIKE" if node.regex else "LIKE"
     return _test(node.operand, node.negated, f"{word} {operand(node.pattern, SUM_LEVEL)}")
 
 
 @write.register
-def _(node: IsNull) -> Written:
+def _(node: nodes.IsNull) -> Written:
     return f"{operand(node.operand, SUM_LEVEL)} IS {'NOT ' if node.negated else ''}NULL", TEST_LEVEL
 
 
 @write.register
-def _(node: IsNaN) -> Written:
+def _(node: nodes.IsNaN) -> Written:
     # A computed value may be a string, which isnan would reject in ANSI mode.
     value = operand(node.operand, OR_LEVEL)
-    if not isinstance(node.operand, (ColumnNode, Name, Attribute, Index)):
+    if not isinstance(node.operand, (ColumnNode, nodes.Name, nodes.Attribute, nodes.Index)):
         value = f"try_cast({value} AS DOUBLE)"
     return (f"(NOT isnan({value}))" if node.negated else f"isnan({value})"), ATOM_LEVEL
 
 
 @write.register
-def _(node: Aliased) -> Written:
+def _(node: nodes.Aliased) -> Written:
     return write(node.expression)
 
 
@@ -257,7 +236,7 @@ def side_names(scope: Scope) -> tuple[str, str]:
 
 
 def matched_condition(
-    rule: Accuracy,
+    rule: nodes.Accuracy,
     scope: Scope,
     null_match: str = "null-safe",
     sides: tuple[str, str] | None = None,
@@ -278,7 +257,7 @@ def matched_condition(
 
     Examples
     --------
-    >>> from tidegauge.griffin.dsl.nodes import ColumnNode
+    >>> from tidegauge.griffin.dsl.nodes import Accuracy, Binary, ColumnNode
     >>> from tidegauge.analyzers.core.schema import Schema
     >>> ids = Schema.from_types({"id": "long"})
     >>> scope = Scope({"source": ids, "target": ids}, "source", "target")
@@ -295,11 +274,13 @@ def matched_condition(
     elif null_match == "griffin":
         # In Griffin, a target row whose compared columns are all null matches nothing.
         all_null = _all_null(rule.condition, str(target))
-        condition = Binary("and", _as_strings(condition), Unary("not", all_null))
+        condition = nodes.Binary("and", _as_strings(condition), nodes.Unary("not", all_null))
     return expression_sql(renamed(condition, names))
 
 
-def skipped_condition(rule: Accuracy, scope: Scope, null_match: str, source: str) -> str | None:
+def skipped_condition(
+    rule: nodes.Accuracy, scope: Scope, null_match: str, source: str
+) -> str | None:
     """Return SQL that is true for source rows that never count as misses, or None.
 
     For ``griffin``, these are rows whose compared columns are all null.
@@ -314,10 +295,10 @@ def _all_null(condition: Expression, frame: str) -> Expression:
     columns = dict.fromkeys(
         n for n in walk(condition) if isinstance(n, ColumnNode) and n.table == frame
     )
-    first_test, *more_tests = [IsNull(column) for column in columns]
+    first_test, *more_tests = [nodes.IsNull(column) for column in columns]
     condition_: Expression = first_test
     for test in more_tests:
-        condition_ = Binary("and", condition_, test)
+        condition_ = nodes.Binary("and", condition_, test)
     return condition_
 
 
@@ -354,13 +335,13 @@ def _null_safe(condition: Expression) -> Expression:
     """Make equality between the two sides null-safe."""
 
     def change(node: Node) -> Node:
-        if not isinstance(node, Binary) or node.operator not in {"=", "!="}:
+        if not isinstance(node, nodes.Binary) or node.operator not in {"=", "!="}:
             return node
         left, right = _frames(node.left), _frames(node.right)
         if not left or not right or left & right:
             return node
         equal = replace(node, operator="<=>")
-        return equal if node.operator == "=" else Unary("not", equal, span=node.span)
+        return equal if node.operator == "=" else nodes.Unary("not", equal, span=node.span)
 
     return mapped(condition, change)
 
@@ -386,28 +367,28 @@ def _as_strings(node: Expression) -> Expression:  # noqa: PLR0911 - one for each
     """Rewrite comparisons as in Griffin: columns become strings, and null the empty string."""
     match node:
         case ColumnNode():
-            return Call("coalesce", (_cast(node, "STRING"), Text("")))
-        case Binary(operator="+" | "-" | "*" | "/" | "%"):
+            return nodes.Call("coalesce", (_cast(node, "STRING"), nodes.Text("")))
+        case nodes.Binary(operator="+" | "-" | "*" | "/" | "%"):
             return replace(node, left=_as_number(node.left), right=_as_number(node.right))
-        case Binary() if node.operator in COMPARISON_OPERATORS:
+        case nodes.Binary() if node.operator in COMPARISON_OPERATORS:
             left, right = _comparable_operands((node.left, node.right))
             return replace(node, left=left, right=right)
-        case Binary():
+        case nodes.Binary():
             return replace(node, left=_as_strings(node.left), right=_as_strings(node.right))
-        case BetweenNode():
+        case nodes.BetweenNode():
             # Each bound is compared separately: one may be a string and the other a number.
             low, high = (
                 _comparable_operands((node.operand, node.low)),
                 _comparable_operands((node.operand, node.high)),
             )
-            both = Binary("and", Binary(">=", *low), Binary("<=", *high))
-            return Unary("not", both) if node.negated else both
-        case In():
+            both = nodes.Binary("and", nodes.Binary(">=", *low), nodes.Binary("<=", *high))
+            return nodes.Unary("not", both) if node.negated else both
+        case nodes.In():
             value, *options = _comparable_operands((node.operand, *node.options))
             return replace(node, operand=value, options=tuple(options))
-        case LikeNode():
+        case nodes.LikeNode():
             return replace(node, operand=_as_strings(node.operand))
-        case Unary():
+        case nodes.Unary():
             value = (
                 _as_strings(node.operand) if node.operator == "not" else _as_number(node.operand)
             )
@@ -423,5 +404,7 @@ def _as_number(node: Expression) -> Expression:
 
 def _comparable_operands(operands: tuple[Expression, ...]) -> list[Expression]:
     """Return operands as strings if all are columns or strings, otherwise columns as numbers."""
-    are_strings = all(isinstance(item, (ColumnNode, Text, Null, Call)) for item in operands)
+    are_strings = all(
+        isinstance(item, (ColumnNode, nodes.Text, nodes.Null, nodes.Call)) for item in operands
+    )
     return [_as_strings(item) if are_strings else _as_number(item) for item in operands]

@@ -33,7 +33,7 @@ class PlanResult:
         return sorted(self.rows(step), key=repr)
 
 
-def run(spark, rule, what, frames, by=(), older=None, target="target"):
+def run(spark, rule, what, frames, by=(), target="target"):
     """Run a rule, given as a string or tree, on frames, and name its steps."""
     views = Views(spark)
     for name, frame in frames.items():
@@ -43,7 +43,7 @@ def run(spark, rule, what, frames, by=(), older=None, target="target"):
     text = rule if isinstance(rule, str) else ""
     scope = Scope(tables, "source", known, None, text)
     tree = parse(rule, dq_type=what.dq_type) if isinstance(rule, str) else rule
-    plan = lower(tree, what, scope, by, older=older)
+    plan = lower(tree, what, scope, by)
     for step in plan.steps:
         frame = views.query(step.sql)
         for name in (step.name, *step.aliases):

@@ -191,12 +191,12 @@ def test_a_null_of_earlier_rows_is_a_duplicate(spark):
         "source": people(spark, [(None,), ("x",)], "name string"),
         "old": people(spark, [(None,)], "name string"),
     }
-    what = config("distinct", duplication__array="dup")
-    ran = run(spark, "name", what, frames, older="old")
+    what = config("distinct", duplication__array="dup", target="old")
+    ran = run(spark, "name", what, frames)
     assert ran.metric == {"total": 2, "distinct": 1}
     assert ran.rows("dup_records") == [{"name": None, "dup": 1, "accu_dup": 1}]
-    alone = config("distinct", duplication__array="dup", with__accumulate=False)
-    assert run(spark, "name", alone, frames, older="old").metric["distinct"] == 2
+    alone = config("distinct", target="old", with__accumulate=False)
+    assert run(spark, "name", alone, frames).metric["distinct"] == 2
 
 
 def test_duplicates_include_earlier_rows(spark):
@@ -205,7 +205,7 @@ def test_duplicates_include_earlier_rows(spark):
         "source": people(spark, [("a",)] * 3 + [("b",)] * 2, "name string"),
         "old": people(spark, [("a",)] * 2, "name string"),
     }
-    ran = run(spark, "name", config("distinct", duplication__array="d"), frames, older="old")
+    ran = run(spark, "name", config("distinct", duplication__array="d", target="old"), frames)
     assert ran.metric == {"total": 5, "distinct": 1}
     assert ran.rows("dup_metric") == [{"dup": 1, "num": 1}, {"dup": 3, "num": 1}]
     assert ran.sorted("dup_records") == [
@@ -220,7 +220,7 @@ def test_keys_with_equal_duplicates_are_one_entry(spark):
         "source": people(spark, [(k,) for k in "AABBCD"], "k string"),
         "old": people(spark, [(k,) for k in "AABC"], "k string"),
     }
-    ran = run(spark, "k", config("distinct", duplication__array="dups"), frames, older="old")
+    ran = run(spark, "k", config("distinct", duplication__array="dups", target="old"), frames)
     assert ran.metric == {"total": 6, "distinct": 1}
     assert ran.rows("dup_metric") == [{"dup": 1, "num": 1}, {"dup": 2, "num": 2}]
 

@@ -174,5 +174,4 @@ def test_aliases_are_all_different():
         Text("x"),
     ]
     assert aliases(items) == ("max", "max_3", "MAX_2", "name", "name_2", "alias_5")
-    assert aliases([Name("dup")], reserved=["DUP"]) == ("dup_2",)
     assert free("a", {"b"}) == "a"
