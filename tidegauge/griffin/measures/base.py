@@ -734,14 +734,14 @@ class GriffinMeasure(Analyzer[S, Report]):
         The rule type.
     numbers : tuple of RuleNumber
         The metric's numbers.
-    options : tuple of str
+    other_details : tuple of str
         Details that the rule type reads in addition to names of numbers.
     """
 
     scale: ClassVar[Scale] = Scale.COUNT
     dq_type: ClassVar[str]
     numbers: ClassVar[tuple[RuleNumber, ...]] = ()
-    options: ClassVar[tuple[str, ...]] = ()
+    other_details: ClassVar[tuple[str, ...]] = ()
 
     rule: str
     expression: str
@@ -775,7 +775,7 @@ class GriffinMeasure(Analyzer[S, Report]):
     @classmethod
     def details_read(cls) -> frozenset[str]:
         """Return the details that the analyzer reads."""
-        return frozenset((*(number.name for number in cls.numbers), *cls.options))
+        return frozenset((*(number.name for number in cls.numbers), *cls.other_details))
 
     def named_numbers(self, value: Any) -> Metric:
         """Return the numbers of a state, or of what the kind reads of it, by output name."""

@@ -408,7 +408,7 @@ def _records(
 class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
     state_type: ClassVar[type[State]] = FrequenciesAndNumRows
     state_bytes: ClassVar[int] = 1 << 15
-    options: ClassVar[tuple[str, ...]] = ("dup", "num", "duplication.array")
+    other_details: ClassVar[tuple[str, ...]] = ("dup", "num", "duplication.array")
     null_is_key: ClassVar[bool] = True
     """Whether rows whose key is entirely null have a key."""
 
@@ -544,7 +544,7 @@ class GriffinDuplication(_KeyMeasure):
 
     dq_type: ClassVar[str] = "duplication"
     numbers: ClassVar[tuple[RuleNumber, ...]] = DUPLICATION_NUMBERS
-    options: ClassVar[tuple[str, ...]] = ()
+    other_details: ClassVar[tuple[str, ...]] = ()
     null_is_key: ClassVar[bool] = False
 
 

@@ -332,7 +332,7 @@ class GriffinProfiling(GriffinMeasure[Parts]):
     """
 
     dq_type: ClassVar[str] = "profiling"
-    options: ClassVar[tuple[str, ...]] = ("flatten", "name")
+    other_details: ClassVar[tuple[str, ...]] = ("flatten", "name")
     state_type: ClassVar[type[State]] = Parts
     state_bytes: ClassVar[int] = 1 << 13
 

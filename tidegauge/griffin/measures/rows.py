@@ -367,7 +367,7 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
 
     dq_type: ClassVar[str] = "accuracy"
     numbers: ClassVar[tuple[RuleNumber, ...]] = ACCURACY_NUMBERS
-    options: ClassVar[tuple[str, ...]] = ("null.match",)
+    other_details: ClassVar[tuple[str, ...]] = ("null.match",)
     state_type: ClassVar[type[State]] = NumMatchesAndCount
     view: ClassVar[str | None] = None
     """View of the target's rows in a job; set on the instance, not part of its identity."""
@@ -495,7 +495,7 @@ class GriffinCompleteness(_RowMeasure):
     """
 
     dq_type: ClassVar[str] = "completeness"
-    options: ClassVar[tuple[str, ...]] = ("error.confs", "expr")
+    other_details: ClassVar[tuple[str, ...]] = ("error.confs", "expr")
     each: ClassVar[str] = "nulls"
 
     def parsed(self) -> Rule:
@@ -555,7 +555,7 @@ class GriffinConformance(_RowMeasure):
     """
 
     dq_type: ClassVar[str] = "schema-conformance"
-    options: ClassVar[tuple[str, ...]] = ("expr",)
+    other_details: ClassVar[tuple[str, ...]] = ("expr",)
     each: ClassVar[str] = "nonconforming"
 
     def check_parameters(self) -> None:

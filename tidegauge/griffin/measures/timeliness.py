@@ -325,7 +325,7 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
 
     dq_type: ClassVar[str] = "timeliness"
     numbers: ClassVar[tuple[RuleNumber, ...]] = TIMELINESS_NUMBERS
-    options: ClassVar[tuple[str, ...]] = (
+    other_details: ClassVar[tuple[str, ...]] = (
         *("step", "count", "percentile"),
         *("threshold", "step.size", "percentile.values"),
     )
