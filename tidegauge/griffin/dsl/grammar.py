@@ -20,7 +20,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from functools import cache, singledispatch
+from functools import cache
 from itertools import groupby
 
 from tidegauge.griffin.dsl import nodes
@@ -341,25 +341,13 @@ def is_plain(name: str, *, head: bool = True) -> bool:
 
 
 # Precedence levels, loosest first.
-(
-    ALIAS_LEVEL,
-    OR_LEVEL,
-    AND_LEVEL,
-    COMPARISON_LEVEL,
-    PREDICATE_LEVEL,
-    SUM_LEVEL,
-    TERM_LEVEL,
-    SIGN_LEVEL,
-    SELECTION_LEVEL,
-) = range(9)
+ALIAS_LEVEL, OR_LEVEL, AND_LEVEL, COMPARISON_LEVEL, PREDICATE_LEVEL = range(5)
+SUM_LEVEL, TERM_LEVEL, SIGN_LEVEL, SELECTION_LEVEL = range(5, 9)
 _LEVEL_BY_OPERATOR = {
     "or": OR_LEVEL,
     "and": AND_LEVEL,
-    "+": SUM_LEVEL,
-    "-": SUM_LEVEL,
-    "*": TERM_LEVEL,
-    "/": TERM_LEVEL,
-    "%": TERM_LEVEL,
+    **dict.fromkeys("+-", SUM_LEVEL),
+    **dict.fromkeys("*/%", TERM_LEVEL),
 }
 
 
@@ -375,10 +363,31 @@ def write(node: nodes.Node) -> str:
     return _write_with_level(node)[0]
 
 
-@singledispatch
-def _write_with_level(node: nodes.Node) -> tuple[str, int]:
+def _write_with_level(node: nodes.Node) -> tuple[str, int]:  # noqa: PLR0911 - one for each kind of node
     """Return the source and the precedence level of a node."""
-    raise TypeError(f"{type(node).__name__} is not part of a rule")
+    match node:
+        case nodes.Unary(operator="not"):
+            return f"NOT {_write_at_level(node.operand, PREDICATE_LEVEL)}", PREDICATE_LEVEL
+        case nodes.Unary():
+            operand = _write_at_level(node.operand, SIGN_LEVEL)
+            space = " " if operand[0] in "+-" else ""  # two minus signs begin a comment
+            return f"{node.operator}{space}{operand}", SIGN_LEVEL
+        case nodes.Binary():
+            return _write_binary(node)
+        case nodes.In() | nodes.BetweenNode() | nodes.LikeNode() | nodes.IsNull() | nodes.IsNaN():
+            negation = "NOT " if node.negated else ""
+            operand = _write_at_level(node.operand, SUM_LEVEL)
+            return f"{operand} {_write_test(node, negation)}", PREDICATE_LEVEL
+        case nodes.Aliased() | nodes.OrderItem() | nodes.DistinctItem():
+            return _write_item(node), ALIAS_LEVEL
+        case nodes.Accuracy():
+            return _write_at_level(node.condition, OR_LEVEL), ALIAS_LEVEL
+        case nodes.Listing() | nodes.Distinct():
+            return _write_list(node.items, ALIAS_LEVEL), ALIAS_LEVEL
+        case nodes.Profiling():
+            return _write_query(node), ALIAS_LEVEL
+        case _:
+            return _write_selection(node), SELECTION_LEVEL
 
 
 def _write_at_level(node: nodes.Node, min_level: int) -> str:
@@ -400,107 +409,50 @@ def _write_container(node: nodes.Node) -> str:
     return f"({text})" if isinstance(node, nodes.Number) else text
 
 
-@_write_with_level.register
-def _(node: nodes.Text) -> tuple[str, int]:
-    return quote_text(node.value), SELECTION_LEVEL
+def _write_selection(node: nodes.Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each kind of node
+    """Return the source of a literal, a name or a selection."""
+    match node:
+        case nodes.Text():
+            return quote_text(node.value)
+        case nodes.Number():
+            return str(node.value)
+        case nodes.DurationNode():
+            return f"{node.amount}{node.unit}"
+        case nodes.Boolean():
+            return str(node.value).lower()
+        case nodes.Null():
+            return "null"
+        case nodes.NaN():
+            return "nan"
+        case nodes.Star():
+            return "*"
+        case nodes.Name() | nodes.TableNode():
+            return _write_name(node.name, head=True)
+        case nodes.ColumnNode():
+            return f"{_write_name(node.table, head=True)}.{_write_name(node.name)}"
+        case nodes.Attribute():
+            return f"{_write_container(node.container)}.{_write_name(node.name)}"
+        case nodes.AllOf():
+            return f"{_write_container(node.container)}.*"
+        case nodes.Index():
+            return f"{_write_container(node.container)}[{_write_at_level(node.index, OR_LEVEL)}]"
+        case nodes.Call(method=True, arguments=(container, *arguments)):
+            call = f"{_write_name(node.name)}({_write_list(arguments)})"
+            return f"{_write_container(container)}.{call}"
+        case nodes.Call():
+            distinct = "DISTINCT " if node.distinct else ""
+            return f"{_write_name(node.name, head=True)}({distinct}{_write_list(node.arguments)})"
+    raise TypeError(f"{type(node).__name__} is not part of a rule")
 
 
-@_write_with_level.register
-def _(node: nodes.Number) -> tuple[str, int]:
-    return str(node.value), SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.DurationNode) -> tuple[str, int]:
-    return f"{node.amount}{node.unit}", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Boolean) -> tuple[str, int]:
-    return str(node.value).lower(), SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Null) -> tuple[str, int]:
-    return "null", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.NaN) -> tuple[str, int]:
-    return "nan", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Star) -> tuple[str, int]:
-    return "*", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Name) -> tuple[str, int]:
-    return _write_name(node.name, head=True), SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.TableNode) -> tuple[str, int]:
-    return _write_name(node.name, head=True), SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.ColumnNode) -> tuple[str, int]:
-    return f"{_write_name(node.table, head=True)}.{_write_name(node.name)}", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Attribute) -> tuple[str, int]:
-    return f"{_write_container(node.container)}.{_write_name(node.name)}", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.AllOf) -> tuple[str, int]:
-    return f"{_write_container(node.container)}.*", SELECTION_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Index) -> tuple[str, int]:
-    return (
-        f"{_write_container(node.container)}[{_write_at_level(node.index, OR_LEVEL)}]",
-        SELECTION_LEVEL,
-    )
-
-
-@_write_with_level.register
-def _(node: nodes.Call) -> tuple[str, int]:
-    if node.method:
-        container, *arguments = node.arguments
-        return (
-            f"{_write_container(container)}.{_write_name(node.name)}({_write_list(arguments)})",
-            SELECTION_LEVEL,
-        )
-    distinct = "DISTINCT " if node.distinct else ""
-    return (
-        f"{_write_name(node.name, head=True)}({distinct}{_write_list(node.arguments)})",
-        SELECTION_LEVEL,
-    )
-
-
-@_write_with_level.register
-def _(node: nodes.Unary) -> tuple[str, int]:
-    if node.operator == "not":
-        return f"NOT {_write_at_level(node.operand, PREDICATE_LEVEL)}", PREDICATE_LEVEL
-    operand = _write_at_level(node.operand, SIGN_LEVEL)
-    space = " " if operand[0] in "+-" else ""  # two minus signs begin a comment
-    return f"{node.operator}{space}{operand}", SIGN_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Binary) -> tuple[str, int]:
-    holds = _LEVEL_BY_OPERATOR.get(node.operator, COMPARISON_LEVEL)
+def _write_binary(node: nodes.Binary) -> tuple[str, int]:
+    level = _LEVEL_BY_OPERATOR.get(node.operator, COMPARISON_LEVEL)
     # AND and OR are associative, so the grouping of a chain does not matter.
-    least = holds if node.operator in {"and", "or"} else holds + 1
-    left, right = _write_at_level(node.left, holds), _write_at_level(node.right, least)
-    if holds == COMPARISON_LEVEL:
+    right_level = level if node.operator in {"and", "or"} else level + 1
+    left, right = _write_at_level(node.left, level), _write_at_level(node.right, right_level)
+    if level == COMPARISON_LEVEL:
         left, right = _bracket_negation(node.left, left), _bracket_negation(node.right, right)
-    return f"{left} {node.operator.upper()} {right}", holds
+    return f"{left} {node.operator.upper()} {right}", level
 
 
 def _bracket_negation(node: nodes.Node, text: str) -> str:
@@ -509,85 +461,38 @@ def _bracket_negation(node: nodes.Node, text: str) -> str:
     return f"({text})" if negated else text
 
 
-@_write_with_level.register
-def _(node: nodes.In) -> tuple[str, int]:
-    return (
-        f"{_write_at_level(node.operand, SUM_LEVEL)}{_not_word(node.negated)} IN ({_write_list(node.options, SUM_LEVEL)})",
-        PREDICATE_LEVEL,
-    )
+def _write_test(
+    node: nodes.In | nodes.BetweenNode | nodes.LikeNode | nodes.IsNull | nodes.IsNaN, negation: str
+) -> str:
+    """Return a test without its operand."""
+    match node:
+        case nodes.In():
+            return f"{negation}IN ({_write_list(node.options, SUM_LEVEL)})"
+        case nodes.BetweenNode():
+            low, high = _write_at_level(node.low, SUM_LEVEL), _write_at_level(node.high, SUM_LEVEL)
+            return f"{negation}BETWEEN {low} AND {high}"
+        case nodes.LikeNode():
+            word = "RLIKE" if node.regex else "LIKE"
+            return f"{negation}{word} {_write_at_level(node.pattern, SUM_LEVEL)}"
+        case nodes.IsNull():
+            return f"IS {negation}NULL"
+        case nodes.IsNaN():
+            return f"IS {negation}NAN"
 
 
-@_write_with_level.register
-def _(node: nodes.BetweenNode) -> tuple[str, int]:
-    operand, low, high = (
-        _write_at_level(part, SUM_LEVEL) for part in (node.operand, node.low, node.high)
-    )
-    return f"{operand}{_not_word(node.negated)} BETWEEN {low} AND {high}", PREDICATE_LEVEL
+def _write_item(node: nodes.Aliased | nodes.OrderItem | nodes.DistinctItem) -> str:
+    match node:
+        case nodes.DistinctItem():
+            text, _ = _write_with_level(node.expression)
+            return f"[{text}]" if node.grouping else text
+        case nodes.Aliased():
+            suffix = f" AS {_write_name(node.alias)}"
+        case nodes.OrderItem():
+            suffix = {None: "", True: " DESC", False: " ASC"}[node.descending]
+    return _write_at_level(node.expression, OR_LEVEL) + suffix
 
 
-@_write_with_level.register
-def _(node: nodes.LikeNode) -> tuple[str, int]:
-    word = "RLIKE" if node.regex else "LIKE"
-    return (
-        f"{_write_at_level(node.operand, SUM_LEVEL)}{_not_word(node.negated)} {word} {_write_at_level(node.pattern, SUM_LEVEL)}",
-        PREDICATE_LEVEL,
-    )
-
-
-@_write_with_level.register
-def _(node: nodes.IsNull) -> tuple[str, int]:
-    return (
-        f"{_write_at_level(node.operand, SUM_LEVEL)} IS{_not_word(node.negated)} NULL",
-        PREDICATE_LEVEL,
-    )
-
-
-@_write_with_level.register
-def _(node: nodes.IsNaN) -> tuple[str, int]:
-    return (
-        f"{_write_at_level(node.operand, SUM_LEVEL)} IS{_not_word(node.negated)} NAN",
-        PREDICATE_LEVEL,
-    )
-
-
-def _not_word(negated: bool) -> str:  # noqa: FBT001 - a field of a node
-    return " NOT" if negated else ""
-
-
-@_write_with_level.register
-def _(node: nodes.Aliased) -> tuple[str, int]:
-    return f"{_write_at_level(node.expression, OR_LEVEL)} AS {_write_name(node.alias)}", ALIAS_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Accuracy) -> tuple[str, int]:
-    return _write_at_level(node.condition, OR_LEVEL), ALIAS_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Listing) -> tuple[str, int]:
-    return _write_list(node.items, ALIAS_LEVEL), ALIAS_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.DistinctItem) -> tuple[str, int]:
-    text, _ = _write_with_level(node.expression)
-    return f"[{text}]" if node.grouping else text, ALIAS_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Distinct) -> tuple[str, int]:
-    return _write_list(node.items, ALIAS_LEVEL), ALIAS_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.OrderItem) -> tuple[str, int]:
-    order = {None: "", True: " DESC", False: " ASC"}[node.descending]
-    return _write_at_level(node.expression, OR_LEVEL) + order, ALIAS_LEVEL
-
-
-@_write_with_level.register
-def _(node: nodes.Profiling) -> tuple[str, int]:
+def _write_query(node: nodes.Profiling) -> str:
     parts = ["SELECT DISTINCT" if node.distinct else "SELECT", _write_list(node.items, ALIAS_LEVEL)]
     if node.table is not None:
         parts += ["FROM", _write_name(node.table, head=True)]
@@ -601,4 +506,4 @@ def _(node: nodes.Profiling) -> tuple[str, int]:
         parts += ["ORDER BY", _write_list(node.order_by, ALIAS_LEVEL)]
     if node.limit is not None:
         parts += ["LIMIT", _write_at_level(node.limit, OR_LEVEL)]
-    return " ".join(parts), ALIAS_LEVEL
+    return " ".join(parts)

@@ -1,15 +1,14 @@
 """Spark SQL of syntax trees; user-supplied names and values cannot alter the statement.
 
 `expression_sql` writes one expression. `matched_condition` writes the match condition between
-source and target rows, over two aliases, and registers a node type of its own for casts.
+source and target rows, over two aliases.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Any, cast
 
 from tidegauge.analyzers.core.sql import constant, literal, quote
@@ -75,102 +74,39 @@ def operand(node: Node, min_level: int = ATOM_LEVEL) -> str:
     return sql if level >= min_level else f"({sql})"
 
 
-@singledispatch
-def write(node: Node) -> Written:
-    """Return SQL for a node and its precedence level; other modules register more node types."""
-    msg = f"{type(node).__name__} is not an expression"
-    raise TypeError(msg)
+@dataclass(frozen=True, slots=True)
+class _Cast(Node):
+    """``try_cast``: null if the value does not convert."""
+
+    operand: Expression
+    type: str
 
 
-@write.register
-def _(node: nodes.Text) -> Written:
-    return literal(node.value), ATOM_LEVEL
+def write(node: Node) -> Written:  # noqa: PLR0911 - one for each kind of node
+    """Return SQL for a node and its precedence level."""
+    match node:
+        case nodes.Aliased():
+            return write(node.expression)
+        case nodes.Binary(operator="/"):
+            left, right = operand(node.left, OR_LEVEL), operand(node.right, OR_LEVEL)
+            return f"try_divide({left}, {right})", ATOM_LEVEL
+        case nodes.Binary(operator="%"):  # Spark 3.5 has no try_mod
+            divisor = f"nullif({operand(node.right, OR_LEVEL)}, 0D)"
+            return f"({operand(node.left)} % {divisor})", ATOM_LEVEL
+        case nodes.Binary(operator=operator) if operator in _LEVEL_BY_OPERATOR:
+            return _write_chain(node, _LEVEL_BY_OPERATOR[operator])
+        case nodes.Binary():
+            left, right = operand(node.left, SUM_LEVEL), operand(node.right, SUM_LEVEL)
+            return f"{left} {node.operator} {right}", TEST_LEVEL
+        case nodes.In() | nodes.BetweenNode() | nodes.LikeNode() | nodes.IsNull():
+            negation = "NOT " if node.negated else ""
+            return f"{operand(node.operand, SUM_LEVEL)} {_test_sql(node, negation)}", TEST_LEVEL
+        case _:
+            return _atom_sql(node), ATOM_LEVEL
 
 
-@write.register
-def _(node: nodes.Number) -> Written:
-    is_integer = node.value.as_tuple().exponent == 0
-    return constant(int(node.value) if is_integer else node.value), ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.DurationNode) -> Written:
-    return constant(node.amount * MILLISECONDS_BY_UNIT[node.unit]), ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Boolean) -> Written:
-    return constant(node.value), ATOM_LEVEL
-
-
-@write.register
-def _(_: nodes.Null) -> Written:
-    return "NULL", ATOM_LEVEL
-
-
-@write.register
-def _(_: nodes.NaN) -> Written:
-    return constant(float("nan")).replace("nan", "NaN"), ATOM_LEVEL
-
-
-@write.register
-def _(_: nodes.Star) -> Written:
-    return "*", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Name | nodes.TableNode) -> Written:
-    return quote(node.name), ATOM_LEVEL
-
-
-@write.register
-def _(node: ColumnNode) -> Written:
-    return f"{quote(node.table)}.{quote(node.name)}", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Attribute) -> Written:
-    return f"{operand(node.container)}.{quote(node.name)}", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.AllOf) -> Written:
-    return f"{operand(node.container)}.*", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Index) -> Written:
-    return f"{operand(node.container)}[{operand(node.index, OR_LEVEL)}]", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Call) -> Written:
-    name = node.name if _PLAIN_NAME.fullmatch(node.name) else quote(node.name)
-    arguments = ", ".join(operand(argument, OR_LEVEL) for argument in node.arguments)
-    return f"{name}({'DISTINCT ' if node.distinct else ''}{arguments})", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Unary) -> Written:
-    # Always in brackets: SQL's NOT binds less tightly than the DSL's, and `--` starts a comment.
-    sign = "NOT " if node.operator == "not" else node.operator
-    return f"({sign}{operand(node.operand)})", ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Binary) -> Written:
-    # Left-leaning chains of one level may be long, so iterate instead of recursing.
-    level = _LEVEL_BY_OPERATOR.get(node.operator, TEST_LEVEL)
-    if node.operator == "/":
-        return (
-            f"try_divide({operand(node.left, OR_LEVEL)}, {operand(node.right, OR_LEVEL)})",
-            ATOM_LEVEL,
-        )
-    if node.operator == "%":  # Spark 3.5 has no try_mod
-        return f"({operand(node.left)} % nullif({operand(node.right, OR_LEVEL)}, 0D))", ATOM_LEVEL
-    if level == TEST_LEVEL:
-        left, right = operand(node.left, SUM_LEVEL), operand(node.right, SUM_LEVEL)
-        return f"{left} {node.operator} {right}", TEST_LEVEL
+def _write_chain(node: nodes.Binary, level: int) -> Written:
+    """Write a chain of one level; left-leaning ones may be long, so iterate instead of recursing."""
     first: Expression = node
     tail: list[str] = []
     while isinstance(first, nodes.Binary) and _LEVEL_BY_OPERATOR.get(first.operator) == level:
@@ -179,45 +115,74 @@ def _(node: nodes.Binary) -> Written:
     return operand(first, level) + "".join(reversed(tail)), level
 
 
-def _test(operand_: Expression, negated: bool, test: str) -> Written:  # noqa: FBT001 - of the nodes
-    return f"{operand(operand_, SUM_LEVEL)} {'NOT ' if negated else ''}{test}", TEST_LEVEL
+def _test_sql(
+    node: nodes.In | nodes.BetweenNode | nodes.LikeNode | nodes.IsNull, negation: str
+) -> str:
+    """Return a test without its operand."""
+    match node:
+        case nodes.In():
+            return f"{negation}IN ({_list_sql(node.options)})"
+        case nodes.BetweenNode():
+            low, high = operand(node.low, SUM_LEVEL), operand(node.high, SUM_LEVEL)
+            return f"{negation}BETWEEN {low} AND {high}"
+        case nodes.LikeNode():
+            word = "RLIKE" if node.regex else "LIKE"
+            return f"{negation}{word} {operand(node.pattern, SUM_LEVEL)}"
+        case nodes.IsNull():
+            return f"IS {negation}NULL"
 
 
-@write.register
-def _(node: nodes.In) -> Written:
-    options = ", ".join(operand(option, OR_LEVEL) for option in node.options)
-    return _test(node.operand, node.negated, f"IN ({options})")
+def _list_sql(items: Iterable[Expression]) -> str:
+    return ", ".join(operand(item, OR_LEVEL) for item in items)
 
 
-@write.register
-def _(node: nodes.BetweenNode) -> Written:
-    low, high = operand(node.low, SUM_LEVEL), operand(node.high, SUM_LEVEL)
-    return _test(node.operand, node.negated, f"BETWEEN {low} AND {high}")
-
-
-@write.register
-def _(node: nodes.LikeNode) -> Written:
-    word = "RLIKE" if node.regex else "LIKE"
-    return _test(node.operand, node.negated, f"{word} {operand(node.pattern, SUM_LEVEL)}")
-
-
-@write.register
-def _(node: nodes.IsNull) -> Written:
-    return f"{operand(node.operand, SUM_LEVEL)} IS {'NOT ' if node.negated else ''}NULL", TEST_LEVEL
-
-
-@write.register
-def _(node: nodes.IsNaN) -> Written:
-    # A computed value may be a string, which isnan would reject in ANSI mode.
-    value = operand(node.operand, OR_LEVEL)
-    if not isinstance(node.operand, (ColumnNode, nodes.Name, nodes.Attribute, nodes.Index)):
-        value = f"try_cast({value} AS DOUBLE)"
-    return (f"(NOT isnan({value}))" if node.negated else f"isnan({value})"), ATOM_LEVEL
-
-
-@write.register
-def _(node: nodes.Aliased) -> Written:
-    return write(node.expression)
+def _atom_sql(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each kind of node
+    """Return SQL that needs no brackets as an operand."""
+    match node:
+        case nodes.Text():
+            return literal(node.value)
+        case nodes.Number():
+            is_integer = node.value.as_tuple().exponent == 0
+            return constant(int(node.value) if is_integer else node.value)
+        case nodes.DurationNode():
+            return constant(node.amount * MILLISECONDS_BY_UNIT[node.unit])
+        case nodes.Boolean():
+            return constant(node.value)
+        case nodes.Null():
+            return "NULL"
+        case nodes.NaN():
+            return constant(float("nan")).replace("nan", "NaN")
+        case nodes.Star():
+            return "*"
+        case nodes.Name() | nodes.TableNode():
+            return quote(node.name)
+        case ColumnNode():
+            return f"{quote(node.table)}.{quote(node.name)}"
+        case nodes.Attribute():
+            return f"{operand(node.container)}.{quote(node.name)}"
+        case nodes.AllOf():
+            return f"{operand(node.container)}.*"
+        case nodes.Index():
+            return f"{operand(node.container)}[{operand(node.index, OR_LEVEL)}]"
+        case nodes.Call():
+            name = node.name if _PLAIN_NAME.fullmatch(node.name) else quote(node.name)
+            return f"{name}({'DISTINCT ' if node.distinct else ''}{_list_sql(node.arguments)})"
+        case nodes.Unary():
+            # Always in brackets: SQL's NOT binds less tightly than the DSL's, and `--` starts a comment.
+            sign = "NOT " if node.operator == "not" else node.operator
+            return f"({sign}{operand(node.operand)})"
+        case nodes.IsNaN():
+            # A computed value may be a string, which isnan would reject in ANSI mode.
+            value = operand(node.operand, OR_LEVEL)
+            if not isinstance(
+                node.operand, ColumnNode | nodes.Name | nodes.Attribute | nodes.Index
+            ):
+                value = f"try_cast({value} AS DOUBLE)"
+            return f"(NOT isnan({value}))" if node.negated else f"isnan({value})"
+        case _Cast():
+            return f"try_cast({operand(node.operand, OR_LEVEL)} AS {node.type})"
+    msg = f"{type(node).__name__} is not an expression"
+    raise TypeError(msg)
 
 
 NULL_MATCHES = ("null-safe", "sql", "griffin")
@@ -344,19 +309,6 @@ def _null_safe(condition: Expression) -> Expression:
         return equal if node.operator == "=" else nodes.Unary("not", equal, span=node.span)
 
     return mapped(condition, change)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cast(Node):
-    """``try_cast``: null if the value does not convert."""
-
-    operand: Expression
-    type: str
-
-
-@write.register
-def _write_cast(node: _Cast) -> Written:
-    return f"try_cast({operand(node.operand, 0)} AS {node.type})", ATOM_LEVEL
 
 
 def _cast(operand: Expression, kind: str) -> Expression:

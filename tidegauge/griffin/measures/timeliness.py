@@ -185,7 +185,7 @@ class LatencyParts(NamedTuple):
         return cls(*(state.parts or (*empty, FrequenciesAndNumRows(), KllState())))
 
 
-TIMELINESS_NUMBERS = (
+TIMELINESS_NUMBERS: tuple[RuleNumber, ...] = (
     RuleNumber("total", "count(`__value`)", lambda parts: parts.total.count),
     RuleNumber(
         "avg",  # exact, and truncated to a whole number as in Griffin
