@@ -452,7 +452,8 @@ class _KeyMeasure(GriffinMeasure[FrequenciesAndNumRows]):
         totals = KeyTotals(rows, int(counts.sum()), len(counts), int((counts == 1).sum()))
         metric = self.named_numbers(totals)
         dup, num = self.key("dup"), self.key("num")
-        if name := self.parsed_details().get("duplication.array"):
+        name = self.parsed_details().get("duplication.array")
+        if name and "duplication.array" in self.other_details:
             groups = zip(*np.unique(counts[counts > 1] - 1, return_counts=True), strict=True)
             metric[name] = [{dup: int(more), num: int(keys)} for more, keys in groups]
         return Report(metric, labels=frozenset({dup}))

@@ -56,6 +56,30 @@ def test_a_rule_has_the_expected_measure(case):
     assert repr(select_measure(what, SCOPE)) == text
 
 
+IDENTITIES = {
+    "accuracy": '{"details":"{\\"miss\\":\\"missed\\",\\"null.match\\":\\"sql\\"}",'
+    '"expression":"src.id = tgt.id","griffin":"accuracy","rule":null,"source":"src","target":"tgt"}',
+    "names that stay are left out": '{"expression":"id","griffin":"keys","source":"src"}',
+    "output": '{"details":"{\\"flatten\\":\\"array\\",\\"name\\":\\"n\\"}",'
+    '"expression":"count(*)","griffin":"profiling","rule":null,"source":"src"}',
+}
+
+
+@pytest.mark.parametrize("case", IDENTITIES)
+def test_identities_of_stored_states_stay(case):
+    assert select_measure(MADE[case][0], SCOPE).statistic() == IDENTITIES[case]
+
+
+def test_each_number_has_its_scale_by_its_output_name():
+    what = config("accuracy", "src.id = tgt.id", matchedFraction="share")
+    measure = select_measure(what, SCOPE)
+    scales = [str(measure.column_scale(name)) for name in ("total", "share", "matchedFraction")]
+    assert scales == ["count", "ratio", "count"]
+    latency = select_measure(config("timeliness", "id, age", avg="mean"), SCOPE)
+    scales = [str(latency.column_scale(name)) for name in ("mean", "min", "late", "percentile_95")]
+    assert scales == ["signed", "signed", "count", "signed"]
+
+
 def test_a_key_of_all_columns_lists_the_columns():
     schema = Schema.from_types({"a": "long", "b`": "string", "day": "string"})
     made = select_measure(
