@@ -183,11 +183,11 @@ def test_links_are_copied_and_invalid_addresses_reported(page, served):
     page.goto(f"{served}#/nonsense?x=1")
     root = wait_for_state(page, "drawn")
     view(page, "home")
-    assert "There is no page #/nonsense?x=1" in root.locator(".tg-alert").inner_text()
+    assert "Unknown page #/nonsense?x=1." in root.locator(".tg-alert").inner_text()
     root.get_by_role("tab", name="Partitions").click()
     view(page, "partitions")
     root.get_by_role("button", name="Copy link").click()
-    root.get_by_text("The link is copied.").wait_for()
+    root.get_by_text("Link copied.").wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.url
     assert "#/partitions?dataset=" in copied

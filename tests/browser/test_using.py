@@ -167,17 +167,22 @@ ACTIONS = [
     ("Comment", [("comment", "why")], "open", None),
     ("Assign", [("assigned", "Bob"), ("comment", "why")], "open", None),
     ("Snooze", [("snoozed", "why")], "open", None),
-    ("Acknowledge", [("acknowledged", "why")], "acknowledged", "learn nothing"),
-    ("Reopen", [("reopened", "why")], "open", "take back"),
-    ("Expected", [("expected", "why")], "expected", "left out when detectors learn"),
+    ("Acknowledge", [("acknowledged", "why")], "acknowledged", "training does not change"),
+    ("Reopen", [("reopened", "why")], "open", "undo its effects on training"),
+    ("Expected", [("expected", "why")], "expected", "excluded from training"),
     ("Reopen", [("reopened", "why")], "open", None),
-    ("False alarm", [("ignore", "why"), ("resolved", None)], "resolved", "left out of learning"),
+    ("False alarm", [("ignore", "why"), ("resolved", None)], "resolved", "excluded from training"),
     ("Reopen", [("reopened", "why")], "open", None),
-    ("Bad data", [("acknowledged", "why"), ("bad", None)], "acknowledged", "left out of learning"),
+    (
+        "Bad data",
+        [("acknowledged", "why"), ("bad", None)],
+        "acknowledged",
+        "excluded from training",
+    ),
     ("Reopen", [("reopened", "why")], "open", None),
-    ("New normal", [("rebaseline", "why"), ("resolved", None)], "resolved", "begin anew"),
+    ("New normal", [("rebaseline", "why"), ("resolved", None)], "resolved", "Training restarts"),
     ("Reopen", [("reopened", "why")], "open", None),
-    ("Resolve", [("resolved", "why")], "resolved", "learn nothing"),
+    ("Resolve", [("resolved", "why")], "resolved", "Training does not change"),
 ]
 """Actions in order: the labels and notes that each stores, the resulting status, and its description."""
 
@@ -188,7 +193,7 @@ def test_each_action_stores_its_labels(root, repo):
     number = open_incident(root, repo)
     pane = root.locator(".tg-incident")
     give_name(root)
-    for action, labels, then, teaches in ACTIONS:
+    for action, labels, then, description in ACTIONS:
         before = len(repo.labels())
         events = pane.locator(".tg-timeline").evaluate("list => list.children.length")
         pane.get_by_label("Note", exact=True).fill("why")
@@ -200,7 +205,7 @@ def test_each_action_stores_its_labels(root, repo):
         press.hover()
         told = pane.locator(".tg-action-help").inner_text()
         assert told.startswith(f"{action}: ")
-        assert teaches is None or teaches in told
+        assert description is None or description in told
         press.click()
         root.get_by_text(f"{action}: saved for incident {number}.").wait_for()
         said = repo.labels().iloc[before:]

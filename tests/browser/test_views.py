@@ -81,7 +81,7 @@ def test_charts_explain_their_lines_and_marks(page, harbour_served):
     foot = root.locator(".tg-overview .tg-foot")
     foot.get_by_text("p-value of the score; blank: not scored · ● anomaly").wait_for()
     root.get_by_label("Colour").select_option("change")
-    foot.get_by_text("change from the value before; blank: fewer than two values").wait_for()
+    foot.get_by_text("change from the previous value; blank: fewer than two values").wait_for()
     leave(page)
 
 
@@ -109,7 +109,7 @@ def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
     wait_until(page, "location.hash.includes('until=2013-02-27')")
     assert page.evaluate(SHOWN) == ["2013-01-31", "2013-02-27"]
     root.get_by_role("button", name="last year", exact=True).click()
-    root.get_by_text("There are no partitions in this window.").wait_for()
+    root.get_by_text("This window has no partitions.").wait_for()
     assert root.get_by_label("To", exact=True).input_value() == "2013-02-27"
     root.get_by_role("button", name="Start", exact=True).click()
     wait_until(page, "!location.hash.includes('since')")
@@ -162,7 +162,7 @@ def test_the_home_page_lists_failing_checks(page, harbour_served):
     assert "enough rows in ds=2013-02-09" in dialog.inner_text()
     page.reload()
     wait_for_state(page, "drawn")
-    dialog.get_by_role("heading", name="What failed in d").wait_for()
+    dialog.get_by_role("heading", name="Failures of d").wait_for()
     page.keyboard.press("Escape")
     wait_until(page, "location.hash.endsWith('failed=')")
     assert dialog.is_hidden()

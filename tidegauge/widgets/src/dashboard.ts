@@ -28,9 +28,9 @@ interface Model {
   dataset: string | null;
   options: Record<string, object>;
   height: number;
-  /** Whether the state is kept in the address of the page. */
+  /** Whether the address of the page contains the state. */
   in_address: boolean;
-  /** The tables as they were when the cell ran, as a saved notebook holds them. */
+  /** The list of tables when the cell ran, which a saved notebook contains. */
   summary: TextTable | Record<string, never>;
 }
 
@@ -54,11 +54,11 @@ const VIEW_FACTORIES: Record<ViewName, (shell: Shell) => View> = {
   distribution: (shell) => new Distribution(shell),
   consistency: (shell) => new Consistency(shell),
 };
-/** Views of the selected dataset; the others show all, or choose by an option. */
+/** Views of the selected dataset. Other views show all datasets, or have an option that selects one. */
 const SINGLE_DATASET_VIEWS: readonly ViewName[] = ["compare", "distribution", "consistency", "partitions"];
-/** Polling interval for new commits, in milliseconds. */
+/** Interval between requests for new commits, in milliseconds. */
 const POLL_INTERVAL_MS = 5000;
-/** Name in the browser's storage under which the user's name is kept. */
+/** Key of the user's name in the browser's local storage. */
 const AUTHOR_KEY = "tidegauge.author";
 
 let dashboards = 0;
@@ -155,7 +155,7 @@ class Dashboard implements Shell {
   }
 
   go(view: ViewName, options?: object, dataset?: string): void {
-    this.applying = true; // one step, not one for each
+    this.applying = true; // a single step in the history for all changes
     if (dataset !== undefined) this.model.set("dataset", dataset);
     if (options) {
       this.savedOptions = JSON.stringify(options);
@@ -168,7 +168,7 @@ class Dashboard implements Shell {
     void this.show();
   }
 
-  /** Address of what is shown, such as `#/incidents/337`. */
+  /** Address of the current view and its options, such as `#/incidents/337`. */
   get address(): string {
     const view = this.model.get("view");
     return formatAddress({ view, dataset: this.model.get("dataset"), options: this.options<Record<string, unknown>>(view) });
@@ -195,7 +195,7 @@ class Dashboard implements Shell {
     console.warn("tidegauge:", error);
   }
 
-  /** Show the tables as the notebook holds them; tabs and tools are hidden by the state. */
+  /** Show the list of tables that the notebook contains. CSS hides tabs and tools in this state. */
   private showDisconnected(error: DisconnectedError): void {
     if (this.root.dataset.state === "disconnected") return;
     this.root.dataset.state = "disconnected";
@@ -205,12 +205,12 @@ class Dashboard implements Shell {
     const summary = this.model.get("summary");
     const table = summary?.columns ? renderTable(summary as TextTable) : null;
     this.page.replaceChildren(h("div", { class: "tg-data-rows" }, table));
-    // If Python answers again, all is fetched again.
+    // If Python answers again, everything is fetched again.
     this.visible = null;
     this.stale = true;
   }
 
-  /** What the notebook tells of its kernel. */
+  /** State of the kernel as the notebook reports it. */
   private connection(): Connection {
     if (this.model.get("in_address")) return "served";
     if (this.root.closest(".jupyter-widgets-disconnected")) return "lost"; // set by ipywidgets
@@ -259,7 +259,7 @@ class Dashboard implements Shell {
     this.writeAddress(true);
   }
 
-  /** Write what is shown into the address of the page; `step` adds an entry to the browser's history. */
+  /** Write the state into the address of the page; `step` adds an entry to the browser's history. */
   private writeAddress(step: boolean): void {
     if (!this.model.get("in_address") || this.applying || this.closed) return;
     const { address } = this;
@@ -271,7 +271,7 @@ class Dashboard implements Shell {
   private applyAddress(): void {
     const address = parseAddress(location.hash);
     const view = VIEWS.find((name) => name === address?.view);
-    this.addressProblem = view || !location.hash ? null : `There is no page ${location.hash}; these are the tables.`;
+    this.addressProblem = view || !location.hash ? null : `Unknown page ${location.hash}. The list of tables is shown instead.`;
     this.applying = true;
     if (address && view) {
       if (address.dataset !== null) this.model.set("dataset", address.dataset);
@@ -286,7 +286,7 @@ class Dashboard implements Shell {
   private readonly dataTable = new DataTable();
   private readonly exportMenu = new ExportMenu(this, () => this.exportedPage());
 
-  /** What the page shows, for exports. */
+  /** The page to export. */
   private exportedPage(): ExportedPage {
     const view = this.model.get("view");
     const dataset = SINGLE_DATASET_VIEWS.includes(view) ? this.dataset : null;
@@ -311,11 +311,11 @@ class Dashboard implements Shell {
     () => {
       const base = this.model.get("in_address") ? location.href.split("#")[0] : this.catalogue.url;
       void copyText(`${base}${this.address}`).then(
-        () => this.announce("The link is copied."),
+        () => this.announce("Link copied."),
         (error) => this.showError(error),
       );
     },
-    { title: "Copy the address of what is shown", hidden: true },
+    { title: "Copy the address of this view", hidden: true },
   );
 
   /** Fetch the catalogue. */
@@ -387,7 +387,7 @@ class Dashboard implements Shell {
     }
   }
 
-  /** Show the tabs; that of consistency only if there is something to see, or an address led there. */
+  /** Show the tabs. The consistency tab is hidden without consistency metrics, unless it is the current tab. */
   private showTabs(current: ViewName): void {
     for (const [name, tab] of this.tabs) tab.hidden = name === "consistency" && name !== current && !this.catalogue?.hasConsistency;
   }
@@ -428,7 +428,7 @@ class Dashboard implements Shell {
     model.on("change:dataset", refresh);
     model.on("change:height", heightChanged);
     model.on("change:options", optionsChanged);
-    // ipywidgets says that the connection to this model began or ended.
+    // ipywidgets reports that the connection to this model began or ended.
     const connectionChanged = () => void this.poll();
     model.on("comm_live_update", connectionChanged);
     const resizeObserver = new ResizeObserver(() => {
@@ -467,7 +467,7 @@ class Dashboard implements Shell {
   /** Poll for new commits, unless the page is hidden. */
   private async poll(): Promise<void> {
     const hidden = document.hidden || !this.root.isConnected || this.root.offsetParent === null;
-    if (hidden || this.polling) return; // a busy kernel is not asked again
+    if (hidden || this.polling) return; // one request at a time, because the kernel may be busy
     this.polling = true;
     try {
       const { data } = await this.link.ask("commits", {});
@@ -488,7 +488,7 @@ export default {
     performance.mark("tidegauge:start");
     const dashboard = new Dashboard(model);
     el.append(dashboard.root);
-    // Size and colours are known only once the element is on the page.
+    // Size and colours are available only after the element was added to the page.
     requestAnimationFrame(() => void dashboard.start().catch((error) => dashboard.showError(error)));
     return () => dashboard.close();
   },

@@ -1,4 +1,4 @@
-// Entry of the served page: keeps the state of the dashboard in the browser, and sends its questions by HTTP.
+// Entry point of the served page: stores the state of the dashboard in the browser and sends its questions by HTTP.
 
 import type { AnyModel } from "@anywidget/types";
 import type { ErrorReply, Reply, Request } from "./data/protocol";
@@ -7,7 +7,7 @@ import dashboard from "./dashboard.js";
 
 type Listener = (...values: unknown[]) => void;
 
-/** State and connection of one page, in place of the model that a notebook shares with its kernel. */
+/** State and connection of the served page. It replaces the model that a notebook shares with its kernel. */
 class PageModel {
   private readonly values: Record<string, unknown>;
   private readonly listeners = new Map<string, Set<Listener>>();
@@ -23,7 +23,7 @@ class PageModel {
   set(name: string, value: unknown): void {
     const json = JSON.stringify(value ?? null);
     if (JSON.stringify(this.values[name]) === json) return;
-    this.values[name] = JSON.parse(json); // without what is undefined, as it arrives at a kernel
+    this.values[name] = JSON.parse(json); // drops undefined values, as sending to a kernel does
     this.emit(`change:${name}`);
   }
 
@@ -38,7 +38,7 @@ class PageModel {
     this.listeners.get(event)?.delete(listener);
   }
 
-  /** Send a question; the answer, or what became of it, is an event. */
+  /** Send a question. The answer, or the error, is emitted as an event. */
   send(question: Request): void {
     void ask(question).then(
       ([message, buffers]) => this.emit("msg:custom", message, buffers),
@@ -54,13 +54,13 @@ class PageModel {
 async function ask(question: Request): Promise<[Reply | ErrorReply, DataView[]]> {
   const body = JSON.stringify(question);
   const response = await fetch("ask", { method: "POST", body, headers: { "Content-Type": "application/json" } }).catch(() => {
-    throw new Error("The server of this page does not answer. It is started by: tidegauge dashboard");
+    throw new Error("The server of this page does not answer. To start it, run: tidegauge dashboard");
   });
   if (!response.ok) throw new Error((await response.text()).trim() || `The server answered ${response.status}.`);
   return decodeFrame(await response.arrayBuffer());
 }
 
 const model = new PageModel(JSON.parse(document.body.dataset.state ?? "{}"));
-delete document.body.dataset.state; // the dashboard has a state of its own
+delete document.body.dataset.state; // the dashboard uses this attribute for its own state
 const renderProps = { model: model as unknown as AnyModel, el: document.body };
 dashboard.render(renderProps as unknown as Parameters<typeof dashboard.render>[0]);

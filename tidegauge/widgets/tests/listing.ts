@@ -1,6 +1,6 @@
-// What the page lists, by its own modules, for answers of the kernel: reads them as JSON, and writes the rows of each case.
+// Reads answers of the kernel as JSON, lists their rows with the modules of the page, and writes the rows of each case.
 //
-// tests/tidegauge/widgets/test_exports.py compares them with what is exported.
+// tests/tidegauge/widgets/test_exports.py compares them with the exports.
 
 import { readFileSync } from "node:fs";
 import { Catalogue } from "../src/data/catalogue";

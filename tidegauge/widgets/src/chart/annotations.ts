@@ -5,28 +5,32 @@ import { truncateMiddle } from "../data/format";
 import type { SeriesAnomaly, SeriesLabel } from "../data/protocol";
 import type { Theme } from "../ui/theme";
 
+/** Font of text on canvases. */
 export const FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", sans-serif';
 
 const SEVERITY_OPACITY: Record<string, number> = { info: 0, warning: 0.4, error: 1 };
 
+/** Anomaly at a point of a chart. */
 export interface AnomalyMark {
   x: number;
   y: number | null;
   anomaly: SeriesAnomaly;
-  /** Whether a user labelled it. */
+  /** Whether a user labelled the anomaly. */
   labelled: boolean;
 }
 
+/** Annotations of a line. */
 export interface LineAnnotations {
   colour: string;
   anomalies: AnomalyMark[];
-  /** Superseded values with the current one. */
+  /** Replaced values, with the current value of the point. */
   restated: { x: number; oldValue: number; currentValue: number | null }[];
   /** Points without a number, with their status. */
   missing: { x: number; status: string }[];
   ranges: { since: number; until: number; label: SeriesLabel }[];
 }
 
+/** Label at the end of a line. */
 export interface EndLabel {
   colour: string;
   text: string;
@@ -169,7 +173,7 @@ export function drawFocus(u: uPlot, x: number, label: string, theme: Theme): voi
   });
 }
 
-/** Draw labels beside line ends, as many as fit, each joined to its line. */
+/** Draw as many labels as fit next to the line ends, and connect each to its line. */
 export function drawEndLabels(u: uPlot, ends: readonly EndLabel[], width: number): void {
   const { ctx, bbox } = u;
   const ratio = devicePixelRatio || 1;
@@ -202,7 +206,7 @@ export function drawEndLabels(u: uPlot, ends: readonly EndLabel[], width: number
   ctx.restore();
 }
 
-/** Spread positions to a minimum distance, keeping their order and, if possible, two bounds. */
+/** Move positions apart to a minimum distance. Keep their order and, if possible, the bounds `first` and `last`. */
 export function spreadApart(positions: readonly number[], distance: number, first: number, last: number): number[] {
   const spread = positions.slice();
   for (let n = 0; n < spread.length; n++) spread[n] = Math.max(spread[n], n ? spread[n - 1] + distance : first);
@@ -210,7 +214,7 @@ export function spreadApart(positions: readonly number[], distance: number, firs
   return spread;
 }
 
-/** Text for a canvas: truncated, with bidirectional control characters replaced. */
+/** Prepare a string for a canvas: truncate it and replace bidirectional control characters. */
 function canvasText(text: string, max: number): string {
   return truncateMiddle(text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\u{fffd}"), Math.max(4, max));
 }

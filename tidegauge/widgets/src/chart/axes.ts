@@ -1,4 +1,4 @@
-// Chart axes (uPlot): UTC times, labels where partitions have no time, numbers with as many digits as the ticks need.
+// Chart axes (uPlot): UTC times, labels of partitions without a time, numbers with as many digits as the ticks need.
 
 import uPlot from "uplot";
 import { formatValue, truncateMiddle } from "../data/format";
@@ -18,12 +18,13 @@ function axisStyle(theme: Theme, small: boolean): uPlot.Axis {
   return { stroke: theme.muted, font: `${small ? 10 : 11}px ${FONT_FAMILY}`, grid: line, ticks: { ...line, size: small ? 3 : 5 }, gap: 3 };
 }
 
-/** Title of an axis, as long as fits into the length in pixels. */
+/** Title of an axis, truncated to the length of the axis in pixels. */
 export function axisTitle(text: string, length: number, small = false): Partial<uPlot.Axis> {
   const label = truncateMiddle(text, Math.max(4, Math.floor(length / (small ? 5.6 : 6.3))));
   return { label, labelSize: small ? 14 : 18, labelGap: 2, labelFont: `${small ? 10 : 11}px ${FONT_FAMILY}` };
 }
 
+/** X axis with times, or with labels if partitions have no time. */
 export function xAxis(theme: Theme, small: boolean, axis: Axis, labels: readonly string[]): uPlot.Axis {
   const style = { ...axisStyle(theme, small), size: small ? 20 : 30 };
   if (axis.timed) return { ...style, space: small ? 70 : 90, values: (_, splits, __, ___, step) => splits.map((tick) => timeText(tick, step)) };
@@ -40,7 +41,7 @@ function shortLabel(text: string): string {
   return text.length > 18 ? `…${text.slice(-17)}` : text;
 }
 
-/** Time tick text: year, month, date or minutes, by the distance of the ticks. */
+/** Label of a time tick: year, month, date or minutes, by the distance of the ticks. */
 export function timeText(seconds: number, step: number): string {
   const text = new Date(1000 * seconds).toISOString();
   if (step >= 365 * SECONDS_PER_DAY) return text.slice(0, 4);
@@ -49,6 +50,7 @@ export function timeText(seconds: number, step: number): string {
   return text.slice(5, 16).replace("T", " ");
 }
 
+/** Y axis with numbers or per cent, on a linear or logarithmic scale. */
 export function yAxis(theme: Theme, small: boolean, log = false, percent = false): uPlot.Axis {
   const label = (tick: number, step: number) => (log ? formatValue(tick, percent) : percent ? `${tickText(100 * tick, 100 * step)} %` : tickText(tick, step));
   return {
@@ -64,11 +66,11 @@ export function yAxis(theme: Theme, small: boolean, log = false, percent = false
   };
 }
 
-/** Number tick text with as many digits as distinguish neighbouring ticks. */
+/** Label of a number tick, with enough digits to distinguish neighbouring ticks. */
 export function tickText(value: number, step: number): string {
   if (Math.abs(value) >= 1e9 || (step < 1e-6 && value !== 0)) return value.toExponential(2);
   let digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  // A step such as 2.5 or 0.25 needs a digit more than its size says.
+  // A step such as 2.5 or 0.25 needs one more digit than its order of magnitude.
   const scaled = step * 10 ** digits;
   if (Math.abs(scaled - Math.round(scaled)) > 1e-6 * scaled) digits++;
   digits = Math.min(8, digits);

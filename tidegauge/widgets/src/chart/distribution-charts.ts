@@ -10,9 +10,12 @@ import { drawFocus } from "./annotations";
 import { axisTitle, utc, xAxis, yAxis } from "./axes";
 import { lineStyle } from "./line-style";
 
+/** Kinds of curves; the first is the default. */
 export const CURVE_KINDS = ["histogram", "density", "cumulative", "quantiles"] as const;
+/** Kind of curve. */
 export type CurveKind = (typeof CURVE_KINDS)[number];
 
+/** Quantiles of both sides. */
 export interface QuantilePair {
   ranks: ArrayLike<number>;
   baseline: ArrayLike<number>;
@@ -22,6 +25,7 @@ export interface QuantilePair {
 const BASELINE_DASH = [6, 4];
 /** Number of bins of a histogram. */
 const HISTOGRAM_BINS = 40;
+/** Names of the sides, in drawing order. */
 export const SIDES = ["baseline", "current"] as const;
 
 /** Line styles of baseline (dashed) and current. */
@@ -48,7 +52,7 @@ export function cumulativeCurve(values: ArrayLike<number>, ranks: ArrayLike<numb
   return [x, y];
 }
 
-/** Histogram of both sides through their quantiles: edges of equal bins over the range of both, and the share of rows in each bin. */
+/** Histograms of both sides from their quantiles: edges of equal bins over the range of both sides, and the share of rows in each bin. */
 export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, bins = HISTOGRAM_BINS): { edges: number[]; shares: number[][] } {
   const extremes = sides.flatMap((side) => [side[0], side[side.length - 1]]);
   const [low, high] = [Math.min(...extremes), Math.max(...extremes)];
@@ -57,13 +61,13 @@ export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike
   const shares = sides.map((side) => {
     const [x, y] = cumulativeCurve(side, ranks);
     const shareUpTo = (edge: number) => interpolate(x, y, edge) ?? (edge < x[0] ? 0 : y[y.length - 1]);
-    // Bins hold their upper edge; the first holds its lower one, too.
+    // Bins include their upper edge; the first bin also includes its lower edge.
     return edges.slice(1).map((edge, n) => shareUpTo(edge) - (n ? shareUpTo(edges[n]) : 0));
   });
   return { edges, shares };
 }
 
-/** Draw both sides as curves; without tails, the lowest and highest 1 % are left out. */
+/** Draw both sides as curves; without `tails`, omit the lowest and highest 1 %. */
 export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, tails: boolean, width: number, height: number): uPlot {
   const tailLength = tails ? 0 : 1;
   const trimmed = (values: ArrayLike<number>) => Array.from(values).slice(tailLength, values.length - tailLength);
@@ -147,6 +151,7 @@ export function renderCategoryTable(theme: Theme, categories: readonly string[],
   return h("table", { class: "tg-bars" }, h("thead", {}, h("tr", {}, ...headers)), h("tbody", {}, ...rows));
 }
 
+/** Distance of each partition from its baseline. */
 export interface DriftSeries {
   /** Name of the distance. */
   title: string;

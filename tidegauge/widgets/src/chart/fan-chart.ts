@@ -12,9 +12,10 @@ const SECONDS_PER_DAY = 86400;
 const LINE_DASHES = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 2]];
 /** Opacity of the bands, from the outermost to the innermost. */
 const BAND_OPACITIES = ["1c", "38", "60"];
-/** Theme colour of each metric (orange, blue, green, grey), so that it looks the same in every chart. */
+/** Number of the theme colour of each metric, so that a metric has the same colour in all charts. */
 const COLOUR_BY_METRIC: Record<string, number> = { mismatch: 1, missing: 0, extra: 2, both_null: 6, row_missing: 0, row_extra: 2 };
 
+/** X axis of all charts, and the names of its points. */
 export interface Timeline {
   axis: Axis;
   labels: readonly string[];
@@ -22,6 +23,7 @@ export interface Timeline {
   name(index: number): string;
 }
 
+/** Event handlers of a chart. */
 export interface FanChartListener {
   /** Pointer moved to an index of the axis; null when it left. */
   onHover(index: number | null): void;
@@ -32,6 +34,7 @@ export interface FanChartListener {
 
 type LineValues = (number | null)[];
 
+/** Chart of a group of metrics of one feature. */
 export class FanChart {
   readonly element: HTMLElement;
   private readonly u: uPlot;
@@ -72,10 +75,10 @@ export class FanChart {
     return this.lines.map((line, n) => `${this.name(n)} ${this.text(line[index])}`).join(", ");
   }
 
-  /** Short summary of a distribution at an index, for the caption. */
+  /** Summary of a distribution at an index, for the caption. */
   private summary(index: number): string {
     const [min, p5, , p50, , p95, max] = this.lines.map((line) => formatNumber(line[index]));
-    return p50 === "–" ? "–" : `p50 ${p50}, p5 to p95 ${p5} to ${p95}, all ${min} to ${max}`;
+    return p50 === "–" ? "–" : `p50 ${p50}, p5 to p95 ${p5} to ${p95}, min to max ${min} to ${max}`;
   }
 
   close(): void {

@@ -1,11 +1,12 @@
-// Legend of time series charts: what bands, lines and markers mean, of those that a chart may show.
+// Legend of time series charts: the meaning of the bands, lines and markers that a chart can have.
 
+/** Elements of a chart that its legend explains. */
 export interface Legend {
   /** Whether expectations are shown. */
   band: boolean;
-  /** Name of the past that is laid over, such as `a week earlier`; null for none. */
+  /** Name of the past values in the chart, such as `a week earlier`; null for none. */
   past?: string | null;
-  /** Whether markers of restatements, labels and missing numbers may occur: they do in charts that can be explored. */
+  /** Whether the chart can be explored, so that it also has labels and points without a number. */
   explorable?: boolean;
 }
 
@@ -14,8 +15,8 @@ export function legendText({ band, past = null, explorable = true }: Legend): st
   const parts = [
     band && "▒ usual range, ╌ expected",
     past && `┈ ${past}`,
-    // The rate of false alarms is held over all series of a table, not for each range on its own.
-    `▲▼ anomaly, filled by severity${band ? "; inside the usual range: by a limit of its own, or together with other series" : ""}`,
+    // False alarms are limited over all series of a table, so a point inside its own range can be an anomaly.
+    `▲▼ anomaly, filled by severity${band ? "; inside the usual range: flagged by a separate limit, or together with other series" : ""}`,
     explorable && "⚑ labelled, ░ labelled range",
     "○─ restated: previous value",
     explorable && "on the axis: × failed, ○ empty, ◇ not finite",

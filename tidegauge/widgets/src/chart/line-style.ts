@@ -1,15 +1,16 @@
-// Line styles: distinguishable colours and dashes, and swatches of them.
+// Line styles: distinguishable colours and dashes, and their swatches.
 
 import type { Theme } from "../ui/theme";
 
 const LINE_DASHES = [[], [8, 4], [2, 3], [12, 3, 2, 3], [5, 2], [14, 5], [3, 3, 9, 3]];
 
+/** Colour and dash of a line. */
 export interface LineStyle {
   colour: string;
   dash: number[];
 }
 
-/** Style of the n-th line; colours and dashes make 56 distinct ones. */
+/** Style of the n-th line. Colours and dashes combine to 56 distinct styles. */
 export function lineStyle(theme: Theme, n: number): LineStyle {
   return { colour: theme.lines[n % theme.lines.length], dash: LINE_DASHES[n % LINE_DASHES.length] };
 }

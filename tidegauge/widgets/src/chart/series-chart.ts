@@ -1,4 +1,4 @@
-// Time series charts (uPlot): interactive ones, and static ones for small multiples and incident evidence.
+// Time series charts (uPlot): interactive charts, and static charts for small multiples and incident evidence.
 
 import uPlot from "uplot";
 import { pluralize } from "../data/format";
@@ -19,14 +19,14 @@ const END_LABELS_WIDTH = 150;
 /** Line of a chart. */
 export interface ChartLine {
   row: number;
-  /** Short name at line ends and chips; `text` is the full title. */
+  /** Number at line ends and on chips; `text` is the title. */
   number: number;
   style: LineStyle;
   text: string;
   /** Divisor of the values; 1 unless lines are indexed. */
   unit: number;
   band: boolean;
-  /** Seconds by which the values are shown later than they were, to compare with the past. */
+  /** Shift of past values for comparison: each value is drawn this many seconds after its time. */
   shift?: number;
 }
 
@@ -40,10 +40,11 @@ export interface ChartSpec {
   focus: string | null;
   /** Visible window, as x values; null for all. */
   window: [number, number] | null;
-  /** Title of the y axis; null where a caption names the only line. */
+  /** Title of the y axis; null if a caption names the only line. */
   title: string | null;
 }
 
+/** Event handlers of a chart. */
 export interface ChartListener {
   /** Pointer moved to an index of the axis, nearest to a line; null when it left. */
   onHover(point: { index: number; line: number; left: number; top: number } | null): void;
@@ -60,11 +61,12 @@ interface PreparedLine {
   bounds: LineValues[];
 }
 
+/** Chart of time series. */
 export class SeriesChart {
   readonly element = h("div", { class: "tg-chart" });
   readonly u: uPlot;
   private readonly prepared: PreparedLine[];
-  /** Index of each line among uPlot's series, which bounds come before. */
+  /** Index of each line among uPlot's series. Bounds come before all lines. */
   private readonly seriesIndexes: number[] = [];
 
   constructor(
@@ -117,7 +119,7 @@ export class SeriesChart {
     this.u.setScale("x", { min, max });
   }
 
-  /** Highlight one line; null clears it. */
+  /** Highlight a line; null clears the highlight. */
   highlight(line: number | null): void {
     const { length } = this.spec.lines;
     if (length > 1 && (line ?? 0) < length) this.u.setSeries(line === null ? null : this.seriesIndexes[line], { focus: line !== null }, false);
@@ -173,7 +175,7 @@ export class SeriesChart {
     return { line, ...findGaps(axis.x, line), annotations, bounds };
   }
 
-  /** Gaps refiner of uPlot: break lines where partitions are missing, which have no column of their own. */
+  /** Gaps refiner of uPlot: break lines at missing partitions, which have no column. */
   private gaps(n: number): uPlot.Series.GapsRefiner {
     return (u, _, first, last, gaps) => {
       const { x } = this.spec.axis;
@@ -254,7 +256,7 @@ export class SeriesChart {
     drawEndLabels(u, ends, END_LABELS_WIDTH);
   }
 
-  /** Y range of the values, widened for bands and restated values by at most its own height, so that lines stay readable. */
+  /** Y range of the values, extended towards bands and restated values by at most its own height, so that lines stay readable. */
   private yRange(u: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
     if (low === null || high === null) return this.spec.log ? [1, 10] : [0, 1];
     const span = high - low || 0.1 * Math.abs(high) || 1;
@@ -315,7 +317,7 @@ export function renderEvidenceChart(theme: Theme, answer: SeriesAnswer, row: num
   return renderStaticChart(theme, answer, { axis, lines: [line], log: false, small: true, focus: null, window: null, title: valueTitle(answer, [line]) }, width, height);
 }
 
-/** Render a chart of one line once and keep only its canvas: many of them cost little. */
+/** Render a chart of one line and keep only its canvas, so that many charts need few resources. */
 export function renderStaticChart(theme: Theme, answer: SeriesAnswer, spec: ChartSpec, width: number, height: number): HTMLElement {
   const chart = new SeriesChart(theme, answer, spec, width, height);
   const { row } = spec.lines[0];

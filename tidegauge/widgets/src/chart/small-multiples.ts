@@ -5,13 +5,15 @@ import type { Theme } from "../ui/theme";
 import { type ChartSpec, renderStaticChart, type SeriesAnswer } from "./series-chart";
 
 const MIN_SIZE = { width: 330, height: 130 };
-/** Height of a caption, and gaps between charts, in pixels. */
+/** Height of a caption, and distance between charts, in pixels. */
 const CAPTION_HEIGHT = 24;
 const CHART_GAP = { width: 8, height: 4 };
 /** Preferred ratio of width to height. */
 const ASPECT_RATIO = 2.5;
 
+/** Layout of charts. */
 export interface Grid {
+  /** Number of charts side by side. */
   columns: number;
   /** Size of one chart, in pixels. */
   width: number;
@@ -33,7 +35,7 @@ export function gridLayout(count: number, width: number, height: number): Grid {
 
 /** Render each single-line spec as a chart; pressing its caption calls `onSelect` with its row. */
 export function renderSmallMultiples(theme: Theme, answer: SeriesAnswer, specs: readonly ChartSpec[], width: number, height: number, onSelect: (row: number) => void): HTMLElement[] {
-  // 16 px for a scroll bar.
+  // Leave 16 px for a scroll bar.
   const { width: chartWidth, height: chartHeight } = gridLayout(specs.length, width - 16, height);
   return specs.map((spec) => {
     const [{ row, text }] = spec.lines;

@@ -2,11 +2,12 @@
 
 const CACHE_SIZE = 600;
 
+/** Cache of the values and canvases of sparklines. */
 export class Sparklines {
   private readonly values = new Map<number, Float32Array>();
   private readonly canvases = new Map<string, HTMLCanvasElement>();
   private readonly requested = new Set<number>();
-  /** Columns that are drawn; all if not set. */
+  /** Columns `[first, end)` to draw; by default all. */
   private range: [number, number] = [0, Infinity];
 
   constructor(
@@ -65,7 +66,10 @@ export class Sparklines {
   }
 }
 
-/** Draw a sparkline from its first value on, so that longer histories of other tables do not press it together, joining the minimum and maximum of the columns under each pixel. */
+/**
+ * Draw a sparkline from minimum to maximum of the columns at each pixel. It starts at the first value, so that longer
+ * histories of other tables do not compress it.
+ */
 function draw(canvas: HTMLCanvasElement, allValues: Float32Array, colour: string): void {
   const values = allValues.subarray(Math.max(0, allValues.findIndex((value) => !Number.isNaN(value))));
   const context = canvas.getContext("2d")!;

@@ -1,6 +1,6 @@
 // Addresses: the state of the dashboard in the part of a URL after #, such as `#/incidents/337?status=open`.
 //
-// Option values are written as text, or as JSON where text would be read back as something else.
+// Strings are written as they are. Other values, and strings that would be parsed as another type, are written as JSON.
 
 /** Page of the dashboard: view, dataset (null if the view has none) and options of the view. */
 export interface Address {
@@ -11,10 +11,10 @@ export interface Address {
 
 /** Options that are written as a part of the path. */
 const PATH_OPTIONS: Record<string, string> = { incidents: "id" };
-/** Views that show all datasets, or choose one by an option. */
+/** Views that show all datasets, or have an option that selects one. */
 const ALL_DATASETS_VIEWS: readonly string[] = ["home", "overview", "series", "incidents"];
 
-/** Format an address; options that are null or undefined are left out. */
+/** Format an address, without options that are null or undefined. */
 export function formatAddress({ view, dataset, options }: Address): string {
   const pathOption = PATH_OPTIONS[view];
   const pairs: [string, unknown][] = ALL_DATASETS_VIEWS.includes(view) || dataset === null ? [] : [["dataset", dataset]];
@@ -27,7 +27,7 @@ export function formatAddress({ view, dataset, options }: Address): string {
   return `#/${escape(view)}${pathPart}${query && `?${query}`}`;
 }
 
-/** Parse an address; null if it is none of ours. */
+/** Parse an address; null if it is not an address of the dashboard. */
 export function parseAddress(hash: string): Address | null {
   const match = /^#\/([^/?]+)(?:\/([^/?]*))?(?:\?(.*))?$/.exec(hash);
   if (!match) return null;
@@ -61,7 +61,7 @@ function parseValue(text: string): unknown {
   }
 }
 
-/** Escape what is not safe in a query; characters of partition names and times stay readable. */
+/** Escape characters that are not safe in a query, except for `,`, `:` and `/` of partition names and times. */
 function escape(text: string): string {
   return encodeURIComponent(text).replace(/%(2C|3A|2F)/g, (code) => decodeURIComponent(code));
 }

@@ -1,25 +1,27 @@
 // Calendar layout of partitions: days in months, hours in days, or a plain list; paging and keyboard moves.
 
 const [SECONDS_PER_HOUR, SECONDS_PER_DAY] = [3600, 86400];
-/** Months on a page of days, and cells on a page of a list; a page of hours is one month. */
+/** Number of months on a page of days, and of cells on a page of a list. A page of hours is a month. */
 const PAGE_MONTHS = 12;
 const PAGE_CELLS = 360;
-/** Days between partitions above which a calendar would be mostly empty. */
+/** Median number of days between partitions above which a calendar would be mostly empty. */
 const SPARSE_DAYS = 3;
 
+/** Layout of the calendar. */
 export type Layout = "days" | "hours" | "list";
 
-/** Month, or piece of a list. A cell is the index of a partition, or -1 where there is none. */
+/** Month, or part of a list. A cell is the index of a partition, or -1 without a partition. */
 export interface CalendarBlock {
   title: string;
-  /** Row headings; empty if rows need none. */
+  /** Headings of the rows; empty without headings. */
   rowHeadings: string[];
   rows: number[][];
 }
 
+/** Weekdays in the order of a calendar row. */
 export const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] as const;
 
-/** Choose the layout for sorted partition times; NaN where a partition has no time. */
+/** Choose the layout for sorted partition times; NaN for partitions without a time. */
 export function chooseLayout(times: readonly number[]): Layout {
   if (!times.length || times.some(Number.isNaN) || new Set(times).size < times.length) return "list";
   const steps = times.slice(1).map((time, n) => time - times[n]).sort((a, b) => a - b);
@@ -49,7 +51,7 @@ function paginateList(count: number): CalendarBlock[][] {
 
 type MonthLayout = (indexByTime: ReadonlyMap<number, number>, first: number, days: number) => Pick<CalendarBlock, "rowHeadings" | "rows">;
 
-/** Every month from the first to the last partition, including empty ones. */
+/** Lay out all months from the first to the last partition, including empty months. */
 function layOutMonths(times: readonly number[], layOut: MonthLayout): CalendarBlock[] {
   const indexByTime = new Map(times.map((time, index) => [time, index]));
   const last = times[times.length - 1];
@@ -88,13 +90,13 @@ export function weekday(seconds: number): number {
   return (new Date(1000 * seconds).getUTCDay() + 6) % 7;
 }
 
-/** Page that shows a partition; 0 if none does. */
+/** Number of the page that contains a partition; 0 if no page does. */
 export function findPage(pages: readonly CalendarBlock[][], index: number): number {
   const page = pages.findIndex((blocks) => blocks.some(({ rows }) => rows.some((row) => row.includes(index))));
   return Math.max(0, page);
 }
 
-/** Target of an arrow key: the neighbour across, or the partition nearest to a week (or day) above or below. */
+/** Target of an arrow key: the next partition to the left or right, or the nearest to a week (or day) above or below. */
 export function neighbourIndex(times: readonly number[], layout: Layout, index: number, across: number, down: number): number {
   const last = times.length - 1;
   const clamp = (candidate: number) => Math.max(0, Math.min(last, candidate));

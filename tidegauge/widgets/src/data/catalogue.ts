@@ -1,13 +1,15 @@
-// Catalogue of all series (rows) and times (columns). Text is dictionary-encoded, so 100,000 series cost little.
+// Catalogue of all series (rows) and times (columns). Strings are dictionary-encoded to save memory with 100,000 series.
 
 import type { AnswerTo } from "./kernel";
 
 const SERIES_KEYS = ["dataset", "segment", "instance", "name", "analyzer"] as const;
+/** Name of a series key. */
 export type SeriesKey = (typeof SERIES_KEYS)[number];
 
 /** Beginning of the names of consistency metrics; `PREFIX` in repository/store/consistency_series.py. */
 const CONSISTENCY_PREFIX = "Consistency.";
 
+/** Series and columns that the questions of the page refer to by number. */
 export class Catalogue {
   readonly ids: Float64Array;
   readonly times: Float64Array;
@@ -15,9 +17,9 @@ export class Catalogue {
   readonly datasets: readonly string[];
   readonly writable: boolean;
   readonly commits: number;
-  /** Number of the catalogue, which questions with rows or columns repeat. */
+  /** Number of the catalogue, included in questions about rows or columns. */
   readonly number: number;
-  /** Author of labels that are added here. */
+  /** Author of labels from this page; null if the page asks for a name. */
   readonly author: string | null;
   /** Address of the dashboard for links; null if it is not set. */
   readonly url: string | null;
@@ -58,7 +60,7 @@ export class Catalogue {
     return this.codes[key][row];
   }
 
-  /** Title of a row without its dataset, such as `Completeness dep_time · origin=EWR`; `hidden` keys are left out. */
+  /** Title of a row without its dataset and `hidden` keys, such as `Completeness dep_time · origin=EWR`. */
   title(row: number, hidden: readonly SeriesKey[] = []): string {
     const instance = this.keyValue("instance", row);
     const column = instance === "*" || hidden.includes("instance") ? "" : ` ${instance}`;
@@ -70,7 +72,7 @@ export class Catalogue {
     return this.ids.indexOf(id);
   }
 
-  /** Search rows that contain all words of a text, case-insensitively. */
+  /** Return the rows that contain all words of a search, ignoring case. */
   search(text: string): Int32Array {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = new Int32Array(this.rows);
@@ -84,7 +86,7 @@ export class Catalogue {
   }
 }
 
-/** Row filter of an analyzer's text, formatted as ` where origin = 'EWR'`; empty without one. */
+/** Row filter in the string form of an analyzer, formatted as ` where origin = 'EWR'`; empty without a filter. */
 export function whereClause(analyzer: string): string {
   const match = /where='((?:[^'\\]|\\.)*)'|where="((?:[^"\\]|\\.)*)"/.exec(analyzer);
   return match ? ` where ${match[1] ?? match[2]}` : "";

@@ -2,6 +2,7 @@
 
 import { whereClause } from "./catalogue";
 
+/** Table by column. */
 export interface TableColumns {
   rows: number;
   strings: Record<string, readonly (string | null)[]>;
@@ -9,10 +10,10 @@ export interface TableColumns {
 }
 
 const SEARCHED_COLUMNS = ["name", "instance", "segment", "status"] as const;
-/** Surprise, in robust standard deviations, whose bar is full. */
+/** Surprise with a full bar, in robust standard deviations. */
 const FULL_BAR_SURPRISE = 12;
 
-/** Filter rows that contain all words of a text, case-insensitively, in their order. */
+/** Filter rows that contain all words of a search, ignoring case. */
 export function filterRows(cells: TableColumns, rows: readonly number[], text: string, unusual: boolean): number[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return rows.filter((row) => {
@@ -23,7 +24,7 @@ export function filterRows(cells: TableColumns, rows: readonly number[], text: s
   });
 }
 
-/** Add the metrics of merged states, and the orders by their change, to the rows of the same series. */
+/** Join the metrics of merged states, and the row orders by their change, to the rows of the same series. */
 export function joinMerged(cells: TableColumns, merged: Record<string, Float64Array | Int32Array>): void {
   const rows = new Map(Array.from(cells.numbers.ids, (id, row) => [id, row]));
   const tableRows = Array.from(merged.ids, (id) => rows.get(id));

@@ -2,15 +2,17 @@
 
 import type { Side, SidesAnswer, WindowSide } from "./protocol";
 
+/** Kind of both sides of a comparison. */
 export type SideKind = "partitions" | "runs" | "windows";
 
-/** Choices for sides: partitions, newest first, with the segment (`within`) and the time (seconds or NaN) of each; runs. */
+/** Choices for sides: partitions, newest first, with their segments and times (seconds or NaN), and runs. */
 export interface SideChoices extends SidesAnswer {
   times: Float64Array;
 }
 
 const [SECONDS_PER_HOUR, SECONDS_PER_DAY, SECONDS_PER_WEEK] = [3600, 86400, 7 * 86400];
 
+/** Kind of a side; null without a side. */
 export function sideKind(side: Side | undefined): SideKind | null {
   if (!side) return null;
   return "partition" in side ? "partitions" : "run" in side ? "runs" : "windows";
@@ -24,7 +26,7 @@ export function sideExists(choices: SideChoices, side: Side | undefined): boolea
   return true;
 }
 
-/** Index of the same segment's partition a week earlier, else of the previous one, else -1. */
+/** Index of the partition one week earlier in the same segment, else of the previous partition, else -1. */
 export function previousPartition(choices: Pick<SideChoices, "times" | "segments">, index: number): number {
   const { times, segments } = choices;
   let previous = -1;
@@ -36,7 +38,7 @@ export function previousPartition(choices: Pick<SideChoices, "times" | "segments
   return previous;
 }
 
-/** List the segments made by partition keys other than time, sorted. */
+/** List the distinct segments, sorted. */
 export function listSegments({ segments }: Pick<SideChoices, "segments">): string[] {
   return [...new Set(segments)].sort();
 }
@@ -46,7 +48,7 @@ export function sideSegment(choices: Pick<SideChoices, "partitions" | "segments"
   return side && "partition" in side ? (choices.segments[choices.partitions.indexOf(side.partition)] ?? null) : null;
 }
 
-/** Segment shared by two sides: that of a partition side, else the one chosen before; null if the sides differ. */
+/** Segment of both sides: the segment of a partition side, else the chosen segment; null if the sides have different segments. */
 export function sharedSegment(choices: Pick<SideChoices, "partitions" | "segments">, baseline: Side, current: Side, chosen: string | null): string | null {
   const [baselineSegment, currentSegment] = [sideSegment(choices, baseline), sideSegment(choices, current)];
   if (baselineSegment !== null && currentSegment !== null && baselineSegment !== currentSegment) return null;
@@ -54,7 +56,7 @@ export function sharedSegment(choices: Pick<SideChoices, "partitions" | "segment
   return currentSegment ?? baselineSegment ?? valid ?? choices.segments[0] ?? null;
 }
 
-/** Switch a side to another segment: its partition of the same time, else its newest; windows stay as they are. */
+/** Switch a partition side to another segment: to the partition at the same time, else to the newest. Other sides do not change. */
 export function switchSegment(choices: Pick<SideChoices, "partitions" | "segments" | "times">, side: Side, segment: string): Side {
   if (!("partition" in side)) return side;
   const { partitions, segments, times } = choices;
@@ -70,7 +72,7 @@ export function isDaily(times: Float64Array): boolean {
   return times.every((time) => Number.isNaN(time) || time % SECONDS_PER_DAY === 0);
 }
 
-/** Default baseline and current side (`_usual` in compare.py takes the same); null where there are no two to compare. */
+/** Default baseline and current side, as `_default_sides` in compare.py; null with fewer than two choices. */
 export function defaultSides(choices: SideChoices, kind: SideKind): readonly [Side, Side] | null {
   const { partitions, runs, times } = choices;
   if (kind === "runs") return runs.length < 2 ? null : [{ run: runs[1].id }, { run: runs[0].id }];
@@ -79,7 +81,7 @@ export function defaultSides(choices: SideChoices, kind: SideKind): readonly [Si
       const earlier = previousPartition(choices, index);
       if (earlier >= 0) return [{ partition: partitions[earlier] }, { partition: partitions[index] }];
     }
-    // Without times, any two.
+    // Without times, the first two partitions.
     return partitions.length < 2 ? null : [{ partition: partitions[1] }, { partition: partitions[0] }];
   }
   const newest = times.reduce((latest, time) => (time > latest ? time : latest), -Infinity);
@@ -97,7 +99,7 @@ function formatField(seconds: number, daily: boolean): string {
   return new Date(1000 * seconds).toISOString().slice(0, daily ? 10 : 16);
 }
 
-/** Field value of an end of a window: a date for daily partitions, else date and minutes; null if it is no time. */
+/** Field value of an end of a window: a date for daily partitions, else date and minutes; null for an invalid time. */
 export function fieldValue(text: string | null | undefined, daily: boolean, end: keyof WindowSide): string | null {
   if (!text) return "";
   const [date, time = end === "since" ? "00:00" : "23:59"] = text.trim().split(/[T ]/, 2);
@@ -108,7 +110,7 @@ export function fieldValue(text: string | null | undefined, daily: boolean, end:
   return Number.isNaN(instant) ? null : new Date(instant).toISOString().slice(0, 16);
 }
 
-/** Match names that contain a text, prefixes first, up to a maximum. */
+/** Return up to `max` names that contain a string; names that start with it come first. */
 export function matchNames(names: readonly string[], text: string, max: number): string[] {
   const query = text.trim().toLowerCase();
   const hits = names.filter((name) => name.toLowerCase().includes(query));

@@ -7,10 +7,10 @@ const SECONDS_PER_DAY = 86400;
 /** Days shown before and after the incident. */
 const DAYS_BEFORE = 28;
 const DAYS_AFTER = 14;
-/** Fewest columns to crop to; where fewer would be left, all are shown. */
+/** Minimum number of columns after cropping. If fewer would remain, all columns are shown. */
 const MIN_COLUMNS = 14;
 
-/** Column range `[first, end)` from four weeks before to two weeks after a time range; all columns without one. */
+/** Column range `[first, end)` from four weeks before to two weeks after a time range; all columns without a time range. */
 export function columnsAround(times: NumberArray, since: number | null, until: number | null): [number, number] {
   if (since === null || until === null) return [0, times.length];
   let [first, last] = [times.length, 0];
@@ -23,7 +23,7 @@ export function columnsAround(times: NumberArray, since: number | null, until: n
   return [first, last];
 }
 
-/** Window of a chart around a time range, in seconds since 1970; nulls without one. */
+/** Window of a chart around a time range, in seconds since 1970; null without a time range. */
 export function windowAround(since: number | null, until: number | null): { since: number | null; until: number | null } {
   if (since === null || until === null) return { since: null, until: null };
   return { since: since - DAYS_BEFORE * SECONDS_PER_DAY, until: until + DAYS_AFTER * SECONDS_PER_DAY };
@@ -53,7 +53,7 @@ function sliceColumns(array: NumberArray, rows: number, width: number, first: nu
   return slice;
 }
 
-/** Restatements come as flat records of row, column, version and value. */
+/** Crop restatements, which are flat records of row, column, version and value. */
 function sliceRestatements(records: Float64Array, size: number, inside: (column: number) => boolean, first: number): Float64Array {
   const cropped: number[] = [];
   for (let n = 0; n < records.length; n += size) {

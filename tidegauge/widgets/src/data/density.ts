@@ -1,11 +1,11 @@
-// Density of a column from its quantiles: a Gaussian kernel estimate. Pure, no drawing.
+// Density of a column from its quantiles: a Gaussian kernel estimate. No drawing.
 
-/** Points at which a density is estimated. */
+/** Number of points at which a density is estimated. */
 const CURVE_POINTS = 200;
-/** Bandwidths by which the curve goes on beyond both ends. */
+/** Length of the curve beyond both ends, in bandwidths. */
 const TAIL_BANDWIDTHS = 3;
 
-/** Densities of both sides at the same points: share of rows for each unit of the value. */
+/** Densities of both sides at the same points, as share of rows per unit of the value. */
 export function densities(sides: readonly ArrayLike<number>[], ranks: ArrayLike<number>, points = CURVE_POINTS): { x: number[]; lines: number[][] } {
   const widths = sides.map((side) => bandwidth(side, ranks));
   const low = Math.min(...sides.map((side, n) => side[0] - TAIL_BANDWIDTHS * widths[n]));
@@ -14,13 +14,13 @@ export function densities(sides: readonly ArrayLike<number>[], ranks: ArrayLike<
   return { x, lines: sides.map((side, n) => x.map((position) => density(side, ranks, widths[n], position))) };
 }
 
-/** Density at a point: rows lie evenly between neighbouring quantiles, and are smoothed by a Gaussian kernel. */
+/** Density at a position: rows are distributed evenly between neighbouring quantiles, then smoothed by a Gaussian kernel. */
 export function density(values: ArrayLike<number>, ranks: ArrayLike<number>, width: number, position: number): number {
   const totalShare = ranks[ranks.length - 1] - ranks[0];
   let sum = 0;
   for (let n = 1; n < values.length; n++) {
     const [from, to, share] = [values[n - 1], values[n], (ranks[n] - ranks[n - 1]) / totalShare];
-    // Between equal quantiles all rows have one value.
+    // Equal quantiles: all rows between them have the same value.
     if (to - from < 1e-6 * width) sum += (share * Math.exp(-0.5 * ((position - from) / width) ** 2)) / (width * Math.sqrt(2 * Math.PI));
     else sum += (share * (cumulative((position - from) / width) - cumulative((position - to) / width))) / (to - from);
   }
@@ -30,8 +30,8 @@ export function density(values: ArrayLike<number>, ranks: ArrayLike<number>, wid
 /**
  * Bandwidth by Silverman's rule of thumb (1986, equation 3.31), 0.9 min(s, IQR / 1.34) n^(-1/5).
  *
- * The quantiles count as the sample: what lies between two of them is not known more finely. Where half of the rows
- * have one value, the standard deviation alone; of a single value a hundredth of its size.
+ * The quantiles count as the sample, because the distribution between two quantiles is unknown. If half of the rows have
+ * the same value, the IQR is 0 and only the standard deviation s is used; for a single value, 1 % of its magnitude.
  */
 export function bandwidth(values: ArrayLike<number>, ranks: ArrayLike<number>): number {
   const count = values.length;

@@ -3,7 +3,7 @@
 import { formatNumber, formatValue } from "./format";
 import type { DistanceValues } from "./protocol";
 
-/** Thresholds of moderate and large distances: the usual ones of PSI, and equivalents for the others. */
+/** Thresholds of moderate and large distances: the conventional ones for PSI, and equivalents for other distances. */
 const SIZE_THRESHOLDS: Record<string, [number, number]> = {
   psi: [0.1, 0.25],
   js: [0.018, 0.045],
@@ -13,16 +13,17 @@ const SIZE_THRESHOLDS: Record<string, [number, number]> = {
   lost: [0.01, 0.05],
 };
 
-/** Share of pooled rows above which PSI means little. */
+/** Share of pooled rows above which PSI is not meaningful. */
 const MAX_POOLED_SHARE = 0.5;
 
+/** Distances in display order. */
 export const DISTANCES: [name: keyof DistanceValues, title: string, description: string][] = [
   ["psi", "PSI", "population stability index, in nats"],
   ["js", "Jensen-Shannon", "divergence in bits, 0 to 1"],
   ["ks", "Kolmogorov-Smirnov", "largest difference of cumulative shares"],
   ["wasserstein", "Wasserstein", "average shift of values, in the column's unit"],
-  ["unseen", "Unseen", "share of current rows in categories that the baseline lacks"],
-  ["lost", "Lost", "share of baseline rows in categories that are gone"],
+  ["unseen", "Unseen", "share of current rows in categories that are not in the baseline"],
+  ["lost", "Lost", "share of baseline rows in categories that are not in the current side"],
 ];
 
 /** Whether a distance is a share of rows. */

@@ -1,4 +1,4 @@
-// Drift windows: the baseline of four weeks, and the pieces in which drift is requested.
+// Drift windows: the baseline of four weeks, and the windows of the requests.
 
 import type { NumberArray } from "./kernel";
 import type { WindowSide } from "./protocol";
@@ -14,7 +14,7 @@ export function fourWeeksBefore(seconds: number): WindowSide {
   return { since: formatSideTime(seconds - BASELINE_SECONDS, step), until: formatSideTime(seconds - step, step) };
 }
 
-/** Windows in which drift is requested, newest first: twice as long as the baseline that each request reads before it. */
+/** Windows of the drift requests, newest first. They are twice as long as the baseline, which each request reads in addition. */
 export function driftWindows(times: ArrayLike<number>): { since: string; until: string }[] {
   const sorted = Array.from(times).filter((time) => !Number.isNaN(time));
   const windows: { since: string; until: string }[] = [];

@@ -1,6 +1,8 @@
 // Feature consistency metrics: display names, grouping into charts, search, axis range. Pure, no drawing.
 
+/** Quantiles of a distribution metric, as suffixes of metric names. */
 export const QUANTILES = ["min", "p5", "p25", "p50", "p75", "p95", "max"] as const;
+/** Suffix of a quantile's metric name. */
 export type Quantile = (typeof QUANTILES)[number];
 
 /** Default ranking: the sum of mismatch, missing and extra. */
@@ -13,18 +15,18 @@ const METRIC_LABELS: Record<string, string> = {
   backfilled: "backfilled (offline)",
   logged_length: "length, logged",
   backfilled_length: "length, backfilled",
-  logged_top: "share of the most frequent text, logged",
-  backfilled_top: "share of the most frequent text, backfilled",
+  logged_top: "share of the most frequent string, logged",
+  backfilled_top: "share of the most frequent string, backfilled",
   edit_insert: "edits: inserts",
   edit_delete: "edits: deletes",
 };
-/** Scalar metrics that share a chart, in chart order; metrics in none of these come last. */
+/** Scalar metrics that share a chart, in chart order. All other metrics come last. */
 const CHART_GROUPS: readonly (readonly [title: string, metrics: readonly string[]])[] = [
   ["rates", ["mismatch", "missing", "extra", "both_null"]],
   ["smape", ["smape", "smape_mean"]],
   ["edits", ["edit_insert", "edit_delete"]],
   ["lengths", ["logged_length", "backfilled_length"]],
-  ["share of the most frequent text", ["logged_top", "backfilled_top"]],
+  ["share of the most frequent string", ["logged_top", "backfilled_top"]],
   ["keys on one side only, or different", ["missing_keys", "extra_keys", "mismatched_keys"]],
   ["keys of each side", ["left_keys", "right_keys"]],
   ["rows on one side only", ["row_missing", "row_extra"]],
@@ -32,13 +34,15 @@ const CHART_GROUPS: readonly (readonly [title: string, metrics: readonly string[
 ];
 const BAND_ORDER = ["delta", "logged", "backfilled", "logged_length", "backfilled_length", "edit_insert", "edit_delete"];
 
+/** Metrics that share a chart. */
 export interface MetricChart {
   title: string;
   kind: "rates" | "numbers" | "bands";
-  /** Metric of each line; for bands one for each of `QUANTILES`. */
+  /** Metric of each line. Bands have a line for each of `QUANTILES`. */
   metrics: string[];
 }
 
+/** Check that a metric is a rate, displayed in per cent. */
 export function isRate(metric: string): boolean {
   return RATE_METRICS.has(metric);
 }
@@ -69,7 +73,7 @@ export function groupIntoCharts(metrics: readonly string[]): MetricChart[] {
   return [...scalars.slice(0, 2).filter(({ kind }) => kind === "rates"), ...bands, ...scalars.filter(({ kind }, n) => n > 1 || kind !== "rates")];
 }
 
-/** Filter features by group-by (empty for all) and by words of group-by and name, case-insensitively. */
+/** Filter features by group-by (empty for all) and by words in their group-by and name, ignoring case. */
 export function filterFeatures(names: readonly string[], groups: readonly string[], groupOf: ArrayLike<number>, text: string, group: string): number[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rows: number[] = [];
@@ -81,7 +85,7 @@ export function filterFeatures(names: readonly string[], groups: readonly string
   return rows;
 }
 
-/** Axis range of inner lines, widened for outer ones by at most its own height, so that extremes do not flatten the rest. */
+/** Axis range of inner lines, extended towards outer lines by at most its own height, so that extremes do not flatten the rest. */
 export function axisRange(inner: readonly (number | null)[][], outer: readonly (number | null)[][]): [number, number] {
   const extent = (lines: readonly (number | null)[][]): [number, number] => {
     let [low, high] = [Infinity, -Infinity];

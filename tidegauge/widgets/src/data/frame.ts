@@ -1,8 +1,8 @@
-// Answers of the server: the length of the JSON in four bytes, the JSON, and the buffers of its arrays.
+// Binary answers of the server: the length of the JSON in four bytes, the JSON, and the buffers of its arrays.
 
 import type { ErrorReply, Reply } from "./protocol";
 
-/** Decode an answer; the sizes of the buffers follow from the types and shapes that the JSON names. */
+/** Decode an answer. The JSON contains the types and shapes of the arrays, which determine the sizes of the buffers. */
 export function decodeFrame(frame: ArrayBuffer): [Reply | ErrorReply, DataView[]] {
   const length = new DataView(frame).getUint32(0, true);
   const message = JSON.parse(new TextDecoder().decode(new Uint8Array(frame, 4, length))) as Reply | ErrorReply;

@@ -1,9 +1,11 @@
-// Incidents of the inbox: filtered by status and words, grouped across tables by their cause.
+// Incidents of the inbox: filters by status and words, and groups with a common cause across tables.
 
 import type { AnswerTo } from "./kernel";
 
+/** Statuses of incidents, in the order of the menu. */
 export const STATUSES = ["open", "snoozed", "acknowledged", "expected", "resolved", "new level"] as const;
 
+/** Incident in the list. */
 export interface InboxItem {
   id: number;
   dataset: string;
@@ -19,15 +21,15 @@ export interface InboxItem {
   /** Status set by labels. */
   status: string;
   assignee: string | null;
-  /** End of the snooze in seconds since 1970; NaN without one. */
+  /** End of the snooze in seconds since 1970; NaN without a snooze. */
   snoozedUntil: number;
-  /** Number of the incidents of several tables that share a cause; NaN if it is alone. */
+  /** Number of the group of incidents with the same cause; NaN without a group. */
   group: number;
-  /** Their headline. */
+  /** Headline of the group. */
   groupHeadline: string | null;
 }
 
-/** Incidents that share a cause, or one alone. */
+/** Incidents that share a cause, or a single incident. */
 export interface InboxGroup {
   key: string;
   since: number;
@@ -36,7 +38,7 @@ export interface InboxGroup {
   tables: number;
 }
 
-/** Incidents of the kernel's answer, in its order. */
+/** Read the incidents of an answer, in its order. */
 export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[] {
   const { strings } = data;
   const text = (name: string, n: number) => strings[name]?.[n] ?? "";
@@ -60,12 +62,12 @@ export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[]
   }));
 }
 
-/** Status as the inbox shows it: an open incident that is snoozed at a time is not open. */
+/** Displayed status: an open incident is `snoozed` until the end of its snooze. */
 export function displayedStatus(item: InboxItem, now: number): string {
   return item.status === "open" && item.snoozedUntil > now ? "snoozed" : item.status;
 }
 
-/** Incidents that contain all words of a text in headline, table, severity or assignee. */
+/** Filter incidents by words in headline, table, severity, assignee or number. */
 export function searchInbox(items: readonly InboxItem[], text: string): InboxItem[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return items.filter((item) => {
@@ -74,7 +76,7 @@ export function searchInbox(items: readonly InboxItem[], text: string): InboxIte
   });
 }
 
-/** Group incidents that share a cause, in their order; the others are alone. */
+/** Group incidents with the same cause, in the order of their first incident. All other groups have one incident. */
 export function groupInbox(items: readonly InboxItem[]): InboxGroup[] {
   const groups = new Map<string, InboxGroup>();
   for (const item of items) {

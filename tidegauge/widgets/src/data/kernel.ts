@@ -3,6 +3,7 @@
 import type { AnyModel } from "@anywidget/types";
 import type { ErrorReply, Questions, Reply, Request } from "./protocol";
 
+/** Typed array of an answer. */
 export type NumberArray = Uint8Array | Int32Array | Float32Array | Float64Array;
 
 /** Answer of the kernel: JSON data, and typed arrays with their shapes. */
@@ -12,11 +13,12 @@ export interface Answer<D, A = Record<string, NumberArray>> {
   shapes: Record<string, readonly number[]>;
 }
 
+/** Name of a question. */
 export type QuestionName = keyof Questions;
-/** Answer to one kind of question. */
+/** Answer to a question. */
 export type AnswerTo<Q extends QuestionName> = Answer<Questions[Q]["answer"], Questions[Q]["arrays"]>;
 
-/** Timing and size of one request; benchmarks/dashboard.py reads it. */
+/** Timing and size of a request, for benchmarks/dashboard.py. */
 export interface RequestTiming {
   question: string;
   startedAt: number;
@@ -33,12 +35,12 @@ const ARRAY_TYPES: Record<string, new (buffer: ArrayBuffer) => NumberArray> = {
 };
 
 /**
- * What is known of the other side: `served` answers every request or fails it, a `lost` kernel has forgotten this page,
- * and of an `unknown` one the page cannot see whether it is busy, as in VS Code.
+ * State of the server or kernel. A server (`served`) answers every request, if only with an error. A `lost` kernel no longer
+ * knows this page. If the state is `unknown`, the page cannot detect whether the kernel is busy, as in VS Code.
  */
 export type Connection = "served" | "idle" | "busy" | "unknown" | "lost";
 
-/** Milliseconds without an answer after which requests fail; a kernel that is known to be busy may take any time. */
+/** Time without an answer after which requests fail, in milliseconds. Busy kernels have no time limit. */
 export const ANSWER_TIMEOUT_MS = { idle: 10_000, unknown: 60_000 };
 const CHECK_INTERVAL_MS = 500;
 
@@ -59,13 +61,14 @@ export class KernelError extends Error {
   }
 }
 
-/** Error of a page whose Python was restarted or never started, as of a saved notebook. */
+/** Error if Python was restarted or never started, as in a saved notebook. */
 export class DisconnectedError extends Error {
   constructor() {
     super("Not connected to Python. Run this cell again.");
   }
 }
 
+/** Connection of a page to the kernel or server. */
 export class KernelLink {
   readonly log: RequestTiming[] = [];
   /** Version of the catalogue that row and column numbers refer to; sent with every request. */
@@ -73,9 +76,9 @@ export class KernelLink {
   private readonly pending = new Map<string, PendingRequest>();
   private requestCount = 0;
   private timer: ReturnType<typeof setInterval> | undefined;
-  /** When the kernel was last seen busy, answered, or was asked while nothing was pending. */
+  /** Time when the kernel was last busy, sent an answer, or received a request without others pending. */
   private lastActivity = 0;
-  // Several pages may show one widget: each receives all replies and picks its own by this id prefix.
+  // Several pages can show the same widget. Each receives all replies and selects its own by this prefix of ids.
   private readonly clientId = Math.random().toString(36).slice(2);
   private readonly onMessage = (message: Reply | ErrorReply, buffers: DataView[]) => this.handleReply(message, buffers);
 
@@ -87,8 +90,8 @@ export class KernelLink {
   }
 
   /**
-   * Send a question; the promise resolves to its answer, or rejects with a `KernelError` or a `DisconnectedError`. Rows
-   * and columns are of `catalogue`, by default that of all tables.
+   * Send a question. The promise resolves to the answer, or rejects with a `KernelError` or a `DisconnectedError`. Rows and
+   * columns refer to `catalogue`, by default the catalogue of all tables.
    */
   ask<Q extends QuestionName>(question: Q, params: Questions[Q]["params"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
     const id = `${this.clientId}:${++this.requestCount}`;
@@ -100,7 +103,7 @@ export class KernelLink {
       const request: Request = { id, question, params: params as Request["params"], catalogue };
       if (this.connection() === "lost") return this.disconnect();
       try {
-        this.model.send(request); // throws once the kernel was restarted; is silent if there never was one
+        this.model.send(request); // throws if the kernel was restarted, but not if there never was a kernel
       } catch {
         return this.disconnect();
       }
@@ -114,7 +117,7 @@ export class KernelLink {
     this.stopTimer();
   }
 
-  /** Fail all requests if nobody will answer them. */
+  /** Fail all requests if no answer can be expected. */
   private checkPending(): void {
     if (!this.pending.size) return this.stopTimer();
     const connection = this.connection();
@@ -153,7 +156,7 @@ export class KernelLink {
     const arrays: Record<string, NumberArray> = {};
     const shapes: Record<string, readonly number[]> = {};
     message.arrays.forEach(([name, type, shape], n) => {
-      // Copied, because a received buffer need not be aligned for its element type.
+      // Copied, because received buffers may not be aligned to their element type.
       const { buffer, byteOffset, byteLength } = buffers[n];
       arrays[name] = new ARRAY_TYPES[type]((buffer as ArrayBuffer).slice(byteOffset, byteOffset + byteLength));
       shapes[name] = shape;

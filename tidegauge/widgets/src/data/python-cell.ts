@@ -1,4 +1,4 @@
-// Python code of what is shown, to paste into a notebook.
+// Python code that creates the current view, to paste into a notebook.
 
 /** Format a JSON value as a Python literal. */
 export function pythonLiteral(value: unknown): string {
@@ -10,10 +10,10 @@ export function pythonLiteral(value: unknown): string {
     const pairs = Object.entries(value).filter(([, item]) => item !== undefined);
     return `{${pairs.map(([key, item]) => `${JSON.stringify(key)}: ${pythonLiteral(item)}`).join(", ")}}`;
   }
-  return JSON.stringify(value); // numbers, and texts, whose escapes Python shares
+  return JSON.stringify(value); // numbers, and strings, whose JSON escapes are valid in Python
 }
 
-/** Python code that shows a view as it is seen, and its data as a frame. */
+/** Python code that shows a view with its options, and reads its data as a frame. */
 export function pythonCell(view: string, dataset: string | null, options: Record<string, unknown>): string {
   const definedOptions = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null && value !== undefined));
   const lines = [

@@ -1,6 +1,6 @@
-// Orders of rows: the kernel sorts, so that the page, its exports and `dashboard.data` have one order.
+// Row orders. The kernel sorts, so that the page, its exports and `dashboard.data` have the same order.
 
-/** Rows sorted by a column, as the kernel sorted them; as they came if it has no such order, or not yet. */
+/** Rows in the kernel's order by a column; in the order of the answer without such an order. */
 export function sortedRows(arrays: Readonly<Record<string, ArrayLike<number>>>, count: number, column: string, descending: boolean): number[] {
   const order = arrays[`${column}_order${descending ? "_down" : ""}`];
   return order ? Array.from(order) : Array.from({ length: count }, (_, row) => row);

@@ -3,12 +3,12 @@
 import { formatAge } from "./format";
 import type { AnswerTo } from "./kernel";
 
-/** Health of a table, the worst first. */
+/** Health states of tables, the worst first. */
 export const HEALTH_STATES = [
   "error", "failed run", "failed analyzers", "failing checks", "warning", "info", "ok", "not measured",
 ] as const;
 
-/** Table with what is known of its health; numbers are NaN where nothing is known. */
+/** Health of a table; unknown numbers are NaN. */
 export interface TableHealth {
   dataset: string;
   health: string;
@@ -52,7 +52,7 @@ export function readTables({ data, arrays }: AnswerTo<"tables">): TableHealth[] 
     time: number("time", n),
     previous: number("previous", n),
     arrived: number("arrived_at", n),
-    // The rows of the newest partition, unless only a row count was measured.
+    // Without the metric Size, use the number of rows of the newest partition.
     size: Number.isNaN(number("size", n)) ? number("rows", n) : number("size", n),
     sizeSeries: number("size_series", n),
     completeness: number("completeness", n),
@@ -64,7 +64,7 @@ export function readTables({ data, arrays }: AnswerTo<"tables">): TableHealth[] 
   }));
 }
 
-/** Tables that contain all words of a text in name, health, owner or tags, and are of one health unless it is empty. */
+/** Filter tables by words in name, health, owner or tags, and by health unless it is empty. */
 export function filterTables(tables: readonly TableHealth[], text: string, health: string): TableHealth[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return tables.filter((table) => {
@@ -74,7 +74,7 @@ export function filterTables(tables: readonly TableHealth[], text: string, healt
   });
 }
 
-/** How old the newest partition of a table is, and how long ago it arrived: a day may be old and yet have just come. */
+/** Age of the newest partition, and time since its arrival. They differ for partitions that arrive late. */
 export function newestAges(table: TableHealth, now: number): string {
   const partitionAge = Number.isNaN(table.time) ? "" : `of ${formatAge(table.time, now)}`;
   const arrivalAge = Number.isNaN(table.arrived) ? "" : `arrived ${formatAge(table.arrived, now)}`;

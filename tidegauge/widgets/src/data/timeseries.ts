@@ -6,22 +6,24 @@ import type { SeriesLabel } from "./protocol";
 /** Answer to `series`: values of some series (rows) over all columns, with anomalies and labels. */
 export type SeriesAnswer = AnswerTo<"series">;
 
+/** Values along an axis: null for a measurement without a number, undefined if nothing was measured. */
 export type LineValues = (number | null | undefined)[];
 
+/** X axis of a chart. */
 export interface Axis {
-  /** Columns of the answer that have a value in some row. */
+  /** Columns of the answer that have a value in any row. */
   columns: number[];
-  /** Their x values: seconds since 1970, or 0, 1, 2 … where some have no time. */
+  /** X values of the columns: seconds since 1970, or 0, 1, 2 … if a column has no time. */
   x: number[];
   timed: boolean;
 }
 
-/** Author of automatic labels; `ITSELF` in `repository/store/labels.py`. */
+/** Author of automatic labels; `AUTOMATIC_AUTHOR` in `repository/store/labels.py`. */
 const SYSTEM_AUTHOR = "tidegauge";
-/** Neighbours further apart than this many median steps have a gap between them. */
+/** Maximum distance of neighbouring points without a gap, in median steps. */
 const GAP_STEPS = 1.5;
 
-/** Shared x axis of some rows: columns with a value or an expectation in any of them, by time if all have one. */
+/** Shared x axis of rows: all columns with a value or expectation in any row. Uses times if all columns have one, else positions. */
 export function sharedAxis({ data, arrays }: SeriesAnswer, rows: readonly number[]): Axis {
   const { status, expected, times } = arrays;
   const width = data.labels.length;
@@ -46,7 +48,7 @@ export function lineValues({ data, arrays }: SeriesAnswer, row: number, axis: Ax
   });
 }
 
-/** Values of a row along an axis as they were a number of seconds earlier; undefined where there is no such time. */
+/** Values of a row `shift` seconds before each point of an axis; undefined without a value at that time. */
 export function shiftedValues({ data, arrays }: SeriesAnswer, row: number, axis: Axis, shift: number, unit = 1): LineValues {
   const start = row * data.labels.length;
   const columns = new Map(Array.from(arrays.times, (time, column) => [time, column]));
@@ -64,7 +66,7 @@ export function medianStep(x: readonly number[], line: LineValues): number {
   return steps.length ? median(steps) : Infinity;
 }
 
-/** Find gaps, as pairs of indexes around something missing, and isolated values without a neighbour. */
+/** Find gaps, as pairs of indexes around missing points, and isolated values without a neighbour. */
 export function findGaps(x: readonly number[], line: LineValues): { gaps: [number, number][]; isolated: number[] } {
   const limit = GAP_STEPS * medianStep(x, line);
   const gaps: [number, number][] = [];
@@ -92,6 +94,7 @@ export function findGaps(x: readonly number[], line: LineValues): { gaps: [numbe
   return { gaps, isolated };
 }
 
+/** Median without NaN values. */
 export function median(numbers: readonly number[]): number {
   const sorted = numbers.filter((value) => !Number.isNaN(value)).sort((a, b) => a - b);
   const middle = sorted.length >> 1;
@@ -106,7 +109,7 @@ export function indexUnit({ data, arrays }: SeriesAnswer, row: number): number |
   return unit > 0 ? unit : null;
 }
 
-/** Title of the axis of some lines: their metric, and what their values are divided by. */
+/** Axis title of lines: their common metric, and the divisor of their values. */
 export function valueTitle({ data }: SeriesAnswer, lines: readonly { row: number; unit: number }[]): string {
   const names = new Set(lines.map(({ row }) => data.series[row].name));
   const columns = new Set(lines.map(({ row }) => data.series[row].instance));
@@ -127,14 +130,14 @@ export function scaleRatio({ data, arrays }: SeriesAnswer, rows: readonly number
   return sizes.length < 2 || smallest === largest ? 1 : largest / smallest;
 }
 
-/** Find the first row with a value of 0 or less, which rules out a logarithmic scale; null if there is none. */
+/** Find the first row with a value of 0 or less, which prevents a logarithmic scale; null without one. */
 export function findNonPositive({ data, arrays }: SeriesAnswer, rows: readonly number[]): number | null {
   const width = data.labels.length;
   const row = rows.find((row) => arrays.value.subarray(row * width, (row + 1) * width).some((value) => value <= 0));
   return row ?? null;
 }
 
-/** Labels by users, without automatic ones: of ranges that apply to a row, and of its points by column. */
+/** Labels of users, without automatic labels: labels of ranges that apply to a row, and labels of its points by column. */
 export function userLabels({ data }: SeriesAnswer, row: number): { ranges: SeriesLabel[]; points: Map<number, SeriesLabel[]> } {
   const series = data.series[row];
   const labels = data.series_labels.filter((label) => label.by !== SYSTEM_AUTHOR && label.dataset === series.dataset);
@@ -161,25 +164,25 @@ export function restatements({ arrays }: SeriesAnswer, row: number): [column: nu
   return versions;
 }
 
-/** Window of the same length just before another; both ends are inclusive. */
+/** Window of the same length directly before a window; both ends are inclusive. */
 export function precedingWindow(since: number, until: number, step: number): { since: number; until: number } {
   return { since: since - (until - since + step), until: since - step };
 }
 
-/** Format a time as an end of a comparison window: a date for daily partitions, which as an end covers its whole day. */
+/** Format a time as an end of a comparison window: a date for daily partitions, which as an end includes its entire day. */
 export function formatSideTime(seconds: number, step: number): string {
   const text = new Date(1000 * seconds).toISOString();
   return step >= 86400 && text.includes("T00:00:00.000") ? text.slice(0, 10) : text.slice(0, 19);
 }
 
-/** Label of a partition's column, by its time, or by its name if it has none; null if there is no such column. */
+/** Label of a partition's column, found by time, or by name for partitions without a time; null without such a column. */
 export function columnLabel(columns: { labels: readonly string[]; times: ArrayLike<number> }, time: number | null | undefined, name: string | null): string | null {
   const timed = typeof time === "number" && !Number.isNaN(time);
   const column = timed ? Array.prototype.indexOf.call(columns.times, time) : columns.labels.indexOf(name ?? "");
   return columns.labels[column] ?? null;
 }
 
-/** Parse a saved end of a window into an x value: seconds, a column label, or a time as text; null if it is not on the axis. */
+/** Convert a saved end of a window (seconds, a column label or an ISO 8601 time) to an x value; null if it is not on the axis. */
 export function parseWindowEnd(axis: Axis, labels: readonly string[], end: number | string | null | undefined): number | null {
   if (end === null || end === undefined) return null;
   if (typeof end === "number") return axis.timed ? end : null;

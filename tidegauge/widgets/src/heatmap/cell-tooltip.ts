@@ -1,4 +1,4 @@
-// Tooltip and screen reader text of a heat map cell.
+// Tooltip of a heat map cell, and its description for screen readers.
 
 import { formatMetric } from "../data/format";
 import type { CellAnswer } from "../data/protocol";

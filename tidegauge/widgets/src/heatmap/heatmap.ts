@@ -7,7 +7,9 @@ import type { Theme } from "../ui/theme";
 import type { LevelMatrix } from "./level-matrix";
 import { paintCells, type Viewport } from "./pixels";
 
+/** Height of the time axis, in pixels. */
 export const AXIS_HEIGHT = 24;
+/** Width of the minimap, in pixels. */
 export const MINIMAP_WIDTH = 14;
 const SPARKLINE_WIDTH = 90;
 /** Smallest row height, in pixels, at which names are drawn. */
@@ -33,6 +35,7 @@ export interface HeatmapContent {
   title(row: number): string;
 }
 
+/** Canvas of the heat map. */
 export class Heatmap {
   readonly canvas: HTMLCanvasElement;
   /** Visible part, in CSS pixels. */
@@ -83,7 +86,7 @@ export class Heatmap {
     return [Math.max(0, Math.round(left)), Math.min(columns, Math.round(left + this.inner.width / columnWidth))];
   }
 
-  /** Show the columns `[first, end)` in the whole width. */
+  /** Show the columns `[first, end)` in the full width. */
   showColumns(first: number, end: number): void {
     Object.assign(this.viewport, { left: first, columnWidth: this.inner.width / Math.max(1, end - first) });
   }
@@ -225,7 +228,7 @@ export class Heatmap {
     context.restore();
   }
 
-  /** Headings only, where rows are too thin for names. */
+  /** Draw only headings, because the rows are too thin for names. */
   private drawHeadings(context: CanvasRenderingContext2D, content: HeatmapContent, theme: Theme): void {
     const { top, rowHeight } = this.viewport;
     let nextFree = AXIS_HEIGHT - 7;
@@ -287,11 +290,11 @@ export class Heatmap {
     context.strokeRect(x + 0.75, start + 0.75, MINIMAP_WIDTH - 1.5, length - 1.5);
   }
 
-  /** Truncate a text to a width; cached, because measuring text is expensive. */
+  /** Truncate a string to a width. Results are cached, because measuring text is slow. */
   private fitText(context: CanvasRenderingContext2D, text: string, width: number, key: number): string {
     let fitted = this.fittedTexts.get(key);
     if (fitted === undefined) {
-      // Bidirectional control characters would reorder the text around the name.
+      // Bidirectional control characters would reorder the text around a name.
       const safe = text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\u{fffd}");
       fitted = truncateMiddle(safe, 120);
       for (let length = fitted.length; length > 4 && context.measureText(fitted).width > width; ) {

@@ -5,12 +5,12 @@ import type { Theme } from "../ui/theme";
 
 const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [230, 30, 192, 12];
 const SCORE_TICKS = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻⁹"]] as const;
-/** Positions on a square-root scale of the relative change, as levels are. */
+/** Ticks on the square-root scale of the relative change, which levels use as well. */
 const CHANGE_TICKS = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
 
-/** What the colours and marks of the heat map mean, beside the strip. */
+/** Description of the colours and marks of the heat map, next to the strip. */
 export function legendText(levelKind: LevelKind): string {
-  const [colour, blank] = levelKind === "score" ? ["p-value of the score", "not scored"] : ["change from the value before", "fewer than two values"];
+  const [colour, blank] = levelKind === "score" ? ["p-value of the score", "not scored"] : ["change from the previous value", "fewer than two values"];
   return `${colour}; blank: ${blank} · ● anomaly`;
 }
 
@@ -23,7 +23,7 @@ export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, levelKind: L
   const score = levelKind === "score";
   const image = new ImageData(STRIP_WIDTH, 1);
   const pixels = new Uint32Array(image.data.buffer);
-  // One score level for each pixel; changes show all levels.
+  // Scores have a level for each pixel; changes show all levels.
   for (let x = 0; x < STRIP_WIDTH; x++) pixels[x] = score ? theme.score[1 + x] : theme.change[1 + Math.round((x * 254) / (STRIP_WIDTH - 1))];
   const strip = document.createElement("canvas");
   [strip.width, strip.height] = [STRIP_WIDTH, 1];

@@ -1,18 +1,21 @@
 // Level matrix of the heat map: one byte for each cell, with max-pooling over rows that are thinner than a pixel.
 
-/** Strength of each level, 0 to 255; of several levels under one pixel the strongest is shown. */
+/** Strength of each level, 0 to 255. A pixel with several levels shows the strongest. */
 export type Strength = Uint8Array;
 
+/** Strength of score levels: the level. */
 export const SCORE_STRENGTH: Strength = Uint8Array.from({ length: 256 }, (_, level) => level);
+/** Strength of change levels: the distance from no change. */
 export const CHANGE_STRENGTH: Strength = Uint8Array.from({ length: 256 }, (_, level) =>
   level === 0 ? 0 : 1 + Math.abs(level - 128),
 );
 
 const POOL_SIZES = [8, 64] as const;
 
+/** Levels of all cells, and their maxima over groups of rows. */
 export class LevelMatrix {
   readonly bytes: Uint8Array;
-  /** First loaded column; all later ones are loaded, too. */
+  /** First loaded column; all later columns are loaded as well. */
   loadedFrom: number;
   /** Increases with every change. */
   version = 0;
@@ -51,7 +54,7 @@ export class LevelMatrix {
     }
     this.version++;
     this.pooled.clear();
-    // Columns come some at a time, and the map is painted in between: only theirs are summarised again.
+    // Columns arrive in parts, and the map is painted in between, so only the new columns are summarised again.
     for (const [heading, summary] of this.summaries) this.summarise(summary, this.folded.get(heading)!, first, last);
   }
 
@@ -81,7 +84,7 @@ export class LevelMatrix {
     }
   }
 
-  /** Strongest levels of the rows that are folded under a heading; undefined if none are. */
+  /** Strongest levels of the rows that are folded under a heading; undefined if the heading is not folded. */
   private summary(heading: number): Uint8Array | undefined {
     const rows = this.folded.get(heading);
     if (!rows) return undefined;
@@ -99,7 +102,7 @@ export class LevelMatrix {
     for (const row of rows) this.merge(summary, this.bytes, row, first, last);
   }
 
-  /** Max-pooled levels of each group of `size` rows; cached until something changes. */
+  /** Max-pooled levels of each group of `size` rows, cached until the levels or the order change. */
   private pool(size: number): Uint8Array {
     let matrix = this.pooled.get(size);
     if (!matrix) {

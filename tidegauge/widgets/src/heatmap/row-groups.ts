@@ -1,29 +1,32 @@
-// Rows of the heat map, which the kernel sorts: groups and their headings.
+// Groups of heat map rows and their headings. The kernel sorts the rows.
 
 import type { Catalogue, SeriesKey } from "../data/catalogue";
 
+/** Groupings by name, with their label and keys. */
 export const GROUPINGS: Record<string, { text: string; keys: SeriesKey[] }> = {
   column: { text: "dataset, column", keys: ["dataset", "instance"] },
   dataset: { text: "dataset", keys: ["dataset"] },
   segment: { text: "dataset, segment", keys: ["dataset", "segment"] },
   analyzer: { text: "analyzer", keys: ["name", "dataset"] },
 };
+/** Sort orders with their labels. */
 export const SORT_ORDERS = [["name", "name"], ["worst", "worst"], ["newest", "newest"], ["anomalies", "most anomalies"]] as const;
 
+/** Rows with headings. */
 export interface RowGroups {
   /** Rows from top to bottom; a negative number `-n - 1` is the n-th heading. */
   order: Int32Array;
   headings: string[];
-  /** Rows of the groups that are folded, by the number of their heading. */
+  /** Rows of folded groups, by the number of their heading. */
   folded: Map<number, number[]>;
 }
 
-/** Keys that rows are grouped by; none unless they are sorted by name. */
+/** Keys that rows are grouped by. Rows are grouped only if they are sorted by name. */
 export function groupKeys(group: string, sort: string): SeriesKey[] {
   return sort === "name" ? (GROUPINGS[group]?.keys ?? []) : [];
 }
 
-/** Insert a heading before each group of sorted rows; of a group that is folded only the heading is left. */
+/** Insert a heading before each group of sorted rows, and replace folded groups by their headings. */
 export function groupRows(rows: Int32Array, catalogue: Catalogue, keys: readonly SeriesKey[], isFolded: (heading: string) => boolean = () => false): RowGroups {
   const folded = new Map<number, number[]>();
   if (!keys.length) return { order: rows, headings: [], folded };

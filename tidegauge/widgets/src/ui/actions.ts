@@ -1,24 +1,26 @@
-// Actions on incidents: their names, and what each of them teaches the detectors.
+// Actions on incidents: their labels, and how each action affects the training of detectors.
 
 import { button, h } from "./dom";
 import type { Shell } from "./shell";
 
+/** Label and description of an action. */
 export interface Action {
   label: string;
   help: string;
 }
 
+/** Actions by name, as the kernel knows them. */
 export const ACTIONS: Record<string, Action> = {
-  acknowledge: { label: "Acknowledge", help: "Somebody looks into it. It counts as a real problem; detectors learn nothing from it." },
-  expected: { label: "Expected", help: "Known cause, such as a holiday or a planned outage. Its points are left out when detectors learn what is usual." },
-  "false alarm": { label: "False alarm", help: "Nothing was wrong. Its points no longer alarm and are left out of learning; the incident is resolved, and counted against its detector." },
-  "bad data": { label: "Bad data", help: "The data is wrong. Its points are left out of learning, so that later values are not compared with them; the incident stays acknowledged." },
-  "new normal": { label: "New normal", help: "The change is there to stay. Detectors begin anew with these points and forget the level before; the incident is resolved." },
-  resolve: { label: "Resolve", help: "The problem is over. Detectors learn nothing from it." },
-  reopen: { label: "Reopen", help: "Open it again, and take back what it taught the detectors." },
-  comment: { label: "Comment", help: "Keep the note and change nothing else." },
-  assign: { label: "Assign", help: "Say who looks after it; an empty name takes it from everybody." },
-  snooze: { label: "Snooze", help: "Leave it out of the open incidents until then. It is not resolved." },
+  acknowledge: { label: "Acknowledge", help: "Somebody is looking into it. It counts as a real problem; training does not change." },
+  expected: { label: "Expected", help: "Known cause, such as a holiday or a planned outage. Its points are excluded from training." },
+  "false alarm": { label: "False alarm", help: "Nothing was wrong. Its points no longer raise alarms and are excluded from training. The incident is resolved and counts as a false alarm of its detector." },
+  "bad data": { label: "Bad data", help: "The data is wrong. Its points are excluded from training, so that later values are not compared with them. The incident stays acknowledged." },
+  "new normal": { label: "New normal", help: "The change is permanent. Training restarts at these points and ignores the earlier level. The incident is resolved." },
+  resolve: { label: "Resolve", help: "The problem is over. Training does not change." },
+  reopen: { label: "Reopen", help: "Open the incident again and undo its effects on training." },
+  comment: { label: "Comment", help: "Save the note without changing anything else." },
+  assign: { label: "Assign", help: "Set the person in charge; an empty name removes the assignee." },
+  snooze: { label: "Snooze", help: "Hide it from the open incidents until then. It is not resolved." },
 };
 
 /** Actions that decide about an incident, in each status. */
@@ -34,7 +36,7 @@ const SECONDS_PER_HOUR = 3600;
 /** Lengths of a snooze in seconds, and their names. */
 export const SNOOZE_LENGTHS = [[SECONDS_PER_HOUR, "an hour"], [8 * SECONDS_PER_HOUR, "8 hours"], [24 * SECONDS_PER_HOUR, "a day"], [72 * SECONDS_PER_HOUR, "3 days"], [168 * SECONDS_PER_HOUR, "a week"], [720 * SECONDS_PER_HOUR, "30 days"]] as const;
 
-/** Create the button of an action, which says what it does in `help` while it is pointed at or focused. */
+/** Create the button of an action. On hover and focus, it shows its description in `help`. */
 export function actionButton(name: string, help: HTMLElement, onClick: () => void): HTMLButtonElement {
   const action = ACTIONS[name];
   const showHelp = () => (help.textContent = `${action.label}: ${action.help}`);
@@ -55,10 +57,10 @@ export function authorField(shell: Shell): { element: HTMLElement; show(): void;
       authorText.textContent = author === null ? "as" : `as ${author}`;
       if (document.activeElement !== input) input.value = shell.author ?? "";
     },
-    /** Name of the user; null, with the focus on the field, if it is not given. */
+    /** Name of the user. Without a name, focus the field and return null. */
     requireName() {
       if (shell.catalogue.author !== null) return shell.catalogue.author;
-      const name = input.value.trim() || shell.author; // it may have been given in another field
+      const name = input.value.trim() || shell.author; // may come from the field of another form
       if (name) {
         input.value = shell.author = name;
         input.removeAttribute("aria-invalid");
@@ -66,7 +68,7 @@ export function authorField(shell: Shell): { element: HTMLElement; show(): void;
       }
       input.setAttribute("aria-invalid", "true");
       input.focus();
-      shell.announce("Give your name first: others see who decided.");
+      shell.announce("Enter your name first. It is stored with the label.");
       return null;
     },
   };

@@ -1,9 +1,10 @@
-// Data tables: what a view shows as text in rows and columns, for those who cannot see or point at its canvas.
+// Data tables: the data of a view as text, for users who cannot see its canvas or use a pointer.
 
 import { pluralize } from "../data/format";
 import type { DataAnswer, TextTable } from "../data/protocol";
 import { button, h, renderName } from "./dom";
 
+/** Dialog with the data of a view. */
 export class DataTable {
   private readonly heading = h("h2", {});
   private readonly rows = h("div", { class: "tg-data-rows", tabindex: "0", role: "region", "aria-label": "Rows" });
@@ -14,7 +15,7 @@ export class DataTable {
     this.rows,
   );
 
-  /** Open the tables of an answer; `onSave` gets the title of a table that is to be saved as CSV. */
+  /** Open the tables of an answer; `onSave` receives the title of the table to save as CSV. */
   open(title: string, { tables }: DataAnswer, onSave: (table: string) => void): void {
     this.heading.replaceChildren(renderName(title, 200));
     this.rows.replaceChildren(...tables.map((table) => renderTable(table, onSave)));
@@ -23,7 +24,7 @@ export class DataTable {
   }
 }
 
-/** Render a table; it has a button to save it if there is `onSave`. */
+/** Render a table. With `onSave`, add a button that saves it. */
 export function renderTable({ title, columns, cells, rows, omitted }: TextTable, onSave?: (table: string) => void): HTMLElement {
   const rowCount = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
   const omittedColumns = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";

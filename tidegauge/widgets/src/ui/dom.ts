@@ -29,7 +29,7 @@ export function renderName(text: string | null, max = 80): HTMLElement {
   return element;
 }
 
-/** Link to another site, in a tab of its own; a text that is no http address stays text. */
+/** Link to another site that opens in a new tab; plain text if the address is not HTTP or HTTPS. */
 export function externalLink(address: string): HTMLElement {
   if (!/^https?:\/\/\S+$/.test(address)) return renderName(address, 80);
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, renderName(address, 60));
@@ -64,7 +64,7 @@ export function button(text: string, onClick: () => void, attributes: Attributes
   return h("button", { type: "button", onclick: onClick, ...attributes }, text);
 }
 
-/** Copy a text to the clipboard, also on pages without HTTPS, where browsers have no clipboard for scripts. */
+/** Copy a string to the clipboard. Pages without HTTPS use `execCommand`, because browsers refuse the clipboard API there. */
 export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
@@ -76,7 +76,7 @@ export async function copyText(text: string): Promise<void> {
   field.select();
   const copied = document.execCommand("copy");
   field.remove();
-  if (!copied) throw new Error(`The browser does not allow to copy: ${text}`);
+  if (!copied) throw new Error(`The browser does not allow copying: ${text}`);
 }
 
 /** Debounce: call only after a pause without further calls. */

@@ -1,4 +1,4 @@
-// Export menu: what is shown as Python code, CSV, SVG and PNG.
+// Export menu: the page as Python code, CSV, SVG and PNG.
 
 import type { PageQuestion } from "../data/protocol";
 import { pythonCell } from "../data/python-cell";
@@ -6,27 +6,28 @@ import { button, copyText, h } from "./dom";
 import { drawPicture, renderPng, svgText } from "./picture";
 import type { Shell, ViewName } from "./shell";
 
-/** What the menu needs to know of the page. */
+/** Page to export. */
 export interface ExportedPage {
-  /** What is shown, as it is asked for. */
+  /** Parameters of the `data` and `csv` questions for this page. */
   question: PageQuestion & { view: ViewName };
   title: string;
   element: HTMLElement;
 }
 
+/** Menu that copies or saves the page. */
 export class ExportMenu {
   readonly element: HTMLDetailsElement;
-  private readonly chartButton = button("SVG of the chart", () => this.run(() => this.saveChart()), { title: "The chart of one table's series, all of it as vectors" });
+  private readonly chartButton = button("SVG of the chart", () => this.run(() => this.saveChart()), { title: "Chart of one table's series, completely as vectors" });
 
   constructor(
     private readonly shell: Shell,
     private readonly exportedPage: () => ExportedPage,
   ) {
     const items = [
-      button("Copy as Python", () => this.run(() => this.copyPython()), { title: "Copy a notebook cell that shows the same" }),
+      button("Copy as Python", () => this.run(() => this.copyPython()), { title: "Copy a notebook cell that shows this view" }),
       button("CSV of the data", () => this.saveTable(this.exportedPage())),
       button("PNG of the picture", () => this.run(() => this.savePng())),
-      button("SVG of the picture", () => this.run(() => this.saveSvg()), { title: "Texts and boxes as vectors, charts as images" }),
+      button("SVG of the picture", () => this.run(() => this.saveSvg()), { title: "Text and boxes as vectors, charts as images" }),
       this.chartButton,
     ];
     const summary = h("summary", {}, "Export");
@@ -56,7 +57,7 @@ export class ExportMenu {
     return "The Python code is copied.";
   }
 
-  /** Save a table of a view's data as CSV; the first if no title is given. */
+  /** Save a data table of a view as CSV; the first table if no title is given. */
   saveTable({ question }: ExportedPage, title?: string): void {
     this.run(async () => {
       const { data } = await this.shell.link.ask("csv", { ...question, ...(title !== undefined && { title }) });

@@ -1,4 +1,4 @@
-// Labels of an incident: what users decided, who, when and why.
+// Labels of an incident: decision, author, time and note.
 
 import { formatIsoTime } from "../data/format";
 import type { IncidentLabel } from "../data/protocol";

@@ -1,4 +1,4 @@
-// Picture of a part of the page as SVG: boxes, texts and images of canvases where they are on the screen.
+// Picture of a part of the page as SVG: boxes, text and images of canvases at their positions on the screen.
 
 import { h } from "./dom";
 import type { Theme } from "./theme";
@@ -10,7 +10,7 @@ const SIDES = ["top", "right", "bottom", "left"] as const;
 type Box = Pick<DOMRect, "left" | "top" | "right" | "bottom">;
 type Attributes = Record<string, string | number>;
 
-/** Draw what is visible of an element below a title; texts stay texts, and canvases become bitmaps. */
+/** Draw the visible part of an element below a title. Text remains text; canvases become bitmaps. */
 export function drawPicture(element: HTMLElement, title: string, theme: Theme): SVGSVGElement {
   const frame = element.getBoundingClientRect();
   const [width, height] = [Math.round(frame.width), Math.round(frame.height) + TITLE_HEIGHT];
@@ -23,7 +23,7 @@ export function drawPicture(element: HTMLElement, title: string, theme: Theme): 
   return picture as SVGSVGElement;
 }
 
-/** Text of an SVG file. */
+/** Serialise a picture as an SVG file. */
 export function svgText(picture: SVGSVGElement): string {
   return new XMLSerializer().serializeToString(picture);
 }
@@ -39,7 +39,7 @@ export async function renderPng(picture: SVGSVGElement): Promise<Blob> {
     const canvas = h("canvas", { width: Math.round(image.width * ratio), height: Math.round(image.height * ratio) });
     canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
     const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-    if (!blob) throw new Error("The browser could not make a picture of this size.");
+    if (!blob) throw new Error("The browser cannot create a picture of this size.");
     return blob;
   } finally {
     URL.revokeObjectURL(url);
@@ -50,7 +50,7 @@ class Painter {
   private readonly measure = document.createElement("canvas").getContext("2d")!;
   private clips = 0;
 
-  /** Draw an element and what is in it into a group, as far as it lies in a box. */
+  /** Draw the part of an element and its children that is inside a box. */
   draw(element: HTMLElement, group: SVGElement, visible: Box): void {
     const style = getComputedStyle(element);
     if (style.display === "none" || style.visibility === "hidden" || element.matches(".u-over, .tg-visually-hidden")) return;
@@ -87,10 +87,10 @@ class Painter {
   private drawBox(style: CSSStyleDeclaration, box: DOMRect, group: SVGElement): void {
     const radius = Number.parseFloat(style.borderTopLeftRadius) || 0;
     if (isVisible(style.backgroundColor)) group.append(node("rect", { ...boxAttributes(box), rx: radius, ...paint("fill", style.backgroundColor) }));
-    // Of a gradient the first colour is drawn; bars and hatches need no more.
+    // Only the first colour of a gradient is drawn, which is enough for bars and hatches.
     const colour = /rgba?\([^)]*\)|color\([^)]*\)/.exec(style.backgroundImage)?.[0];
     if (colour && isVisible(colour)) group.append(node("rect", { ...boxAttributes(backgroundBox(style, box)), ...paint("fill", colour) }));
-    // Of a shadow the bar at the left that marks a row.
+    // An inset shadow is the bar at the left that marks a row.
     const [, barColour, barWidth] = /^(.+\)) (\d+)px 0px 0px 0px inset$/.exec(style.boxShadow) ?? [];
     if (barColour) group.append(node("rect", { ...boxAttributes({ ...corners(box), right: box.left + Number(barWidth) }), ...paint("fill", barColour) }));
     const borders = SIDES.map((side) => [Number.parseFloat(style.getPropertyValue(`border-${side}-width`)), style.getPropertyValue(`border-${side}-color`)] as const);
@@ -111,7 +111,7 @@ class Painter {
     }
   }
 
-  /** Draw a text, line by line. */
+  /** Draw a text node, line by line. */
   private drawText(text: Text, style: CSSStyleDeclaration, group: SVGElement, visible: Box): void {
     if (!text.data.trim()) return;
     const range = document.createRange();
@@ -123,7 +123,7 @@ class Painter {
       this.line(text.data.trim(), range.getBoundingClientRect(), style, group);
       return;
     }
-    // A new line begins where the top of a character differs from that of the one before.
+    // A new line begins where a character has another top than the previous character.
     const lines: { text: string; box: Box }[] = [];
     let offset = 0;
     for (const character of text.data) {
@@ -131,7 +131,7 @@ class Painter {
       offset += character.length;
       range.setEnd(text, offset);
       const { left, top, right, bottom, width } = range.getBoundingClientRect();
-      if (!width) continue; // white space at which a line ends
+      if (!width) continue; // white space at the end of a line
       const last = lines[lines.length - 1];
       if (!last || Math.abs(top - last.box.top) > 1) lines.push({ text: character, box: { left, top, right, bottom } });
       else {
@@ -142,7 +142,7 @@ class Painter {
     for (const { text: line, box } of lines) if (line.trim()) this.line(line, box, style, group);
   }
 
-  /** Draw one line of text from the upper left corner of a box, as wide as the box is. */
+  /** Draw a line of text at the upper left corner of a box, stretched to the width of the box. */
   private line(text: string, { left, top, right }: Omit<Box, "bottom">, style: CSSStyleDeclaration, group: SVGElement): void {
     this.measure.font = style.font;
     const { fontBoundingBoxAscent: ascent } = this.measure.measureText(text);
@@ -166,7 +166,7 @@ class Painter {
     this.line(value, { left, top, right: left }, field.value ? style : getComputedStyle(field, "::placeholder"), group);
   }
 
-  /** Draw a text that the style adds: in the lower right corner if it is placed there, else after the texts. */
+  /** Draw the `::after` text of an element: in the lower right corner if its position is absolute, else after the content. */
   private drawAfter(element: HTMLElement, box: DOMRect, group: SVGElement): void {
     const after = getComputedStyle(element, "::after");
     const text = /^"(.+)"$/.exec(after.content)?.[1];
@@ -183,7 +183,7 @@ class Painter {
   }
 }
 
-/** Children in the order of painting: those that are raised come last. */
+/** Children in painting order: larger z-indexes last. */
 function paintOrder(element: HTMLElement): Node[] {
   const level = (child: Node) => (child instanceof HTMLElement ? Number(getComputedStyle(child).zIndex) || 0 : 0);
   return [...element.childNodes].map((child) => [child, level(child)] as const).sort((a, b) => a[1] - b[1]).map(([child]) => child);
@@ -199,7 +199,7 @@ function backgroundBox(style: CSSStyleDeclaration, { left, top, width, height }:
   return { left: x, top: y, right: x + imageWidth, bottom: y + imageHeight };
 }
 
-/** Copy of a drawing at its place. */
+/** Copy a drawing at its position on the page. */
 function positionedCopy(drawing: SVGSVGElement): SVGElement {
   const copy = drawing.cloneNode(true) as SVGSVGElement;
   for (const [name, value] of Object.entries(boxAttributes(drawing.getBoundingClientRect()))) copy.setAttribute(name, String(value));
@@ -234,7 +234,7 @@ function isVisible(colour: string): boolean {
   return channels(colour)[3] > 0;
 }
 
-/** Attributes of a colour that all SVG programs know: six digits, and the opacity by itself. */
+/** Attributes of a colour that all SVG programs support: six hexadecimal digits and a separate opacity. */
 function paint(name: "fill" | "stroke", colour: string): Attributes {
   const [red, green, blue, opacity] = channels(colour);
   const digits = [red, green, blue].map((channel) => Math.round(255 * channel).toString(16).padStart(2, "0")).join("");
@@ -257,7 +257,7 @@ function append(group: SVGElement, child: SVGElement): SVGElement {
 function node(tag: string, attributes: Attributes = {}, text = ""): SVGElement {
   const element = document.createElementNS(SVG_NAMESPACE, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  // Characters that XML cannot hold would make the whole file invalid.
+  // Characters that XML does not allow would make the file invalid.
   element.textContent = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\u{fffd}");
   return element;
 }

@@ -1,4 +1,4 @@
-// Series picker: a search box (ARIA combobox) to add series, and a chip for each selected one.
+// Series picker: a search box (ARIA combobox) to add series, and a chip for each selected series.
 
 import { swatch } from "../chart/line-style";
 import type { Catalogue } from "../data/catalogue";
@@ -6,15 +6,17 @@ import { button, debounce, h, renderName } from "./dom";
 
 const MAX_RESULTS = 20;
 
+/** Chip of a series. */
 export interface SeriesChip {
   colour: string;
   dash: number[];
   title: string;
-  /** Added as an overlay, not selected itself. */
+  /** Whether the series is an overlay, which cannot be removed on its own. */
   overlay: boolean;
   note: string | null;
 }
 
+/** Search box and chips that select series. */
 export class SeriesPicker {
   readonly element: HTMLElement;
   readonly chips = h("div", { class: "tg-chips", role: "list", "aria-label": "Selected series" });

@@ -1,4 +1,4 @@
-// Severity badge: a symbol and a word, so that colour alone carries no meaning.
+// Severity badge: a symbol and a word, so that the meaning does not depend on colour alone.
 
 import { h } from "./dom";
 

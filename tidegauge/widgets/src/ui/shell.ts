@@ -4,7 +4,9 @@ import type { Catalogue } from "../data/catalogue";
 import type { KernelLink } from "../data/kernel";
 import type { Theme } from "./theme";
 
+/** Names of the views, in the order of the tabs. */
 export const VIEWS = ["home", "overview", "series", "compare", "distribution", "consistency", "incidents", "partitions"] as const;
+/** Name of a view. */
 export type ViewName = (typeof VIEWS)[number];
 
 /** Services of the dashboard that its views use. */
@@ -13,7 +15,7 @@ export interface Shell {
   readonly root: HTMLElement;
   readonly theme: Theme;
   readonly catalogue: Catalogue;
-  /** Selected dataset, for views of a single one. */
+  /** Selected dataset, for views of a single dataset. */
   readonly dataset: string;
   readonly writable: boolean;
   /** Whether the dashboard fills the page, as when it is served. */
@@ -26,31 +28,31 @@ export interface Shell {
   saveOptions(view: ViewName, options: object, step?: boolean): void;
   /** Navigate to a view, optionally with new options and another selected dataset. */
   go(view: ViewName, options?: object, dataset?: string): void;
-  /** Announce a text in the status line, an ARIA live region. */
+  /** Announce a message in the status line, an ARIA live region. */
   announce(text: string): void;
   showError(error: unknown): void;
 }
 
-/** What a view lists: the kernel exports these rows and columns, in this order; all of those that are not given. */
+/** Rows and columns that a view lists. The kernel exports them in this order; without `rows` or `columns`, it exports all. */
 export interface Listing {
   /** Names of tables, or ids. */
   rows?: readonly (string | number)[];
-  /** First and last label; empty for none. */
+  /** First and last displayed label; empty if no column is displayed. */
   columns?: readonly string[];
-  /** Options that the view chose by itself. */
+  /** Defaults that the view chose for missing options. */
   options?: object;
 }
 
 /** View: one tab of the dashboard. */
 export interface View {
   readonly element: HTMLElement;
-  /** Show what the options ask for; called on navigation and after the repository changed. */
+  /** Apply the options; called on navigation and after the repository changed. */
   open(): Promise<void>;
-  /** Ask for what needs no catalogue, and show it, while the catalogue is fetched. */
+  /** Request and show data that needs no catalogue, while the catalogue is fetched. */
   prepare?(): void;
-  /** Title of what is shown, for the browser's tab; the view's name if not given. */
+  /** Title for the browser's tab; the name of the view if not given. */
   title?(): string;
-  /** What is listed, for exports: also what is scrolled out of sight or folded. */
+  /** Listed rows and columns for exports, including rows that are folded or scrolled out of view. */
   listing?(): Listing;
   /** Redraw after the size or the colours changed. */
   onResize(): void;

@@ -5,10 +5,11 @@ import { formatTime, pluralize, truncateMiddle } from "../data/format";
 import type { Side, WindowSide } from "../data/protocol";
 import { h, selectField, setOptions } from "./dom";
 
-/** Most suggestions while a partition name is typed. */
+/** Maximum number of suggestions while a partition name is typed. */
 const MAX_SUGGESTIONS = 200;
 const ENDS = ["since", "until"] as const;
 
+/** Form field for a side of a comparison. */
 export class SidePicker {
   readonly element: HTMLElement;
   readonly label: HTMLElement;
@@ -61,7 +62,7 @@ export class SidePicker {
       runs: () => [this.run],
       windows: () => [this.since, h("span", { class: "tg-muted" }, "to"), this.until],
     }[kind]();
-    // Fields are replaced only if they differ, because moving one would blur it.
+    // Fields are replaced only if they differ, because moving a field would blur it.
     if (this.fields.firstChild !== controls[0]) this.fields.replaceChildren(...controls);
     this.hint.textContent = "";
     if (kind === "partitions") this.showPartition(side as { partition: string } | null);
@@ -117,7 +118,7 @@ export class SidePicker {
     this.names.replaceChildren(...names.map((name) => h("option", { value: name })));
   }
 
-  /** Accept the typed text: a name, or a part of exactly one name. */
+  /** Accept the typed name, or the only name that contains the typed string. */
   private acceptPartition(): void {
     const { value } = this.partition;
     const { partitions } = this.choices;
@@ -127,7 +128,7 @@ export class SidePicker {
       this.onChange({ partition: names[0] });
       return;
     }
-    const problem = names.length ? `several partitions contain “${value}”` : `there is no partition “${value}”`;
+    const problem = names.length ? `several partitions contain “${value}”` : `unknown partition “${value}”`;
     this.partition.setCustomValidity(`${this.title}: ${problem}; choose one from the list.`);
     this.partition.reportValidity();
   }
@@ -153,7 +154,7 @@ export class FlexibleSidePicker {
     this.choices = choices;
     this.segment = segment;
     const kind = sideKind(side)!;
-    // Do not interrupt editing.
+    // Rewriting a field would interrupt editing.
     if (this.element.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return;
     this.kind.querySelector("select")!.value = kind;
     this.field.show(choices, kind, side, segment);

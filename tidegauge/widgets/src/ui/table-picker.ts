@@ -1,18 +1,19 @@
-// Table picker: a search box with suggestions, for one table or, where that is allowed, for all (empty).
+// Table picker: a search box with suggestions that selects one table, or all tables if it may be empty.
 
 import { h } from "./dom";
 
-/** Most suggestions while a name is typed. */
+/** Maximum number of suggestions while a name is typed. */
 const MAX_SUGGESTIONS = 200;
 let pickers = 0;
 
 interface PickerOptions {
   /** Visible label. */
   label: string;
-  /** What an empty field stands for; null if a table must be chosen. */
+  /** Placeholder of an empty field, which selects all tables; null if a table must be chosen. */
   empty: string | null;
 }
 
+/** Search box that selects a table. */
 export class TablePicker {
   readonly element: HTMLElement;
   private readonly names = h("datalist", { id: `tg-tables-${++pickers}` });
@@ -30,13 +31,13 @@ export class TablePicker {
       this.suggest();
       const text = this.input.value;
       const isTable = this.tables.includes(text);
-      this.input.setCustomValidity(isTable || !text ? "" : "no such table");
+      this.input.setCustomValidity(isTable || !text ? "" : "Unknown table");
       const table = isTable ? text : text === "" && empty !== null ? null : this.value;
       if (table === this.value) return;
       this.value = table;
       onChange(table);
     });
-    // Where a table must be chosen, the field is emptied to search, since browsers suggest only what holds its text.
+    // Browsers suggest only names that contain the typed string, so a field that must not be empty is emptied to search.
     this.input.addEventListener("focus", () => this.search());
     this.input.addEventListener("blur", () => this.restore());
     this.input.addEventListener("keydown", (event) => {
@@ -62,7 +63,7 @@ export class TablePicker {
     this.suggest();
   }
 
-  /** Show the table that is selected in place of what was typed. */
+  /** Replace the typed string by the selected table. */
   private restore(): void {
     this.input.value = this.value ?? "";
     this.input.setCustomValidity("");

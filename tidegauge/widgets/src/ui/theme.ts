@@ -3,6 +3,7 @@
 // The score map is sequential in lightness, the change map diverges from a neutral middle (blue down, orange up);
 // both are safe for red-green colour blindness. Lines use a palette after Okabe and Ito.
 
+/** Colours of the page, lines and heat map. */
 export interface Theme {
   dark: boolean;
   text: string;
@@ -34,7 +35,7 @@ const CHANGE_DARK: Stop[] = [
 const LINES_LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b0578d", "#8a6d00", "#2b88c9", "#444444", "#7a3e9d"];
 const LINES_DARK = ["#56b4e9", "#ff9d4d", "#2fd1a1", "#e59cc6", "#f0e442", "#8fb8ff", "#cccccc", "#c792ea"];
 
-/** Score levels for each power of ten; must equal `LEVELS_PER_DECADE` in repository/history/heatmap.py. */
+/** Number of score levels per power of ten; equal to `LEVELS_PER_DECADE` in repository/history/heatmap.py. */
 const LEVELS_PER_DECADE = 16;
 
 /** Read the theme from the computed style of the dashboard's root. */

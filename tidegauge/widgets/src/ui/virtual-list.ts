@@ -7,6 +7,7 @@ import { h } from "./dom";
 /** Rows rendered above and below the visible ones, so that scrolling shows no gaps. */
 const OVERSCAN = 6;
 
+/** Content and event handlers of a list. */
 export interface ListOptions {
   /** ARIA roles of the list and of its rows. */
   roles: readonly [list: "grid" | "listbox", row: "row" | "option"];
@@ -27,6 +28,7 @@ export interface ListOptions {
 
 let listCount = 0;
 
+/** List that renders only visible rows. */
 export class VirtualList {
   readonly element: HTMLElement;
   active = 0;
@@ -44,7 +46,7 @@ export class VirtualList {
     this.element.addEventListener("keydown", (event) => this.handleKey(event));
   }
 
-  /** Set the number of rows and render them anew, keeping the scroll position. */
+  /** Set the number of rows and render them again at the same scroll position. */
   setCount(count: number, active = this.active): void {
     this.count = count;
     this.active = Math.max(0, Math.min(active, count - 1));

@@ -31,13 +31,14 @@ const COLUMNS = [
   ["merged", "Merged"], ["unusual", "Note"],
 ] as const;
 const COLUMN_HELP: Record<string, string> = {
-  change: "Current minus baseline; of shares in percentage points (pp)",
+  change: "Current minus baseline; for shares in percentage points (pp)",
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
   merged: "Exact metric of each window, computed from the states of all its partitions",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
   unusual: "▲ unusual: a surprise above 4. ● anomaly: detection found one in the current partition",
 };
 
+/** Table of the metrics of two sides. */
 export class Compare implements View {
   readonly element: HTMLElement;
   private readonly baseline = new SidePicker("Baseline", (side) => this.updateOptions({ baseline: side }));
@@ -163,7 +164,7 @@ export class Compare implements View {
     this.shell.announce(`${pluralize(count, "unusual difference")} among ${pluralize(total, "metric")}.`);
   }
 
-  /** Fetch the metrics of the merged states of both windows: the other numbers are there before. */
+  /** Fetch the metrics of the merged states of both windows, which arrive after the other numbers. */
   private async fetchMerged(key: string, dataset: string, baseline: Side, current: Side): Promise<void> {
     const { link } = this.shell;
     const [answer, columns] = await Promise.all([link.ask("merged", { dataset, baseline, current }), link.ask("columns", { dataset })]);
@@ -173,7 +174,7 @@ export class Compare implements View {
     this.arrangeRows();
   }
 
-  /** Sides to compare: the saved ones if they still exist, else the default. */
+  /** Sides to compare: the saved sides if they still exist, else the default sides. */
   private chooseSides(choices: SideChoices): readonly [Side, Side] | null {
     const { baseline, current } = this.options;
     const kind = this.options.kind ?? sideKind(baseline) ?? "partitions";
@@ -185,7 +186,7 @@ export class Compare implements View {
   }
 
   listing(): Listing {
-    // Of a comparison that is cut, the kernel exports all metrics that match the options.
+    // If some metrics were not sent, the kernel exports all metrics that match the options.
     if (!this.table || !this.comparison || this.comparison.total > this.comparison.rows) return {};
     const { ids } = this.table.numbers;
     return { rows: this.order.map((row) => ids[row]) };
@@ -242,7 +243,7 @@ export class Compare implements View {
     relative.title = `baseline ${format(value("baseline"))}, current ${format(value("current"))}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
-    // A difference may be usual although the current value is an anomaly, and the other way round.
+    // A difference can be usual even if the current value is an anomaly, and vice versa.
     const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status];
     const note = cell("unusual", notes.filter(Boolean).join(", "));
     note.title = note.textContent ?? "";
@@ -276,7 +277,7 @@ export class Compare implements View {
     return cell;
   }
 
-  /** Fill the cell of the merged windows, with the way to their distributions. */
+  /** Fill the cell of the merged windows, with a button that opens their distributions. */
   private merged(cell: HTMLElement, row: number): HTMLElement {
     const { numbers, strings } = this.table!;
     if (!numbers.merged) return cell;

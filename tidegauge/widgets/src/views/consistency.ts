@@ -1,4 +1,4 @@
-// Consistency view: ranking of features by online/offline differences, with fan charts of the selected ones.
+// Consistency view: ranking of features by online/offline differences, with fan charts of the selected features.
 
 import { FanChart, type Timeline } from "../chart/fan-chart";
 import { Sparklines } from "../chart/sparklines";
@@ -33,6 +33,7 @@ const RATE_CELLS = ["mismatch", "missing", "extra"] as const;
 const RANGE_CHOICES = [["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["all", "all"]] as const;
 const HELP_TEXT = "Drag over a chart to rank that window, double click to reset. Arrow keys move the cursor.";
 
+/** Ranking and charts of features. */
 export class Consistency implements View {
   readonly element: HTMLElement;
   private readonly metricSelect: HTMLLabelElement;
@@ -169,7 +170,7 @@ export class Consistency implements View {
     return this.ranking ? { rows: this.order.map((_, index) => this.idOf(index)) } : {};
   }
 
-  /** Fill the selects with what the dataset has. */
+  /** Fill the selects with the metrics, group-bys and segments of the dataset. */
   private fillSelects(): void {
     const { data } = this.ranking!;
     const select = (label: HTMLLabelElement) => label.querySelector("select")!;
@@ -204,9 +205,9 @@ export class Consistency implements View {
   private showEmpty(): void {
     const { other_datasets: otherDatasets } = this.ranking!.data;
     const links = otherDatasets.slice(0, 12).map((name) => h("li", {}, button(name, () => this.shell.go("consistency", undefined, name))));
-    const instructions = h("p", {}, "They appear once online features are compared with offline ones: ", h("code", {}, "tidegauge consistency run CONF.yml"));
+    const instructions = h("p", {}, "To create them, compare online with offline features: ", h("code", {}, "tidegauge consistency run CONF.yml"));
     this.empty.replaceChildren(
-      h("p", {}, "There are no consistency metrics in this dataset."),
+      h("p", {}, "This dataset has no consistency metrics."),
       otherDatasets.length ? h("p", {}, "Datasets with consistency metrics:") : instructions,
       ...(links.length ? [h("ul", {}, ...links)] : []),
     );

@@ -24,11 +24,11 @@ interface Options {
   segment: string | null;
   curve: CurveKind;
   tails: boolean;
-  /** Distance shown over time; chosen by the column if absent. */
+  /** Distance shown over time; if absent, chosen by the type of the column. */
   over?: keyof DistanceValues;
 }
 
-/** Drift over time, as far as it is loaded. */
+/** Loaded part of the drift over time. */
 interface Drift {
   key: string;
   labels: string[];
@@ -42,6 +42,7 @@ const DISTANCES_BY_KIND: Record<string, (keyof DistanceValues)[]> = {
 };
 const CURVE_HEIGHT = 280;
 
+/** Distributions of a column and its drift. */
 export class Distribution implements View {
   readonly element: HTMLElement;
   private readonly column: HTMLLabelElement;
@@ -63,7 +64,7 @@ export class Distribution implements View {
   private requestNumber = 0;
   private curveChart: uPlot | null = null;
   private driftChart: uPlot | null = null;
-  /** Distance that it shows. */
+  /** Distance of the drift chart. */
   private driftDistance = "psi";
   private currentIndex = -1;
 
@@ -120,7 +121,7 @@ export class Distribution implements View {
     await this.compare(options, requestNumber);
   }
 
-  /** Complete the options: the first column, the newest partition, the four weeks before it in its segment. */
+  /** Fill missing options: the first column, the newest partition, and the four weeks before it in its segment. */
   private complete(options: Partial<Options>, names: readonly string[]): Options {
     const { sides } = this.choices!;
     const { partitions, segments, times } = sides;
@@ -154,7 +155,7 @@ export class Distribution implements View {
     this.updateOptions({ segment, baseline: switchSegment(sides, baseline, segment), current: switchSegment(sides, current, segment) });
   }
 
-  /** Segment whose drift is shown: that of the current side. */
+  /** Segment whose drift is shown: the selected segment, or the segment of the current side. */
   private driftSegment({ current, segment }: Options): string | null {
     return segment ?? sideSegment(this.choices!.sides, current);
   }
@@ -291,7 +292,7 @@ export class Distribution implements View {
     const { labels, numbers, complete }: Omit<Drift, "key"> = this.drifts ?? { labels: [], numbers: {}, complete: false };
     const available = DISTANCES.filter(([name]) => numbers[name]?.some((value) => !Number.isNaN(value)));
     const isAvailable = (distance: string | undefined) => available.some(([name]) => name === distance);
-    // Not PSI for categories, because it pools rare ones, which may be many.
+    // Categories default to Jensen-Shannon, because PSI pools rare categories, which may have most of the rows.
     const fallback = isAvailable("unseen") ? "js" : (available[0]?.[0] ?? "psi");
     const over = isAvailable(options.over) ? options.over! : fallback;
     setOptions(this.over.querySelector("select")!, available.length ? available.map(([name, title]) => [name, title]) : [["psi", "PSI"]], over);
@@ -299,7 +300,7 @@ export class Distribution implements View {
     const scope = segment && listSegments(this.choices!.sides).length > 1 ? ` of ${truncateMiddle(segment, 60)}` : "";
     this.driftText.textContent = `Each partition${scope} against the four weeks before it. ${complete ? "Click a point to select its partition." : "Computing more …"}`;
     if (!available.length) {
-      const explanation = "Too few partitions with a time for drift: a partition needs seven before it.";
+      const explanation = "Not enough partitions with a time. Drift needs seven earlier partitions.";
       this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? explanation : "Computing drift …"));
       return;
     }

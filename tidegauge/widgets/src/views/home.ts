@@ -16,7 +16,7 @@ import "../ui/virtual-list.css";
 
 interface Options {
   filter: string;
-  /** One of `HEALTH`; empty for all. */
+  /** One of `HEALTH_STATES`; empty for all. */
   health: string;
   sort: string;
   reverse: boolean;
@@ -30,9 +30,9 @@ const COLUMNS = [
 ] as const;
 const COLUMN_HELP: Record<string, string> = {
   incidents: "Open incidents by severity",
-  health: "The worst of open incidents, failed runs and analyzers, and failing checks",
-  completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
-  failing: "Checks by which current data fails, known failures of past partitions, and checks that pass on all of it",
+  health: "The most severe of open incidents, failed runs and analyzers, and failing checks",
+  completeness: "Mean completeness of the columns in the newest partition; the tooltip shows the lowest",
+  failing: "Checks that fail on current data, known failures of past partitions, and checks that pass on all current data",
 };
 const HEALTH_SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
@@ -42,6 +42,7 @@ const HEALTH_SYMBOLS: Record<string, string> = {
 const FAILED_RUN_STATUSES = new Set(["failed", "interrupted"]);
 const SPARKLINE = { width: 84, height: 18 };
 
+/** List of tables with their health. */
 export class Home implements View {
   readonly element: HTMLElement;
   private readonly filter: HTMLInputElement;
@@ -52,13 +53,13 @@ export class Home implements View {
   private readonly empty = h("p", { class: "tg-empty", hidden: true });
   private readonly failures: FailuresDialog;
   private tables: TableHealth[] = [];
-  /** Orders of the tables by each column. */
+  /** Row orders by each column. */
   private orders: AnswerTo<"tables">["arrays"] | null = null;
   private visibleTables: TableHealth[] = [];
   private now = 0;
   private catalogue: Catalogue | null = null;
   private sparklines: Sparklines | null = null;
-  /** Answer that was asked for before the catalogue was there. */
+  /** Request that was sent before the catalogue arrived. */
   private pendingTables: Promise<AnswerTo<"tables">> | null = null;
 
   constructor(private readonly shell: Shell) {
@@ -111,7 +112,7 @@ export class Home implements View {
   prepare(): void {
     const request = this.shell.link.ask("tables", {});
     this.pendingTables = request;
-    // Small lines need the catalogue, the rest is shown before. An error is told by open, unless the catalogue fails, too.
+    // Only the sparklines need the catalogue; the rest is shown at once. `open` reports the errors of this request.
     request.then((answer) => this.pendingTables === request && answer.data.rows && this.showTables(answer), () => undefined);
   }
 
@@ -160,7 +161,7 @@ export class Home implements View {
     this.requestSparklines();
   }
 
-  /** Show the number of tables of each health; a click shows these alone. */
+  /** Show the number of tables of each health; a click filters by it. */
   private showChips(filter: string, health: string): void {
     const matchingTables = filterTables(this.tables, filter, "");
     const chips = HEALTH_STATES.map((name) => [name, matchingTables.filter((table) => table.health === name).length] as const)
@@ -190,7 +191,7 @@ export class Home implements View {
     const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ages && ` ${ages}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
     const complete = cell("completeness", formatValue(table.completeness, true));
-    if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatValue(table.lowest, true)}.`;
+    if (!Number.isNaN(table.lowest)) complete.title = `Lowest completeness of a column: ${formatValue(table.lowest, true)}`;
     const run = cell("run", failedRun ? this.failuresButton(table, [table.runStatus]) : (table.runStatus ?? "–"), h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
     const owner = cell("owner", renderName(table.owner, 30), table.owner && table.tags ? " " : null, h("span", { class: "tg-muted" }, renderName(table.tags, 60)));
     return h(
@@ -224,7 +225,7 @@ export class Home implements View {
     return open;
   }
 
-  /** Numbers of checks that fail and of known failures, as a button that shows them, and of checks that pass. */
+  /** Number of failing checks and known failures, as a button that lists them, and number of passing checks. */
   private checks(table: TableHealth): (Node | string)[] {
     const { failing, knownFailures: failingKnown, passing } = table;
     const count = (number: number, word: string) => (number ? `${number.toLocaleString("en-US")} ${word}` : "");
@@ -233,7 +234,7 @@ export class Home implements View {
     return failed ? [this.failuresButton(table, [failed]), " ", passed] : [passed];
   }
 
-  /** Button that shows which checks fail, and why a run did. */
+  /** Button that lists the failed checks and the error of the last run. */
   private failuresButton(table: TableHealth, children: (Node | string | null)[]): HTMLElement {
     const show = button("", () => this.showFailures(table.dataset), { title: "Show what failed", "aria-haspopup": "dialog" });
     show.append(...children.filter((child) => child !== null));

@@ -14,14 +14,15 @@ import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
 import { failedCheck } from "./failures";
 
-/** Whether a part is a large count, of whose expectation nobody wants fractions. */
+/** Check that a part is a large count, whose expectation is displayed without decimals. */
 function isCount({ value, expected }: IncidentPart): boolean {
   return Number.isInteger(value) && expected !== null && Math.abs(expected) >= 1000;
 }
 
 const CHART_SIZE = { minWidth: 250, height: 130, mainHeight: 230 };
-const NO_ACTION_HELP = "Point at an action to read what it teaches the detectors.";
+const NO_ACTION_HELP = "Point at an action to see how it affects training.";
 
+/** Details of an incident, with a form for actions. */
 export class IncidentPane {
   readonly element: HTMLElement;
   private readonly head = h("div", { class: "tg-incident-head" });
@@ -66,7 +67,7 @@ export class IncidentPane {
     this.clear("");
   }
 
-  /** Show a text instead of an incident. */
+  /** Show a message instead of an incident. */
   clear(text: string): void {
     this.incident = null;
     this.key = "";
@@ -77,7 +78,7 @@ export class IncidentPane {
     for (const part of [this.head, this.form, this.body]) part.hidden = true;
   }
 
-  /** Headline of what is shown; null without an incident. */
+  /** Headline of the displayed incident; null without one. */
   get headline(): string | null {
     return this.incident?.headline ?? null;
   }
@@ -98,7 +99,7 @@ export class IncidentPane {
     }
     if (!this.incident) this.clear("Loading …");
     this.element.setAttribute("aria-busy", "true");
-    // Until the answer comes the form is about the incident before; one that is only read again keeps its focus.
+    // Until the answer arrives, the form belongs to the previous incident. It stays active if the same incident is read again.
     this.form.inert = this.incident?.incident !== id;
     try {
       const { data: incident } = await this.shell.link.ask("incident", { incident: id });
@@ -144,7 +145,7 @@ export class IncidentPane {
       table,
       h("span", {}, ...range, duration),
       h("span", { class: "tg-muted" }, `${pluralize(incident.anomalies, "anomaly", "anomalies")} in ${pluralize(incident.series, "series", "series")}`),
-      h("span", { class: "tg-muted" }, `incident ${incident.incident}, found ${formatIsoTime(incident.opened_at)}`),
+      h("span", { class: "tg-muted" }, `incident ${incident.incident}, detected ${formatIsoTime(incident.opened_at)}`),
     ];
     if (incident.assignee) facts.push(h("span", {}, "assigned to ", renderName(incident.assignee, 40)));
     if (isFuture(incident.snoozed_until)) facts.push(h("span", {}, `snoozed until ${formatIsoTime(incident.snoozed_until)} UTC`));
@@ -187,13 +188,13 @@ export class IncidentPane {
     this.redraw();
   }
 
-  /** Series that changed at the same time, with a button that opens it below the main one. */
+  /** Series that changed at the same time, with a button that opens it together with the main series. */
   private companion(incident: IncidentAnswer, { summary, series }: IncidentCompanion): HTMLElement {
     const open = series === null ? null : button("Open", () => this.openSeries([series, ...incident.evidence.slice(0, 1)]), { class: "tg-link", "aria-label": `Open series: ${summary}` });
     return h("li", {}, renderName(summary, 600), " ", open);
   }
 
-  /** Tables that are made from this one, each of which opens its heat map. */
+  /** Links to the heat maps of the tables that are derived from this table. */
   private downstream({ downstream }: IncidentAnswer): HTMLElement | null {
     if (!downstream.length) return null;
     const links = downstream.map((name) => {
@@ -210,7 +211,7 @@ export class IncidentPane {
     return h("li", {}, open);
   }
 
-  /** Chart of one series with its explanation and a button. */
+  /** Chart of a series with its explanation and a button that opens it. */
   private card(incident: IncidentAnswer, id: number, n: number): HTMLElement[] {
     const row = this.evidence?.data.series.findIndex((series) => series.id === id) ?? -1;
     const hasValues = row < 0 || hasPoints(this.evidence!, row);
@@ -233,7 +234,7 @@ export class IncidentPane {
     return h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards.map((parts) => h("li", { class: "tg-evidence" }, ...parts))));
   }
 
-  /** Cause: a sentence, and a table of the parts, each of which opens its series beside the whole. */
+  /** Cause: a sentence, and a table of parts with buttons that open the part's series together with the metric. */
   private cause(cause: IncidentCause): HTMLElement {
     const head = h("tr", {}, ...[cause.dimension, "Value", "Expected", "Share of the change", ""].map((text) => h("th", { scope: "col" }, text ? renderName(text, 40) : h("span", { class: "tg-visually-hidden" }, "Open"))));
     const rows = cause.parts.map((part) => this.part(cause, part));
@@ -267,7 +268,7 @@ export class IncidentPane {
       const width = Math.max(CHART_SIZE.minWidth, holder.clientWidth);
       if (row >= 0 && !hasPoints(evidence, row)) {
         holder.style.height = "auto";
-        holder.replaceChildren(h("span", { class: "tg-muted" }, "It is about whole partitions; the calendar shows them."));
+        holder.replaceChildren(h("span", { class: "tg-muted" }, "This anomaly concerns entire partitions. Open the calendar to see them."));
       }
       else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART_SIZE.height : CHART_SIZE.mainHeight));
       else holder.replaceChildren(h("span", { class: "tg-muted" }, "This series no longer exists."));
@@ -282,7 +283,7 @@ export class IncidentPane {
 
   // --- actions
 
-  /** Take an action on the incident, unless others labelled it since it was shown. */
+  /** Take an action on the incident, unless others labelled it since this page read it. */
   private async takeAction(action: string): Promise<void> {
     const { incident, shell } = this;
     if (!incident) return;
@@ -318,7 +319,7 @@ export class IncidentPane {
     }
   }
 
-  /** Show labels that others added meanwhile; the typed note is kept. */
+  /** Show the labels that others added meanwhile, and keep the typed note. */
   private async showConflict(earlier: IncidentAnswer): Promise<void> {
     try {
       const { data: incident } = await this.shell.link.ask("incident", { incident: earlier.incident });
@@ -327,9 +328,9 @@ export class IncidentPane {
       this.onLabelled(incident, false);
       const added = labelsSince(earlier.labels, incident.labels);
       this.conflict.replaceChildren(
-        h("strong", {}, "Others added labels meanwhile, so yours was not saved:"),
+        h("strong", {}, "Label not saved: others added labels after you read the incident."),
         h("ol", { class: "tg-label" }, ...added.map(labelItem)),
-        h("span", {}, `The incident is now ${incident.status}. Your note is kept; please decide again.`),
+        h("span", {}, `The incident is now ${incident.status}. Your note is kept. Choose an action again.`),
       );
       this.conflict.hidden = false;
       this.note.focus();
@@ -348,7 +349,7 @@ function sentences(title: string, texts: readonly string[]): HTMLElement | null 
   return texts.length ? section(title, h("ul", {}, ...texts.map((text) => h("li", {}, renderName(text, 600))))) : null;
 }
 
-/** Check that a time has not come yet. */
+/** Check that a time is in the future. */
 export function isFuture(time: string | null): boolean {
   return time !== null && Date.parse(time) > Date.now();
 }
@@ -359,7 +360,7 @@ function seriesName({ data }: SeriesAnswer, row: number): string {
 }
 
 const EVENT_TEXTS: Record<string, string> = {
-  found: "found by detection",
+  found: "detected",
   notified: "notified",
   "notification failed": "notification failed:",
   restated: "measured again:",

@@ -22,7 +22,7 @@ interface Options {
   table: string | null;
   /** Words to search for. */
   filter: string;
-  /** `none` lists incidents of several tables that share a cause each by itself. */
+  /** `none` lists incidents that share a cause separately. */
   group: string;
 }
 
@@ -31,6 +31,7 @@ type Entry = { group: InboxGroup } | { item: InboxItem; inGroup: boolean };
 const GROUPINGS = [["", "shared cause"], ["none", "nothing"]] as const;
 const BULK_ACTIONS = ["acknowledge", "expected", "false alarm", "bad data", "new normal", "resolve", "reopen"] as const;
 
+/** Inbox of incidents. */
 export class Incidents implements View {
   readonly element: HTMLElement;
   private readonly status: HTMLLabelElement;
@@ -50,7 +51,7 @@ export class Incidents implements View {
   private entries: Entry[] = [];
   private readonly expanded = new Set<string>();
   private readonly checked = new Set<number>();
-  /** Incidents labelled on this page: they stay listed although their status changed. */
+  /** Incidents labelled on this page. They stay listed even if their status no longer matches. */
   private readonly relabelled = new Set<number>();
   private requestNumber = 0;
   private announced = "";
@@ -180,13 +181,13 @@ export class Incidents implements View {
     else if (this.indexOf(this.options.id) < 0) void this.select(first.id);
   }
 
-  /** Show no incident, because none is listed. */
+  /** Clear the details, because no incident is listed. */
   private showNone(): void {
     this.requestNumber++;
     const { id: _, ...rest } = this.options;
     this.shell.saveOptions("incidents", rest);
     const { status } = rest;
-    this.pane.clear(this.allItems.length ? `No ${status} incidents match; change the status or the search above.` : "Related anomalies appear here as incidents once detection has found some.");
+    this.pane.clear(this.allItems.length ? `No ${status} incidents match; change the status or the search above.` : "No incidents yet. Detection groups related anomalies into incidents.");
   }
 
   private handleMove(entry: Entry): void {
@@ -207,7 +208,7 @@ export class Incidents implements View {
     this.rows.activate(active);
   }
 
-  /** Select and show an incident; `chosen` is true if the user did so, false when the view opens. */
+  /** Select and show an incident; `chosen` is false if the view opens without a choice of the user. */
   private async select(id: number, chosen = true): Promise<void> {
     const requestNumber = ++this.requestNumber;
     if (this.options.id !== id) this.shell.saveOptions("incidents", { ...this.options, id }, chosen);
@@ -216,14 +217,14 @@ export class Incidents implements View {
     try {
       await this.pane.load(id, () => requestNumber === this.requestNumber);
     } catch (error) {
-      // The incident may not exist, or no longer.
+      // The incident may not exist.
       if (error instanceof KernelError && error.kind === "HistoryError") this.pane.clear(error.message);
       else if (chosen) this.shell.showError(error);
       else throw error;
     }
   }
 
-  /** Update the list after a label by this user (`own`) or others; after an own label, return the focus to the list. */
+  /** Update the list after a label of this user (`isOwn`) or of others; own labels return the focus to the list. */
   private handleLabelled(incident: IncidentAnswer, isOwn: boolean): void {
     this.relabelled.add(incident.incident);
     const item = this.allItems.find(({ id }) => id === incident.incident);
@@ -345,7 +346,7 @@ export class Incidents implements View {
         { role: "gridcell", class: "tg-inbox-cell" },
         h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, `${status}${until}`), h("strong", { class: "tg-inbox-table" }, renderName(item.dataset, 40))),
         h("div", { class: "tg-inbox-headline" }, renderName(keepUnits(item.headline), 200)),
-        h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · found ${formatAge(item.openedAt, Date.now() / 1000)}`, ...assignee),
+        h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · detected ${formatAge(item.openedAt, Date.now() / 1000)}`, ...assignee),
       ),
     );
   }

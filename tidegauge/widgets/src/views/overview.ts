@@ -15,10 +15,10 @@ import type { Listing, Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
 import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 
-/** Columns of the first request, and of each following one. */
+/** Number of columns of the first request, and of each later request. */
 const FIRST_COLUMNS = 90;
 const CHUNK_COLUMNS = 60;
-/** Most cells that are fetched; the oldest columns of larger histories are left out, with a notice. */
+/** Maximum number of cells to fetch. Larger histories are shown without their oldest columns, and a message says so. */
 const MAX_CELLS = 64e6;
 const MAX_SELECTED = 50;
 
@@ -28,15 +28,15 @@ const MAX_UNFOLDED = 60;
 
 interface Options {
   by: LevelKind;
-  /** One of `GROUPINGS`; empty for none, null for the table and column of a single table, else the dataset. */
+  /** One of `GROUPINGS`; empty for none. Null is the default: by column for a single table, else by dataset. */
   group: string | null;
   sort: string;
   filter: string;
   /** The only table to show; null for all. */
   table: string | null;
-  /** Whether groups are folded; if null, with many rows. */
+  /** Whether groups are folded. If null, they are folded if there are many rows. */
   fold: boolean | null;
-  /** Headings of the groups that are the other way. */
+  /** Headings of groups that are exceptions to `fold`. */
   toggled: string[];
   /** Ids of the selected series. */
   ids: number[];
@@ -45,6 +45,7 @@ interface Options {
   until: string | null;
 }
 
+/** Heat map of all series. */
 export class Overview implements View {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { tabindex: "0", role: "application", class: "tg-heatmap" });
@@ -71,7 +72,7 @@ export class Overview implements View {
   private readonly tables: TablePicker;
   private readonly fold = button("", () => this.updateOptions({ fold: !this.isFolded, toggled: [] }));
   private readonly windowPicker: WindowPicker;
-  /** Saved range that the viewport was set to, or that was saved of it, as JSON. */
+  /** Range that was last applied to the viewport or saved from it, as JSON. */
   private range = "";
   private shownWindow = "";
   private selected = new Set<number>();
@@ -82,7 +83,7 @@ export class Overview implements View {
   private catalogue: Catalogue | null = null;
   /** Table of `catalogue`; null for all. */
   private table: string | null = null;
-  /** Catalogue of all tables at that time: once it is fetched again, the table's is out of date, too. */
+  /** Catalogue of all tables when `catalogue` was fetched. Once the shell has a newer one, `catalogue` is outdated. */
   private fullCatalogue: Catalogue | null = null;
   private readonly resizeObserver = new ResizeObserver(() => this.onResize());
   private dragStart: { x: number; y: number } | null = null;
@@ -123,7 +124,7 @@ export class Overview implements View {
     this.windowPicker = new WindowPicker((window) => this.showWindow(window), (text) => shell.announce(text));
     const range = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.count);
     const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.noMatch);
-    const help = "Wheel scrolls, with Ctrl it zooms; Shift-click compares; arrow keys, Enter, Space, + and - do so too.";
+    const help = "The wheel scrolls, and zooms with Ctrl. Shift-click selects series to compare. Keyboard: arrow keys, Enter, Space, + and -.";
     const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
     this.element = h("section", { class: "tg-overview" }, tools, range, field, foot);
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
@@ -135,7 +136,7 @@ export class Overview implements View {
     return { ...defaults, ...this.shell.options<Options>("overview") } as Options;
   }
 
-  /** Grouping in use: by default of one table by column, of several by table. */
+  /** Grouping in use; by default a single table is grouped by column, several by table. */
   private get group(): string {
     const { group, table } = this.options;
     return group ?? (table === null && this.shell.catalogue.datasets.length > 1 ? "dataset" : "column");
@@ -162,12 +163,12 @@ export class Overview implements View {
     void this.open().catch((error) => this.shell.showError(error));
   }
 
-  /** Catalogue of what is shown: rows and columns are of it. Other tables' partitions are no columns of one table's. */
+  /** Catalogue that displayed rows and columns refer to. The catalogue of one table has only its own partitions as columns. */
   private get currentCatalogue(): Catalogue {
     return this.catalogue ?? this.shell.catalogue;
   }
 
-  /** Fetch the catalogue of the table that is shown, unless it is known. */
+  /** Return the catalogue of the displayed table; fetch it if it is missing or outdated. */
   private async ownCatalogue(): Promise<Catalogue> {
     const { catalogue, link } = this.shell;
     const { table } = this.options;
@@ -220,13 +221,13 @@ export class Overview implements View {
     this.redraw();
   }
 
-  /** Key of the order of rows. */
+  /** Key of the current row order in `sortings`. */
   private get sorting(): string {
     const { by: levelKind, sort } = this.options;
     return JSON.stringify(sort === "name" ? this.group : [levelKind, sort]);
   }
 
-  /** Fetch the order of rows, unless it is known. */
+  /** Fetch the order of rows, unless it is cached. */
   private async fetchSorting(): Promise<void> {
     const { sorting, currentCatalogue: catalogue, group } = this;
     const { by: levelKind, sort } = this.options;
@@ -242,13 +243,13 @@ export class Overview implements View {
     const { since, until } = this.options;
     const columns = columnRange(catalogue, { since, until });
     return {
-      // All of 100,000 rows are more than a message may hold; the kernel has their order.
+      // 100,000 row ids exceed the size limit of a message. If all rows are shown, the kernel exports its own order.
       ...(rows.length < catalogue.rows && { rows: rows.map((row) => catalogue.ids[row]) }),
       ...(columns && { columns: [catalogue.labels[columns[0]], catalogue.labels[columns[1] - 1]] }),
     };
   }
 
-  /** Fetch the first screen, then all other columns from newest to oldest; once for each kind of level. */
+  /** Fetch the first screen, then all other columns from newest to oldest. Each kind of level is fetched once. */
   private load(): Promise<void> {
     const { by: levelKind } = this.options;
     let request = this.loading.get(levelKind);
@@ -342,7 +343,7 @@ export class Overview implements View {
     const seriesCount = catalogue.rows;
     const count = rows.length === seriesCount ? pluralize(seriesCount, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${pluralize(seriesCount, "series", "series")}`;
     this.noMatch.hidden = rows.length > 0;
-    this.noMatch.textContent = table !== null && !catalogue.datasets.includes(table) ? `There is no table ${table}.` : "No series matches the filter.";
+    this.noMatch.textContent = table !== null && !catalogue.datasets.includes(table) ? `Unknown table: ${table}` : "No series matches the filter.";
     this.count.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
   }
 
@@ -459,11 +460,11 @@ export class Overview implements View {
 
   // --- range of dates
 
-  /** Show the columns of a window; null for all of them. */
+  /** Show the columns of a window; null for all columns. */
   private showWindow(window: TimeWindow | null): void {
     const columns: [number, number] | null = window ? columnsWithin(this.currentCatalogue, window) : [0, this.currentCatalogue.columns];
     if (!columns) {
-      this.shell.announce("There are no partitions in this window.");
+      this.shell.announce("This window has no partitions.");
       this.shownWindow = "";
       this.showRange();
       return;
@@ -474,7 +475,7 @@ export class Overview implements View {
     this.redraw();
   }
 
-  /** Show the saved range, if it is not what the viewport was set to. */
+  /** Apply the saved range to the viewport if it changed. */
   private applyRange(): void {
     const { since, until } = this.options;
     const range = JSON.stringify([since, until]);
@@ -485,7 +486,7 @@ export class Overview implements View {
     else this.heatmap.reset(this.currentCatalogue.columns, FIRST_COLUMNS, this.heatmap.viewport.rowHeight);
   }
 
-  /** Save the range that is seen, once it stays. */
+  /** Save the visible range after a pause in scrolling. */
   private readonly saveRange = debounce(200, () => this.saveColumns(...this.heatmap.visibleColumns(this.currentCatalogue.columns)));
 
   private saveColumns(first: number, end: number): void {
@@ -505,7 +506,7 @@ export class Overview implements View {
     const [first, end] = this.heatmap.visibleColumns(columns);
     const last = Math.min(lastTimed, end - 1);
     const windowKey = JSON.stringify([times[first], times[last], times[lastTimed]]);
-    if (windowKey === this.shownWindow) return; // painted again; somebody may be typing a date
+    if (windowKey === this.shownWindow) return; // unchanged; rewriting the fields would interrupt typing
     this.shownWindow = windowKey;
     this.windowPicker.show(first <= last ? [times[first], times[last]] : null, lastTimed >= 0 ? [times[0], times[lastTimed]] : null);
   }
@@ -521,7 +522,7 @@ export class Overview implements View {
     canvas.addEventListener("keydown", (event) => this.handleKey(event));
     canvas.addEventListener("focus", () => this.drawCursor());
     canvas.addEventListener("blur", () => (this.cursor.hidden = true));
-    // The toolbar above may wrap, which changes the size of the canvas, too.
+    // The toolbar above can wrap, which changes the size of the canvas.
     this.resizeObserver.observe(canvas.parentElement!);
   }
 
@@ -721,7 +722,7 @@ export class Overview implements View {
     );
   });
 
-  /** Show the tooltip of a cell: its names at once, its details when the kernel answers. */
+  /** Show the tooltip of a cell: its title at once, and its details when the kernel answers. */
   private showTooltip(row: number, column: number, x: number, y: number): void {
     const catalogue = this.currentCatalogue;
     const title = h("strong", {}, renderName(`${catalogue.keyValue("dataset", row)} · ${catalogue.title(row)}`, 90));

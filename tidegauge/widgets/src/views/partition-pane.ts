@@ -8,6 +8,7 @@ import { button, h, renderName } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
 
+/** Details of a partition. */
 export class PartitionPane {
   readonly element = h("aside", { class: "tg-partition", "aria-label": "Partition" });
   private shownKey: string | null = null;
@@ -24,7 +25,7 @@ export class PartitionPane {
     this.element.replaceChildren(h("p", { class: "tg-empty" }, text));
   }
 
-  /** Fetch again, because the details may be out of date. */
+  /** Mark the details as outdated, so that `show` fetches them again. */
   invalidate(): void {
     this.shownKey = null;
   }
@@ -36,7 +37,7 @@ export class PartitionPane {
     const requestNumber = ++this.requestNumber;
     const { dataset, link } = this.shell;
     const details = h("div", {});
-    const compare = button("Compare with a week earlier", this.onCompare, { class: "tg-primary", title: "Or with the previous partition, if there is none a week earlier" });
+    const compare = button("Compare with a week earlier", this.onCompare, { class: "tg-primary", title: "Compares with the previous partition if there is none a week earlier" });
     compare.disabled = !comparable || partition.name === null;
     this.element.replaceChildren(
       h("h2", {}, renderName(partitionTitle(partition), 120)),
@@ -55,7 +56,7 @@ export class PartitionPane {
 
   private renderDetails(data: PartitionAnswer, partition: Partition): HTMLElement[] {
     const { total, versions } = data;
-    // By incident, in the order of their worst anomalies.
+    // Group by incident, in the order of their worst anomalies.
     const incidents = [...new Set(data.anomalies.map(({ incident_id: incident }) => incident))];
     const anomalyLists = incidents.flatMap((incident) => {
       const open = incident === null ? null : button(`Incident ${incident}`, () => this.shell.go("incidents", { id: incident, status: "" }));

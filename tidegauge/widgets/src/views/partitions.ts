@@ -12,14 +12,15 @@ import "./partitions.css";
 
 interface Options {
   segment: string;
-  /** Name of the selected partition; for a missing one its `time`, in seconds. */
+  /** Name of the selected partition; a missing partition is selected by its `time`, in seconds. */
   partition: string;
   time: number;
   page: number;
-  /** Highlighted status, or `anomalies`; all others are faint. */
+  /** Highlighted status, or `anomalies`; all other cells are faint. */
   highlight: string;
 }
 
+/** Calendar of partitions. */
 export class Partitions implements View {
   readonly element: HTMLElement;
   private readonly segment: HTMLLabelElement;
@@ -31,7 +32,7 @@ export class Partitions implements View {
   private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
   private readonly pane: PartitionPane;
   private allPartitions: Partition[] = [];
-  /** Partitions of the shown segment; all indexes below refer to it. */
+  /** Partitions of the displayed segment; all indexes below refer to them. */
   private partitions: Partition[] = [];
   private times: number[] = [];
   private layout: Layout = "list";
@@ -39,7 +40,7 @@ export class Partitions implements View {
   private page = 0;
   private active = -1;
   private key = "";
-  /** Overdue partitions by segment that are not listed. */
+  /** Number of overdue partitions that are not listed, by segment. */
   private overdue: Record<string, number> = {};
   private dataset: string | null = null;
 
@@ -124,7 +125,7 @@ export class Partitions implements View {
     else this.pane.clear(this.partitions.length ? "Select a partition to see its details." : "");
   }
 
-  /** Highlighted kind; none if no partition is of it. */
+  /** Highlighted status; empty if no partition has it. */
   private get highlight(): string {
     const { highlight = "" } = this.options;
     return this.partitions.some((partition) => matchesHighlight(partition, highlight)) ? highlight : "";
@@ -140,7 +141,7 @@ export class Partitions implements View {
         this.draw();
         this.legend.querySelector<HTMLElement>(`[data-key="${key}"]`)?.focus();
       };
-      const element = button("", toggle, { "aria-pressed": String(pressed), "data-key": key, title: pressed ? "Show all again" : "Highlight these, fade all others" });
+      const element = button("", toggle, { "aria-pressed": String(pressed), "data-key": key, title: pressed ? "Show all statuses equally" : "Highlight these partitions and fade all others" });
       element.append(sample, ` ${key} ${count.toLocaleString("en-US")}`);
       element.disabled = count === 0;
       return element;
@@ -311,7 +312,7 @@ export class Partitions implements View {
     if (announce) this.shell.announce([this.description(partition), ...facts].join(", "));
   }
 
-  /** Index of the partition to compare with; missing partitions do not count. */
+  /** Index of the measured partition to compare with; -1 without one. */
   private previous(index: number): number {
     const times = Float64Array.from(this.partitions, (partition) => (partition.name === null ? NaN : partition.time));
     return previousPartition({ times, segments: this.partitions.map(({ segment }) => segment) }, index);

@@ -15,14 +15,14 @@ import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 import "./series.css";
 
 const MAX_SERIES = 50;
-/** Number of series up to which their seasons are told. */
+/** Maximum number of series whose seasons are described. */
 const MAX_SEASONS = 4;
 const SECONDS_PER_DAY = 86400;
-/** Ratio of sizes above which series default to small multiples. */
+/** Ratio of magnitudes above which series default to small multiples. */
 const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
 const MODES = [["together", "together"], ["indexed", "indexed (each ÷ its median)"], ["small", "small multiples"]] as const;
-/** Past values that can be laid over, by their distance in days: whole weeks, so that weekdays meet. */
+/** Past values for comparison, by their distance in days. Complete weeks keep the weekdays aligned. */
 const PAST_CHOICES = [["", "nothing"], ["7", "a week earlier"], ["28", "4 weeks earlier"], ["364", "a year earlier (364 days)"]] as const;
 const HELP_TEXT = "Drag to zoom, double click to reset. Arrow keys move from point to point.";
 
@@ -31,17 +31,18 @@ interface Options {
   overlay: string | null;
   /** Label of the highlighted column. */
   focus: string | null;
-  /** One of `MODES`; chosen by the sizes of the series if null. */
+  /** One of `MODES`; if null, chosen by the magnitudes of the series. */
   mode: string | null;
   log: boolean;
-  /** Whether expectations are shown; if null, for a single series or small multiples. */
+  /** Whether expectations are shown. If null, they are shown for a single series and in small multiples. */
   band: boolean | null;
   since: number | string | null;
   until: number | string | null;
-  /** Distance in days of past values that are laid over; null for none. */
+  /** Distance of past values for comparison, in days; null for none. */
   past: number | null;
 }
 
+/** Charts of selected series. */
 export class Series implements View {
   readonly element: HTMLElement;
   private readonly picker: SeriesPicker;
@@ -119,7 +120,7 @@ export class Series implements View {
     this.show();
   }
 
-  /** Show what was learned of hours, weekdays and months, once it is known: it takes longer than the chart. */
+  /** Fetch and show the seasons of the series, which take longer than the chart. */
   private async fetchSeasons(ids: number[], requestNumber: number): Promise<void> {
     const { seasons } = (await this.shell.link.ask("seasons", { ids })).data;
     if (requestNumber !== this.requestNumber) return;
@@ -128,7 +129,7 @@ export class Series implements View {
     this.seasons.textContent = parts.length ? `Seasons: ${parts.join(" · ")}` : "";
     this.seasons.title = this.seasons.textContent;
     this.seasons.hidden = !parts.length;
-    if (parts.length && this.lines.length) this.draw(); // there is less room now
+    if (parts.length && this.lines.length) this.draw(); // the seasons take space from the chart
   }
 
   private updateOptions(changes: Partial<Options>): void {
@@ -204,7 +205,7 @@ export class Series implements View {
     const remove = (n: number) => this.updateOptions({ ids: options.ids.filter((id) => id !== answer.data.series[n].id) });
     this.picker.show(chips, remove, (n) => this.highlight(n));
     const missing = options.ids.filter((id) => !answer.data.series.some((series) => series.id === id)).length;
-    const notice = options.mode === null && mode === "small" ? "Small multiples: sizes differ too much for one axis. " : "";
+    const notice = options.mode === null && mode === "small" ? "Small multiples: the magnitudes differ too much for one axis. " : "";
     this.note.textContent = notice + (missing ? `${pluralize(missing, "requested series", "requested series")} not found.` : "");
     this.draw();
   }
@@ -410,7 +411,7 @@ export class Series implements View {
 
   onResize(): void {
     if (!this.answer?.data.series.length) return;
-    // The theme may have changed, too.
+    // The theme may also have changed.
     this.show();
   }
 

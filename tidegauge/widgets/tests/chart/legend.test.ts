@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { legendText } from "../../src/chart/legend";
 
-test("a legend names what is drawn, and no more", () => {
+test("a legend explains only what is drawn", () => {
   const plain = legendText({ band: false });
   assert.ok(!plain.includes("expected") && !plain.includes("usual range"));
   const full = legendText({ band: true, past: "a week earlier" });
   assert.ok(full.startsWith("▒ usual range, ╌ expected · ┈ a week earlier · ▲▼ anomaly"));
-  assert.ok(full.includes("inside the usual range: by a limit of its own, or together with other series"));
+  assert.ok(full.includes("inside the usual range: flagged by a separate limit, or together with other series"));
   assert.ok(!legendText({ band: true, explorable: false }).includes("⚑"));
 });

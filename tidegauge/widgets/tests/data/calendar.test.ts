@@ -17,7 +17,7 @@ test("daily partitions are laid out as days, hourly ones as hours, others in ord
   assert.equal(chooseLayout([0]), "days");
 });
 
-test("a month has weeks from Monday on", () => {
+test("weeks of a month start on Monday", () => {
   // 2013-01-01 was a Tuesday.
   const [[january]] = paginate(days("2013-01-01", 31), "days");
   assert.equal(january.title, "Jan 2013");
@@ -26,7 +26,7 @@ test("a month has weeks from Monday on", () => {
   assert.equal(january.rows.length, 5);
 });
 
-test("months without partitions are there, too, and the newest twelve come first", () => {
+test("months without partitions are included, and the newest twelve come first", () => {
   const pages = paginate([at("2012-12-31T00:00"), at("2014-01-15T00:00")], "days");
   assert.equal(pages.length, 2);
   assert.deepEqual([pages[0][0].title, pages[0][11].title], ["Feb 2013", "Jan 2014"]);
@@ -34,7 +34,7 @@ test("months without partitions are there, too, and the newest twelve come first
   assert.deepEqual([findPage(pages, 1), findPage(pages, 0), findPage(pages, 9)], [0, 1, 0]);
 });
 
-test("hours are days of 24, a month at a time", () => {
+test("a page of hours is a month with 24 cells per day", () => {
   const pages = paginate([at("2013-01-31T23:00"), at("2013-02-01T00:00"), at("2013-02-01T02:00")], "hours");
   assert.equal(pages.length, 2);
   const [[february], [january]] = pages;
@@ -44,13 +44,13 @@ test("hours are days of 24, a month at a time", () => {
   assert.equal(february.rowHeadings[0], "Fri 1");
 });
 
-test("a list comes in pieces, and the newest are a whole one", () => {
+test("a list has pages, and the newest page is complete", () => {
   const pages = paginate(new Array<number>(361).fill(NaN), "list");
   assert.deepEqual(pages.map(([{ rows }]) => [rows[0][0], rows[0].length]), [[1, 360], [0, 1]]);
   assert.deepEqual(paginate([], "list"), []);
 });
 
-test("arrows lead to the next one, and up and down to the nearest a week away", () => {
+test("left and right lead to the next partition, up and down to the nearest a week away", () => {
   const times = days("2013-01-01", 20).filter((_, n) => n !== 8);
   assert.equal(neighbourIndex(times, "days", 0, 1, 0), 1);
   assert.equal(neighbourIndex(times, "days", 0, -1, 0), 0);

@@ -21,7 +21,7 @@ function catalogue(): Catalogue {
   return new Catalogue({ data, arrays, shapes: {} });
 }
 
-test("titles say name, column, filter and segment", () => {
+test("titles have name, column, filter and segment", () => {
   const listed = catalogue();
   assert.equal(listed.title(0), "Size");
   assert.equal(listed.title(1), "Completeness dep_time");
@@ -30,7 +30,7 @@ test("titles say name, column, filter and segment", () => {
   assert.equal(listed.rowOf(99), -1);
 });
 
-test("all words must occur, in whatever order, case and part", () => {
+test("all words must occur, in any order, case and key", () => {
   const listed = catalogue();
   assert.deepEqual([...listed.search("")], [0, 1, 2, 3]);
   assert.deepEqual([...listed.search("  DEP ewr")], [2]);
@@ -38,7 +38,7 @@ test("all words must occur, in whatever order, case and part", () => {
   assert.deepEqual([...listed.search("nothing")], []);
 });
 
-test("headings stand before what they are of", () => {
+test("headings precede their rows", () => {
   const listed = catalogue();
   const all = Int32Array.from([0, 1, 2, 3]);
   const { order, headings } = groupRows(all, listed, groupKeys("column", "name"));
@@ -53,7 +53,7 @@ test("rows without groups stay as the kernel sorted them", () => {
   assert.deepEqual(groupRows(rows, catalogue(), []), { order: rows, headings: [], folded: new Map() });
 });
 
-test("of a folded group only the heading is left, which knows its rows", () => {
+test("a folded group has only its heading, with its rows", () => {
   const listed = catalogue();
   const all = Int32Array.from([0, 1, 2, 3]);
   const { order, headings, folded } = groupRows(all, listed, groupKeys("dataset", "name"), (heading) => heading === "flights");

@@ -8,7 +8,7 @@ const START = Date.UTC(2026, 2, 1) / 1000;
 const hours = { labels: ["2026-03-01 23:00", "2026-03-02", "2026-03-02 01:00"], times: [23, 24, 25].map((hour) => START + hour * 3600) };
 const range = (since: string | null, until: string | null, columns: typeof days = days) => columnRange(columns, { since, until });
 
-test("a range is of the columns between its ends", () => {
+test("a range has the columns between its ends", () => {
   assert.equal(range(null, null), null);
   assert.deepEqual(range("2026-03-02", null), [1, 4]);
   assert.deepEqual(range(null, "2026-03-02"), [0, 2]);
@@ -16,20 +16,20 @@ test("a range is of the columns between its ends", () => {
   assert.deepEqual(range("2026-03-04", "model=2"), [2, 4]);
 });
 
-test("a range without columns is none", () => {
+test("a range without columns is null", () => {
   assert.equal(range("2026-03-03", "2026-03-03"), null);
   assert.equal(range("2026-04-01", null, hours), null);
   assert.equal(range("2026-03-04", "2026-03-01"), null);
   assert.equal(range(null, "nothing"), null);
 });
 
-test("a date is a whole day as an end, a time is not", () => {
+test("a date as an end includes its entire day, a time does not", () => {
   assert.deepEqual(range(null, "2026-03-02", hours), [0, 3]);
   assert.deepEqual(range(null, "2026-03-02 00:00", hours), [0, 2]);
   assert.deepEqual(range("2026-03-02", null, hours), [1, 3]);
 });
 
-test("what is saved reads back, and is open at the newest column", () => {
+test("a saved range is restored, and is open at the newest column", () => {
   for (const columns of [days, hours]) {
     const count = columns.labels.length;
     for (let first = 0; first < count; first++) {
@@ -42,7 +42,7 @@ test("what is saved reads back, and is open at the newest column", () => {
   }
 });
 
-test("a window holds both of its ends", () => {
+test("a window includes both ends", () => {
   assert.deepEqual(columnsWithin(days, [START, START + DAY]), [0, 2]);
   assert.deepEqual(columnsWithin(days, [START + 2 * DAY, START + 9 * DAY]), [2, 3]);
   assert.equal(columnsWithin(days, [0, 1]), null);

@@ -17,7 +17,7 @@ const cells: TableColumns = {
   },
 };
 
-test("all words are looked for in names, columns, segments and filters", () => {
+test("all words must occur in name, column, segment or filter", () => {
   const filtered = (text: string, unusual: boolean) => filterRows(cells, [0, 1, 2, 3], text, unusual);
   assert.deepEqual(filtered("", false), [0, 1, 2, 3]);
   assert.deepEqual(filtered("DIST mean", false), [1]);
@@ -28,12 +28,12 @@ test("all words are looked for in names, columns, segments and filters", () => {
   assert.deepEqual(filterRows(cells, [3, 1, 0, 2], "size", true), [3, 0], "in the order that is given");
 });
 
-test("bars are as long as the root of a change, and as a surprise up to twelve", () => {
+test("the length of a bar is the root of a change, or a surprise up to twelve", () => {
   assert.deepEqual([0.25, -0.25, 3, -Infinity, NaN, 0].map(changeBarLength), [0.5, -0.5, 1, -1, 0, 0]);
   assert.deepEqual([0, 3, 300].map(surpriseBarLength), [0, 0.25, 1]);
 });
 
-test("merged metrics and their order meet the rows of their series", () => {
+test("merged metrics and their order are joined by series", () => {
   const own: TableColumns = { ...cells, numbers: { ids: cells.numbers.ids } };
   joinMerged(own, {
     ids: Float64Array.from([14, 12, 99, 11]),

@@ -4,7 +4,7 @@ import { defaultSides, fieldValue, isDaily, listSegments, matchNames, previousPa
 
 const DAY = 86400;
 
-/** Days 20 to 1 of 1970, the newest first, without some. */
+/** Days 20 to 1 of 1970, the newest first, except for the days in `without`. */
 function dailyChoices(without: number[] = [], changes: Partial<SideChoices> = {}): SideChoices {
   const days = Array.from({ length: 20 }, (_, n) => 20 - n).filter((day) => !without.includes(day));
   return {
@@ -16,19 +16,19 @@ function dailyChoices(without: number[] = [], changes: Partial<SideChoices> = {}
   };
 }
 
-test("by itself the newest partition is compared with the one a week before", () => {
+test("by default the newest partition is compared with the partition a week earlier", () => {
   assert.deepEqual(defaultSides(dailyChoices(), "partitions"), [{ partition: "d13" }, { partition: "d20" }]);
   assert.deepEqual(defaultSides(dailyChoices([13]), "partitions"), [{ partition: "d19" }, { partition: "d20" }]);
 });
 
-test("partitions of other segments are not like it", () => {
+test("the previous partition is in the same segment", () => {
   const times = Float64Array.from([8 * DAY, 8 * DAY, DAY, DAY, 0]);
   assert.equal(previousPartition({ times, segments: ["a", "b", "b", "a", "a"] }, 0), 3);
   assert.equal(previousPartition({ times, segments: ["a", "b", "b", "b", "a"] }, 0), 4);
   assert.equal(previousPartition({ times, segments: ["a", "b", "b", "b", "b"] }, 0), -1);
 });
 
-test("without times any two are compared, and one alone is not", () => {
+test("without times the first two partitions are compared, a single partition is not", () => {
   const loose = { partitions: ["b", "a"], segments: ["", ""], times: Float64Array.from([NaN, NaN]), runs: [] };
   assert.deepEqual(defaultSides(loose, "partitions"), [{ partition: "a" }, { partition: "b" }]);
   assert.equal(defaultSides(loose, "windows"), null);
@@ -50,7 +50,7 @@ test("runs are the last two", () => {
   assert.equal(defaultSides(dailyChoices([], { runs: [run(7)] }), "runs"), null);
 });
 
-test("a side tells its kind, and whether it is there", () => {
+test("a side has a kind, and exists or not", () => {
   assert.deepEqual([{ partition: "" }, { run: 1 }, { since: null, until: "x" }, undefined].map(sideKind), ["partitions", "runs", "windows", null]);
   assert.equal(sideExists(dailyChoices(), { partition: "d1" }), true);
   assert.equal(sideExists(dailyChoices(), { partition: "d99" }), false);
@@ -58,12 +58,12 @@ test("a side tells its kind, and whether it is there", () => {
   assert.equal(sideExists(dailyChoices(), undefined), false);
 });
 
-test("names that begin with what was typed come first", () => {
+test("names that start with the typed string come first", () => {
   assert.deepEqual(matchNames(["xAb", "abc", "b", "zab"], " AB", 2), ["abc", "xAb"]);
   assert.deepEqual(matchNames(["a", "b"], "", 5), ["a", "b"]);
 });
 
-test("two sides are looked at in one segment, that of the current partition first", () => {
+test("both sides have the same segment, by default the segment of the current partition", () => {
   const choices = { partitions: ["2b", "2a", "1b", "1a"], segments: ["b", "a", "b", "a"], times: Float64Array.from([DAY, DAY, 0, 0]) };
   const window = { since: "1970-01-01", until: null };
   assert.deepEqual(listSegments(choices), ["a", "b"]);
@@ -80,7 +80,7 @@ test("two sides are looked at in one segment, that of the current partition firs
   assert.deepEqual(switchSegment(choices, window, "b"), window);
 });
 
-test("an end of a window is formatted as its field holds it", () => {
+test("an end of a window is formatted for its field", () => {
   assert.equal(fieldValue("2013-01-05", true, "since"), "2013-01-05");
   assert.equal(fieldValue("2013-01-05T12:30:00", true, "until"), "2013-01-05");
   assert.equal(fieldValue("2013-01-05", false, "since"), "2013-01-05T00:00");

@@ -12,12 +12,12 @@ test("four weeks before an incident and two after it are shown", () => {
   assert.deepEqual(columnsAround(times, null, null), [0, 100]);
 });
 
-test("where too little would be left all is shown", () => {
+test("all columns are shown if cropping would leave too few", () => {
   const weeks = Float64Array.from({ length: 20 }, (_, week) => week * 7 * DAY);
   assert.deepEqual(columnsAround(weeks, 70 * DAY, 70 * DAY), [0, 20]);
 });
 
-test("some columns of an answer are an answer", () => {
+test("cropping an answer returns an answer", () => {
   const anomaly = (column: number) => ({ row: 0, column, id: column }) as SeriesAnswer["data"]["anomalies"][number];
   const answer: SeriesAnswer = {
     data: { series: [], labels: ["a", "b", "c", "d"], anomalies: [anomaly(0), anomaly(2)], series_labels: [], statuses: [] },

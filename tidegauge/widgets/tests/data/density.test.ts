@@ -10,7 +10,7 @@ function integral(x: number[], y: number[]): number {
   return x.slice(1).reduce((sum, position, n) => sum + ((position - x[n]) * (y[n] + y[n + 1])) / 2, 0);
 }
 
-test("values that are even between 0 and 10 have a density of a tenth, and half of it at the ends", () => {
+test("uniform values between 0 and 10 have a density of 0.1, and half of it at the ends", () => {
   const width = bandwidth(even, RANKS);
   near(density(even, RANKS, width, 5), 0.1, 1e-4);
   near(density(even, RANKS, width, 0), 0.05, 1e-4);
@@ -32,7 +32,7 @@ test("all rows are under the curve, also where many have one value", () => {
   near(top, 3, 0.1);
 });
 
-test("without the tails the rest is the whole", () => {
+test("without the tails, shares are of the remaining rows", () => {
   const { x, lines } = densities([even.slice(1, -1), even.slice(1, -1)], RANKS.slice(1, -1), 2000);
   near(integral(x, lines[0]), 1, 0.005);
 });

@@ -4,7 +4,7 @@ import { axisRange, filterFeatures, groupIntoCharts, metricLabel, QUANTILES } fr
 
 const quantilesOf = (base: string) => QUANTILES.map((q) => `${base}-${q}`);
 
-test("rates come first, then bands, then what explains them", () => {
+test("rates come first, then bands, then explaining metrics", () => {
   const metrics = ["backfilled_length-p50", "extra", ...quantilesOf("delta"), ...quantilesOf("logged"), "mismatch", "missing_keys", "smape", "total"];
   const titles = groupIntoCharts(metrics).map(({ title, kind, metrics: chartMetrics }) => [title, kind, chartMetrics.length]);
   assert.deepEqual(titles, [
@@ -18,7 +18,7 @@ test("rates come first, then bands, then what explains them", () => {
   ]);
 });
 
-test("shares of texts are rates in a chart of their own", () => {
+test("shares of strings are rates in a separate chart", () => {
   const charts = groupIntoCharts(["backfilled_top", "logged_top", "mismatch", "total"]);
   assert.deepEqual(charts.map(({ kind, metrics }) => [kind, metrics]), [
     ["rates", ["mismatch"]],
@@ -33,7 +33,7 @@ test("every metric is in exactly one chart", () => {
   assert.deepEqual(groupIntoCharts([]), []);
 });
 
-test("bands are in the order of quantiles, whatever the order of names", () => {
+test("bands are in the order of quantiles for any order of names", () => {
   assert.deepEqual(groupIntoCharts(quantilesOf("delta").sort())[0].metrics, quantilesOf("delta"));
 });
 
@@ -48,7 +48,7 @@ test("features are found by words of both names, and by their group-by", () => {
   assert.deepEqual(filterFeatures(names, groups, groupIndexes, "batch", "stream"), []);
 });
 
-test("extremes widen a range by its own height at most", () => {
+test("extremes extend a range by at most its own height", () => {
   const [low, high] = axisRange([[0, 10], [null, 4]], [[-1000, 0], [10, 12]]);
   assert.ok(low < -10 && low > -13, String(low));
   assert.ok(high > 12 && high < 14, String(high));
@@ -57,7 +57,7 @@ test("extremes widen a range by its own height at most", () => {
   assert.ok(bottom < 3 && top > 3);
 });
 
-test("metrics of quantiles are named by them", () => {
+test("labels of quantile metrics contain the quantile", () => {
   assert.equal(metricLabel("delta-p50"), "delta p50");
   assert.equal(metricLabel("smape"), "smape");
 });

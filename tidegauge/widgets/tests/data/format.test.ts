@@ -24,13 +24,13 @@ test("shares, moments, counts", () => {
   assert.equal(pluralize(2000, "series", "series"), "2,000 series");
 });
 
-test("long texts are cut in their middle", () => {
+test("long strings are truncated in the middle", () => {
   assert.equal(truncateMiddle("abc", 3), "abc");
   assert.equal(truncateMiddle("abcdefgh", 5), "ab…gh");
   assert.equal(truncateMiddle("x".repeat(10000), 80).length, 80);
 });
 
-test("lengths of time have two units at most", () => {
+test("durations have at most two units", () => {
   assert.equal(formatDuration(7200), "2 h");
   assert.equal(formatDuration(-7500), "2 h 5 min");
   assert.equal(formatDuration(2 * 86400 + 60), "2 d");
@@ -39,25 +39,25 @@ test("lengths of time have two units at most", () => {
   assert.equal(formatDuration(3599), "1 h");
 });
 
-test("ages are told in their largest unit", () => {
+test("ages have their largest unit", () => {
   const now = 1e9;
   const ages = [10, 60, 7200, 86400, 5 * 86400, 70 * 86400, 800 * 86400, -7200, NaN].map((age) => formatAge(now - age, now));
   assert.deepEqual(ages, ["now", "1 min ago", "2 h ago", "1 day ago", "5 days ago", "2 months ago", "2 years ago", "in 2 h", "–"]);
 });
 
-test("shares are told in per cent, with as many digits as tell them from 100 %", () => {
+test("shares are in per cent, with enough digits to differ from 100 %", () => {
   assert.deepEqual([0.57, 0.13781, 0.9893, 0.99987, 0.99998, 1, 0, 0.002134, 1 - 1e-16, 12].map((share) => formatValue(share, true)), ["57 %", "13.8 %", "98.9 %", "99.99 %", "99.998 %", "100 %", "0 %", "0.213 %", "100 %", "1,200 %"]);
   assert.deepEqual([formatValue(0.57, false), formatValue(NaN, true)], ["0.57", "–"]);
   assert.deepEqual([1e-5, 4e-7, 1e-9].map((share) => formatValue(share, true)), ["0.001 %", "0.00004 %", "< 0.000001 %"]);
 });
 
-test("a metric is told on its scale", () => {
+test("a metric is formatted by its scale", () => {
   const format = [[0.57, "ratio"], [0.57, "signed"], [1_771_597_440.9, "time"], [-1, "time"], [1e300, "time"], [NaN, "time"]] as const;
   assert.deepEqual(format.map(([value, scale]) => formatMetric(value, scale)), ["57 %", "0.57", "2026-02-20 14:24:00", "1969-12-31 23:59:59", formatNumber(1e300), "–"]);
   assert.equal(formatMetric(null, "time"), "–");
 });
 
-test("changes have their sign, those of shares in points", () => {
+test("changes have a sign, and changes of shares are in points", () => {
   assert.deepEqual([formatChange(12, false), formatChange(-0.25, false), formatChange(0, true)], ["+12", "-0.25", "0 pp"]);
   assert.deepEqual([0.13781, -0.5, -0.00553, 0.0000237, NaN].map((change) => formatChange(change, true)), ["+13.8 pp", "-50 pp", "-0.55 pp", "0 pp", "–"]);
 });

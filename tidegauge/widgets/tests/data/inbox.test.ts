@@ -14,7 +14,7 @@ test("an open incident is snoozed until its time", () => {
   assert.equal(displayedStatus(item(1), 0), "open");
 });
 
-test("words are searched for in headline, table, assignee and number", () => {
+test("words match headline, table, assignee and number", () => {
   const all = [item(7, { assignee: "Ann" }), item(8, { dataset: "returns" })];
   const foundIds = (text: string) => searchInbox(all, text).map(({ id }) => id);
   assert.deepEqual(foundIds("ORDERS ann"), [7]);
@@ -23,7 +23,7 @@ test("words are searched for in headline, table, assignee and number", () => {
   assert.deepEqual(foundIds("orders returns"), []);
 });
 
-test("incidents that share a cause are a group across tables, others are alone", () => {
+test("incidents with the same cause are a group across tables, other groups have one incident", () => {
   const groups = groupInbox([item(1, { group: 1, groupHeadline: "fewer rows in 2 tables" }), item(2), item(3, { dataset: "returns", group: 1 }), item(4, { since: NaN })]);
   assert.deepEqual(groups.map(({ items, tables }) => [items.map(({ id }) => id), tables]), [[[1, 3], 2], [[2], 1], [[4], 1]]);
   assert.equal(groups[0].headline, "fewer rows in 2 tables");

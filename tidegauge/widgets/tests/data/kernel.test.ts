@@ -3,7 +3,7 @@ import test from "node:test";
 import type { AnyModel } from "@anywidget/types";
 import { ANSWER_TIMEOUT_MS, type Connection, DisconnectedError, KernelLink } from "../../src/data/kernel";
 
-/** A model whose `send` does what is given, with what was sent, and a way to answer. */
+/** Return a model that calls `send` for each request, its recorded requests, and a function that answers one. */
 function fakeModel(send: () => void = () => {}) {
   const requests: { id: string }[] = [];
   let listener: (message: object, buffers: DataView[]) => void = () => {};
@@ -19,7 +19,7 @@ function fakeModel(send: () => void = () => {}) {
   return { model: model as unknown as AnyModel, requests, answer };
 }
 
-/** The state of a promise, once everything that is due has run. */
+/** Return the state of a promise after all pending callbacks ran. */
 async function stateOf(promise: Promise<unknown>): Promise<string> {
   const settled = promise.then(
     () => "answered",
@@ -28,7 +28,7 @@ async function stateOf(promise: Promise<unknown>): Promise<string> {
   return Promise.race([settled, new Promise<string>((resolve) => setImmediate(() => resolve("pending")))]);
 }
 
-/** Mock `setInterval` and `performance.now`; return what moves both on. */
+/** Mock `setInterval` and `performance.now`; return a function that advances both. */
 function mockClock(t: test.TestContext): (milliseconds: number) => void {
   t.mock.timers.enable({ apis: ["setInterval"] });
   let now = 0;
@@ -41,7 +41,7 @@ function mockClock(t: test.TestContext): (milliseconds: number) => void {
   };
 }
 
-test("a request to a restarted kernel, whose connection throws, fails at once and says what to do", async () => {
+test("a request to a restarted kernel, whose connection throws, fails at once with instructions", async () => {
   const { model } = fakeModel(() => {
     throw new Error("Cannot send");
   });
@@ -49,7 +49,7 @@ test("a request to a restarted kernel, whose connection throws, fails at once an
   await assert.rejects(pending, { message: "Not connected to Python. Run this cell again." });
 });
 
-test("a saved notebook's model sends nothing, and its requests fail at once if that is known", async () => {
+test("a saved notebook sends nothing, and its requests fail at once if the kernel is known to be lost", async () => {
   const { model, requests } = fakeModel();
   const pending = new KernelLink(model, () => "lost").ask("commits", {});
   assert.equal(await stateOf(pending), "disconnected");
@@ -57,7 +57,7 @@ test("a saved notebook's model sends nothing, and its requests fail at once if t
 });
 
 for (const connection of ["idle", "unknown"] as const) {
-  test(`requests that nobody answers time out if the kernel is ${connection}`, async (t) => {
+  test(`unanswered requests time out if the kernel is ${connection}`, async (t) => {
     const advance = mockClock(t);
     const { model } = fakeModel();
     const link = new KernelLink(model, () => connection);
@@ -69,7 +69,7 @@ for (const connection of ["idle", "unknown"] as const) {
   });
 }
 
-test("a busy kernel and a server may take any time, and the idle time counts from then on", async (t) => {
+test("a busy kernel and a server have no time limit, and the limit of an idle kernel starts afterwards", async (t) => {
   const advance = mockClock(t);
   let connection: Connection = "busy";
   const { model, answer } = fakeModel();

@@ -20,7 +20,7 @@ test("tables are found by name, owner, tags and health", () => {
   assert.deepEqual(names(filterTables(TABLES, "sales", "ok")), []);
 });
 
-test("a partition's age is told apart from its arrival", () => {
+test("the age of a partition and its arrival are separate", () => {
   const [day, now] = [86400, 100 * 86400];
   const old = table("orders", { time: now - 74 * day, arrived: now - 42 * 60 });
   assert.equal(newestAges(old, now), "of 2 months ago, arrived 42 min ago");

@@ -30,19 +30,19 @@ test("columns without any of the series are left out, and x is time if all have 
   assert.deepEqual(sharedAxis(data, [1]), { columns: [2], x: [2 * DAY], timed: true });
 });
 
-test("one column without a time puts all in order", () => {
+test("if one column has no time, x is the position", () => {
   const data = answer([[1, 2, 3]], [[1, 1, 1]], [0, DAY, NaN]);
   assert.deepEqual(sharedAxis(data, [0]), { columns: [0, 1, 2], x: [0, 1, 2], timed: false });
 });
 
-test("what was measured without a number is null, what was not measured undefined", () => {
+test("measurements without a number are null, missing measurements undefined", () => {
   const data = answer([[4, NaN, NaN, 6]], [[1, 6, 0, 1]], [0, 1, 2, 3]);
   const axis = { columns: [0, 1, 2, 3], x: [0, 1, 2, 3], timed: true };
   assert.deepEqual(lineValues(data, 0, axis, "value"), [4, null, undefined, 6]);
   assert.deepEqual(lineValues(data, 0, axis, "value", 2), [2, null, undefined, 3]);
 });
 
-test("a line breaks where more than a step is missing; values without neighbours are isolated", () => {
+test("lines have gaps at missing steps; values without neighbours are isolated", () => {
   const x = [0, 1, 2, 5, 8, 9];
   assert.equal(medianStep(x, [1, 1, 1, 1, 1, 1]), 1);
   assert.deepEqual(findGaps(x, [1, 1, 1, 1, 1, 1]), { gaps: [[2, 3], [3, 4]], isolated: [3] });
@@ -55,7 +55,7 @@ test("the values of a sparser dataset are joined across the columns of another",
   assert.deepEqual(findGaps([0, 1, 2, 3, 4], [1, undefined, 1, undefined, 1]), { gaps: [], isolated: [] });
 });
 
-test("indexes are divided by the size of the median", () => {
+test("indexes are divided by the absolute median", () => {
   assert.equal(median([3, 1, 2, 10]), 2.5);
   assert.equal(indexUnit(answer([[1, 2, 9]], [[1, 1, 1]], [0, 1, 2]), 0), 2);
   assert.equal(indexUnit(answer([[-4, -2, -9]], [[1, 1, 1]], [0, 1, 2]), 0), 4);
@@ -69,13 +69,13 @@ test("logarithms need values above 0", () => {
   assert.equal(findNonPositive(data, [0, 1]), 1);
 });
 
-test("old versions belong to their rows", () => {
+test("restatements are assigned to their rows", () => {
   const data = answer([[1, 2], [0, 3]], [[1, 1], [1, 1]], [0, 1]);
   assert.deepEqual(restatements(data, 0), [[1, 1, 7]]);
   assert.deepEqual(restatements(data, 1), [[0, 2, 8]]);
 });
 
-test("people's labels are found by anomaly, incident and range; the platform's own are not people's", () => {
+test("labels of users are assigned by anomaly, incident and range; automatic labels are excluded", () => {
   const label = { label: "bad", note: null, created_at: "", since: null, until: null, name: null, instance: null, dataset: "orders", target_id: null, by: "ann" };
   const anomaly = { row: 0, column: 1, id: 5, incident_id: 9, severity: "warning", status: "open", direction: "low", detector: "", explanation: "" };
   const labels = [label, { ...label, name: "Sum" }, { ...label, dataset: "other" }, { ...label, target_id: 9 }, { ...label, target_id: 5, by: "tidegauge" }, { ...label, target_id: 6 }];
@@ -85,19 +85,19 @@ test("people's labels are found by anomaly, incident and range; the platform's o
   assert.deepEqual([...points], [[1, [{ ...label, target_id: 9 }]]]);
 });
 
-test("the window before is as long and ends a step earlier", () => {
+test("the preceding window has the same length and ends one step earlier", () => {
   // 8 to 14 February is seven days; the seven before are 1 to 7 February.
   assert.deepEqual(precedingWindow(8 * DAY, 14 * DAY, DAY), { since: DAY, until: 7 * DAY });
 });
 
-test("sides are dates where partitions are days, else moments", () => {
+test("ends of sides are dates for daily partitions, else times", () => {
   const day = Date.parse("2013-02-08T00:00:00Z") / 1000;
   assert.equal(formatSideTime(day, DAY), "2013-02-08");
   assert.equal(formatSideTime(day, 3600), "2013-02-08T00:00:00");
   assert.equal(formatSideTime(day + 7 * 3600, 3600), "2013-02-08T07:00:00");
 });
 
-test("windows are remembered as seconds, labels, or times as text", () => {
+test("ends of windows are seconds, labels or ISO 8601 times", () => {
   const timed = { columns: [0, 1], x: [0, DAY], timed: true };
   const labels = ["1970-01-01", "1970-01-02"];
   assert.equal(parseWindowEnd(timed, labels, 5), 5);
@@ -127,7 +127,7 @@ test("sizes are compared by the medians of absolute values", () => {
   assert.equal(scaleRatio(zero, [0, 0]), 1);
 });
 
-test("values of a week earlier stand where they would be compared", () => {
+test("values of a week earlier are drawn at the time of comparison", () => {
   const days = Array.from({ length: 9 }, (_, day) => day * DAY);
   const values = days.map((_, day) => day * 10);
   const data = answer([values], [days.map(() => 1)], days);
@@ -135,7 +135,7 @@ test("values of a week earlier stand where they would be compared", () => {
   assert.deepEqual(shiftedValues(data, 0, axis, 7 * DAY, 2), [...new Array(7).fill(undefined), 0, 5]);
 });
 
-test("an axis is titled by what all of its lines are", () => {
+test("the title of an axis is the common metric of its lines", () => {
   const titled = (names: [string, string][], unit = 1) => {
     const data = answer(names.map(() => [1]), names.map(() => [1]), [0]);
     const series = data.data.series.map((entry, row) => ({ ...entry, name: names[row][0], instance: names[row][1] }));

@@ -14,19 +14,19 @@ function strongest(levelMatrix: LevelMatrix, from: number, to: number): number[]
   return [...line];
 }
 
-test("one row is itself, several are the highest score of each column", () => {
+test("pooling one row returns it, several rows the highest score of each column", () => {
   const three = levels(3, 2, [1, 9, 5, 2, 0, 0]);
   assert.deepEqual(strongest(three, 1, 2), [5, 2]);
   assert.deepEqual(strongest(three, 0, 3), [5, 9]);
   assert.deepEqual(strongest(three, 2, 99), [0, 0]);
 });
 
-test("of changes the farthest from no change is shown, and any before none", () => {
+test("the largest change is shown, and any change before a missing level", () => {
   const three = levels(3, 2, [128, 0, 100, 128, 140, 0], CHANGE_STRENGTH);
   assert.deepEqual(strongest(three, 0, 3), [100, 128]);
 });
 
-test("rows are taken in the order in which they are shown; headings have none", () => {
+test("rows are pooled in display order; headings have no levels", () => {
   const three = levels(3, 1, [1, 2, 3]);
   three.setOrder(Int32Array.from([-1, 2, 0]));
   assert.deepEqual(strongest(three, 0, 1), [0]);
@@ -34,7 +34,7 @@ test("rows are taken in the order in which they are shown; headings have none", 
   assert.deepEqual(strongest(three, 2, 3), [1]);
 });
 
-test("many rows at once are what they are one by one", () => {
+test("pooling many rows equals pooling single rows", () => {
   const bytes = Array.from({ length: 300 * 3 }, (_, n) => (n * 7919) % 251);
   const large = levels(300, 3, bytes);
   large.setOrder(Int32Array.from({ length: 300 }, (_, n) => (n % 10 === 0 ? -1 : (n * 37) % 300)));
@@ -47,7 +47,7 @@ test("many rows at once are what they are one by one", () => {
   }
 });
 
-test("what comes later is seen, also where many rows were added up before", () => {
+test("levels that are written later appear in cached maxima", () => {
   const rows = levels(100, 2, new Array(200).fill(1));
   assert.deepEqual(strongest(rows, 0, 100), [1, 1]);
   rows.write(Uint8Array.from([7, 8]), 1, 2, [3, 50]);
@@ -65,7 +65,7 @@ test("the heading of folded rows has their strongest levels", () => {
   assert.deepEqual(strongest(three, 0, 1), [99, 9]);
 });
 
-test("what is folded is summarised again in the columns that are written", () => {
+test("folded rows are summarised again in written columns", () => {
   const levels = new LevelMatrix(2, 3, SCORE_STRENGTH);
   levels.write(Uint8Array.from([5, 1, 7, 2, 9, 3]), 0, 3);
   levels.setOrder(Int32Array.from([-1]), new Map([[-1, [0, 1]]]));
