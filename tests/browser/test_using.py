@@ -27,7 +27,7 @@ VIEWS = {
 FIND = """([dataset, title]) => {
   const {catalogue} = document.querySelector('.tidegauge').tidegauge;
   for (let row = 0; row < catalogue.rows; row++)
-    if (catalogue.text('dataset', row) === dataset && catalogue.title(row) === title) return catalogue.ids[row];
+    if (catalogue.keyValue('dataset', row) === dataset && catalogue.title(row) === title) return catalogue.ids[row];
 }"""
 PLACE = """([id, label]) => document.querySelector('.tidegauge').tidegauge.view('overview').locate(id, label)"""
 
