@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, replace
 from math import isnan, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -816,6 +817,9 @@ class Repository(Rendered):
         until: Moment = None,
         as_of: AsOf = None,
         segment: str | None = None,
+        where: str | None = None,
+        partitions: str | Sequence[str] | None = None,
+        weekday: str | Sequence[str] | None = None,
         allow_missing: bool = False,
         every: None = None,
     ) -> Metric[Any]: ...
@@ -830,6 +834,9 @@ class Repository(Rendered):
         until: Moment = None,
         as_of: AsOf = None,
         segment: str | None = None,
+        where: str | None = None,
+        partitions: str | Sequence[str] | None = None,
+        weekday: str | Sequence[str] | None = None,
         allow_missing: bool = False,
         every: str,
     ) -> pd.DataFrame: ...
@@ -843,6 +850,9 @@ class Repository(Rendered):
         until: Moment = None,
         as_of: AsOf = None,
         segment: str | None = None,
+        where: str | None = None,
+        partitions: str | Sequence[str] | None = None,
+        weekday: str | Sequence[str] | None = None,
         allow_missing: bool = False,
         every: str | None = None,
     ) -> Metric[Any] | pd.DataFrame:
@@ -857,8 +867,19 @@ class Repository(Rendered):
             Name of the dataset.
         analyzer : Analyzer or str
             Analyzer of the metric.
-        since, until, as_of, segment
-            Filters; see the class notes.
+        since, until : str, date or datetime, optional
+            Bounds on the partition's time, both inclusive; a date as ``until`` includes its whole day.
+        as_of : str, date, datetime or int, optional
+            The history as it was known at a UTC time, or after the run with this id.
+        segment : str, optional
+            Only this segment, such as ``origin=EWR`` (default: all rows).
+        where : str, optional
+            The row filter of the analyzer, as in ``tg.Size(where="origin = 'EWR'")``.
+        partitions : str or sequence of str, optional
+            Names of partitions, or a condition such as ``ds in (2013-02-08, 2013-02-09)``.
+        weekday : str or sequence of str, optional
+            Only partitions whose time in UTC is on these weekdays, such as ``Monday`` or
+            ``["Sat", "Sun"]``.
         allow_missing : bool
             True to leave out partitions without a state (the analyzer failed or was never measured)
             or with a damaged state. Each causes a `RepositoryWarning`.
@@ -886,10 +907,14 @@ class Repository(Rendered):
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     repo.merge("d", tg.Size()).value, repo.merge("d", tg.Size(), until="2013-01-01").value
         (22.0, 10.0)
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, *(day(n, rows=n) for n in range(1, 15)))
+        ...     repo.merge("d", tg.Size(), weekday="Monday").value  # 7 and 14 January 2013
+        21.0
         """
         from tidegauge.repository.store.windows import WINDOW_COLUMNS, WindowScheme, window_rows
 
-        parsed = as_analyzer(analyzer)
+        parsed = _with_filter(as_analyzer(analyzer), where)
         with self.database.read() as connection:
             require_measured(connection, dataset, parsed)
         states = self.window_states(
@@ -898,6 +923,8 @@ class Repository(Rendered):
             until=until,
             as_of=as_of,
             segment=segment,
+            partitions=partitions,
+            weekday=weekday,
             allow_missing=allow_missing,
         )
         if every is None:
@@ -914,13 +941,15 @@ class Repository(Rendered):
         until: Moment = None,
         as_of: AsOf = None,
         segment: str | None = None,
+        partitions: str | Sequence[str] | None = None,
+        weekday: str | Sequence[str] | None = None,
         allow_missing: bool = False,
     ) -> HistoricStates:
         """Return a `StateLoader` that merges a dataset's states over a window.
 
         Parameters
         ----------
-        dataset, since, until, as_of, segment, allow_missing
+        dataset, since, until, as_of, segment, partitions, weekday, allow_missing
             As for `merge`.
 
         Examples
@@ -929,11 +958,20 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     repo.window_states("flights", since="2013-02-01").window.until
         """
-        from tidegauge.repository.store.windows import HistoricStates
+        from tidegauge.repository.store.windows import HistoricStates, weekday_numbers
 
+        weekday_numbers(weekday)  # raises an error if invalid
         window = Window.between(since, until)
         return HistoricStates(
-            self.database, self.artifacts, dataset, window, segment, as_of, allow_missing
+            self.database,
+            self.artifacts,
+            dataset,
+            window,
+            segment,
+            as_of,
+            allow_missing,
+            partitions,
+            weekday,
         )
 
     def states(self, name: str) -> NamedStates:
@@ -1452,14 +1490,16 @@ class Repository(Rendered):
         baseline: Side,
         current: Side,
         *,
+        summary: str = "merged",
         as_of: AsOf = None,
         **series: Unpack[SeriesFilter],
     ) -> pd.DataFrame:
         """Compare two runs, partitions or windows by series, with the most surprising change first.
 
-        The value of a side is the value of its partition, or the median of the finite values of its
-        partitions. If two runs measured the same partitions (a restatement), only these partitions
-        are compared, one by one.
+        The value of a side with several partitions is the metric of all their rows, from the merged states:
+        the size of a month is its number of rows. With ``summary="median"``, it is the median of the
+        partitions: the size of a typical day. If two runs measured the same partitions (a restatement),
+        only these partitions are compared.
 
         Parameters
         ----------
@@ -1469,6 +1509,10 @@ class Repository(Rendered):
             Two sides of the same kind: ids of runs, names of partitions, or windows ``(since, until)``
             on the partitions' time. A run selects the partitions that it measured, with the values
             directly after the run. Bounds of windows are inclusive; None is unbounded.
+        summary : str
+            ``merged`` for the metric of the whole window, ``median`` for a typical partition. Metrics whose
+            states are not stored for each partition, such as recorded numbers, always have medians.
+            ``merged`` reads all states of both sides; ``median`` is fast.
         as_of : str, date, datetime or int, optional
             Past view; see the class notes. Later measurements of a run are left out.
         name, instance, analyzer, where, segment
@@ -1479,12 +1523,12 @@ class Repository(Rendered):
         pandas.DataFrame
             One row per series that was measured in a side, with the columns
 
-            - segment, name, instance, analyzer;
+            - dataset, segment, name, instance, where, analyzer;
             - baseline, current: value of each side; NaN without a value; a single value can be infinite;
-            - change: difference of the values, in the metric's unit. For a restatement, the median of
-              the partitions' differences. 0 if only rounding differs; NaN unless both are finite;
+            - change: difference of the values, in the metric's unit. For medians of a restatement, the
+              median of the partitions' differences. 0 if only rounding differs; NaN unless both are finite;
             - relative: change divided by the absolute baseline; NaN if the baseline is 0;
-            - surprise: robust z-score of the difference for this series, from 0 to 300. On the scale of
+            - surprise: robust z-score of the difference of medians, from 0 to 300. On the scale of
               the metric (logarithm of counts, arcsine of the root of ratios, ...), it is the distance of
               the difference from the median of the *usual differences*, divided by their spread. To find
               usual differences, both sides are shifted along the history together, to positions without
@@ -1497,6 +1541,7 @@ class Repository(Rendered):
             - unusual: True if the surprise is above 4;
             - anomaly: True if an anomaly is stored for the current partition; False for runs and
               windows. Its difference can still be usual, such as between two holidays;
+            - summary: ``merged`` or ``median``, for both sides; ``value`` if a side is one partition;
             - baseline_partitions, current_partitions: number of partitions with the series;
             - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured;
               ``failed``, ``empty``, ``NaN``, ``+inf`` or ``-inf`` if the current side is not finite (the
@@ -1524,7 +1569,16 @@ class Repository(Rendered):
         from tidegauge.repository.history.comparison import compare
 
         with self._selected(dataset, series) as (connection, query, _):
-            return compare(connection, dataset, baseline, current, query, as_of)
+            return compare(
+                connection,
+                self.artifacts,
+                dataset,
+                baseline,
+                current,
+                query,
+                as_of,
+                summary=summary,
+            )
 
     @series_filter(NamedHistoryFilter)
     def plot(
@@ -2480,6 +2534,18 @@ class Repository(Rendered):
                 check_judged_name(connection, dataset, name)
             rows = verdict_rows(connection, dataset, name, partition, passed, as_of)
         return frame_of(rows, VERDICT_COLUMNS)
+
+
+def _with_filter(analyzer: AnyAnalyzer, where: str | None) -> AnyAnalyzer:
+    """Return an analyzer with a row filter; raise an error if it cannot have one, or has another."""
+    if where is None or where == (analyzer.where or ""):
+        return analyzer
+    names = {field.name for field in fields(analyzer)}
+    if analyzer.where is not None or "where" not in names:
+        problem = "has another filter" if "where" in names else "takes no filter"
+        msg = f"Invalid where={where!r}: {analyzer!r} {problem}. Write the filter only once."
+        raise HistoryError(msg)
+    return replace(analyzer, where=where)
 
 
 @overload

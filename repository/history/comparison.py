@@ -25,6 +25,9 @@ The floor is `min_spread_of`, the lower bound of a point's standard deviation, t
 1/e(k)). If nine in ten usual differences are equal, the spread would be 0; 1.2533 times their mean
 distance from m replaces it. A series that never moved before and moves now has the highest
 surprise, regardless of the floor.
+
+The displayed values of long sides are metrics of the merged states or medians (`SUMMARIES`). The surprise
+always compares medians, because only they have a history of usual differences.
 """
 
 from __future__ import annotations
@@ -38,14 +41,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.numerics.arrays import EQUALITY_TOLERANCE, MAX_SCORE, median, quantiles
 from tidegauge.repository.numerics.forecasts import min_spread_of, transform
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import Facts, dimensions_of, read_facts
-from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import (
     AsOf,
     MetricQuery,
@@ -56,6 +58,7 @@ from tidegauge.repository.store.queries import (
 )
 from tidegauge.repository.store.queries import partition_id as find_partition
 from tidegauge.repository.store.rows import SeriesRow
+from tidegauge.repository.store.windows import merged_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.numerics.arrays import Floats
+    from tidegauge.repository.store.stored_states import Artifacts
 
 
 MIN_USUAL_DIFFERENCES = 6
@@ -215,7 +219,9 @@ def _robust_spread(differences: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 Side = int | str | tuple[Moment, Moment]
-SERIES_COLUMNS = columns("segment name instance analyzer")
+MERGED, MEDIAN, SINGLE_VALUE = "merged", "median", "value"
+SUMMARIES = (MERGED, MEDIAN)
+"""Values of a long side: the metric of all its rows, or the median of its partitions."""
 
 UNUSUAL_SURPRISE = 4.0
 """6 in 100,000 normal differences exceed it."""
@@ -224,11 +230,14 @@ RUN_SIDE, PARTITION_SIDE, WINDOW_SIDE = "run", "partition", "window"
 
 def compare(
     connection: Connection,
+    artifacts: Artifacts,
     dataset: str,
     baseline: Side,
     current: Side,
     query: MetricQuery,
     as_of: AsOf = None,
+    *,
+    summary: str = MERGED,
 ) -> pd.DataFrame:
     """Compare two sides of a dataset's history by series; see `Repository.compare`.
 
@@ -236,6 +245,8 @@ def compare(
     ----------
     connection : Connection
         Open connection to the repository.
+    artifacts : Artifacts
+        Reader of stored states.
     dataset : str
         Name of the dataset.
     baseline, current : int, str or pair
@@ -244,7 +255,11 @@ def compare(
         Filters that select series.
     as_of : str, date, datetime, int, optional
         Past view of the repository (default: the current view).
+    summary : str
+        One of `SUMMARIES`.
     """
+    if summary not in SUMMARIES:
+        raise UnknownNameError("summary", summary, SUMMARIES)
     kinds = [
         _side_kind(name, side) for name, side in (("baseline", baseline), ("current", current))
     ]
@@ -276,13 +291,51 @@ def compare(
             name: np.concatenate([group_columns[name] for group_columns in groups])
             for name in groups[0]
         }
+    results = {**results, "summary": np.full(len(series), MEDIAN, object)}
+    if kinds[0] == PARTITION_SIDE:
+        results["summary"][:] = SINGLE_VALUE
+    elif summary == MERGED:
+        ids = [facts.series[i]["id"] for i in series.tolist()]
+        merged = [side.merged_values(connection, artifacts, ids) for side in sides]
+        results = _with_merged_values(results, merged)
     anomaly = np.zeros(len(series), bool)
     if kinds[1] == PARTITION_SIDE:
         anomaly = _has_anomaly(connection, facts, query, as_of, int(sides[1].partition_indices[0]))[
             series
         ]
     flags = {"unusual": results["surprise"] > UNUSUAL_SURPRISE, "anomaly": anomaly}
-    return _result_frame(facts.series, series, {**results, **flags})
+    return _result_frame(dataset, facts.series, series, {**results, **flags})
+
+
+def _with_merged_values(
+    results: Mapping[str, NDArray[Any]], merged: Sequence[Floats]
+) -> dict[str, NDArray[Any]]:
+    """Replace medians by merged values, where each side with partitions has one."""
+    counts = (results["baseline_partitions"], results["current_partitions"])
+    is_merged = np.all(
+        [(count == 0) | ~np.isnan(value) for count, value in zip(counts, merged, strict=True)], 0
+    )
+    baseline, current = (
+        np.where(is_merged, value, results[name])
+        for name, value in zip(("baseline", "current"), merged, strict=True)
+    )
+    change, relative = _changes(baseline, current)
+    return {
+        **results,
+        "baseline": baseline,
+        "current": current,
+        "change": np.where(is_merged, change, results["change"]),
+        "relative": np.where(is_merged, relative, results["relative"]),
+        "summary": np.where(is_merged, MERGED, MEDIAN).astype(object),
+    }
+
+
+def _changes(baseline: Floats, current: Floats) -> tuple[Floats, Floats]:
+    """Return change and relative change; 0 if only rounding differs, NaN unless both are finite."""
+    first, second = _finite_or_nan(baseline), _finite_or_nan(current)
+    with np.errstate(over="ignore"):
+        change = _drop_rounding(second - first, first, second)
+        return change, change / np.where(first != 0, np.abs(first), np.nan)
 
 
 _NUMBER_COLUMNS = ("baseline", "current", "change", "relative", "surprise")
@@ -295,6 +348,7 @@ _EMPTY_COLUMNS: Mapping[str, NDArray[Any]] = {
 
 
 def _result_frame(
+    dataset: str,
     series: Sequence[SeriesRow],
     series_indices: NDArray[np.intp],
     columns: Mapping[str, NDArray[Any]],
@@ -305,11 +359,15 @@ def _result_frame(
     unknown = np.where(change == 0, 2, np.isnan(surprise).astype(int))
     size = np.abs(np.nan_to_num(columns["relative"], posinf=np.inf))
     order = np.lexsort((series_indices, -size, -np.nan_to_num(surprise), unknown))
-    identity = {
-        name: np.array([series[i][name] for i in series_indices[order].tolist()], dtype=object)
-        for name in SERIES_COLUMNS
+    rows = [series[i] for i in series_indices[order].tolist()]
+    identity = {"dataset": np.full(len(rows), dataset, dtype=object)}
+    identity |= {
+        name: np.array([row[name] for row in rows], dtype=object)  # type: ignore[literal-required]
+        for name in ("segment", "name", "instance")
     }
-    names = (*_NUMBER_COLUMNS, "unusual", "anomaly", *_COUNT_COLUMNS, "status")
+    identity["where"] = np.array([row["filter"] or "" for row in rows], dtype=object)
+    identity["analyzer"] = np.array([row["analyzer"] for row in rows], dtype=object)
+    names = (*_NUMBER_COLUMNS, "unusual", "anomaly", "summary", *_COUNT_COLUMNS, "status")
     return ResultFrame({**identity, **{name: columns[name][order] for name in names}})
 
 
@@ -330,6 +388,7 @@ class _SideFacts:
 
     facts: Facts
     partition_indices: NDArray[np.intp]
+    as_of: AsOf = None
 
     @classmethod
     def from_facts(
@@ -341,6 +400,7 @@ class _SideFacts:
         parameter: str,
         side: Any,
     ) -> _SideFacts:
+        view = as_of
         if isinstance(side, str):
             ids = {find_partition(connection, facts.dataset, side)}
         elif isinstance(side, SupportsIndex):
@@ -359,7 +419,17 @@ class _SideFacts:
             name = " to ".join("..." if end is None else str(end) for end in side)
             msg = f"{parameter}: {facts.dataset!r} has no partition in {name}"
             raise HistoryError(msg)
-        return cls(facts, np.array(indices, dtype=np.intp))
+        return cls(facts, np.array(indices, dtype=np.intp), view)
+
+    def merged_values(
+        self, connection: Connection, artifacts: Artifacts, series: Sequence[int]
+    ) -> Floats:
+        """Return the metric of each series over the side's rows; NaN unless each partition has a state."""
+        partitions = [self.facts.partitions[i] for i in self.partition_indices.tolist()]
+        values = merged_series(
+            connection, artifacts, self.facts.dataset, partitions, series, self.as_of
+        )
+        return np.array([values.get(number, np.nan) for number in series], np.float64)
 
 
 def _partitions_of_run(connection: Connection, dataset: str, run: int, as_of: AsOf) -> set[int]:

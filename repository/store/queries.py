@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import MISSING_FILE_KEY, Database
 from tidegauge.repository.store.dimensions import RECORDED, Recorded
 from tidegauge.repository.store.frames import columns
@@ -795,3 +796,59 @@ def stored_states(
         )
         for name, time, row_segment, schema, *stored in rows
     ]
+
+
+def states_of_partitions(
+    connection: Connection, statistics: Sequence[int], partitions: Sequence[int], commit: int | None
+) -> dict[tuple[int, int], tuple[Payload, int]]:
+    """Return the current states of partitions, and the id of their table's schema.
+
+    Parameters
+    ----------
+    connection : Connection
+    statistics, partitions : sequence of int
+        Ids.
+    commit : int or None
+        Last commit of a past view; None for the current view.
+
+    Returns
+    -------
+    dict
+        By statistic and partition.
+    """
+    state = s.state.c
+    current = current_versions(commit)
+    query = (
+        sa.select(
+            *(state.statistic_id, state.partition_id, current.c.table_schema_id),
+            *(state.tag, state.payload, state.artifact, state.checksum),
+        )
+        .join_from(
+            s.state,
+            current,
+            (current.c.partition_id == state.partition_id) & (current.c.version == state.version),
+        )
+        .where(state.statistic_id.in_(statistics))
+    )
+    if commit is not None:
+        query = query.where(state.commit_id <= commit)
+    return {
+        (statistic, partition): (Payload(*stored), schema)
+        for chunk in chunks(partitions)
+        for statistic, partition, schema, *stored in connection.execute(
+            query.where(state.partition_id.in_(chunk))
+        )
+    }
+
+
+def is_in_segment(partition_segment: str, segment: str) -> bool:
+    """Return whether a partition, with the segment of its keys, can have rows of a segment.
+
+    Segments by column values are nested in the segments that partition keys make.
+
+    Examples
+    --------
+    >>> is_in_segment("", "origin=EWR"), is_in_segment("country=DE", "country=FR")
+    (True, False)
+    """
+    return partition_segment in {"", segment} or segment.startswith(partition_segment + "/")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,31 +21,45 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import (
     HistoryError,
     MixedTypesError,
+    PartitionSelectionError,
     RepositoryWarning,
     StateError,
     StateMismatchError,
+    TidegaugeError,
 )
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import flatten
+from tidegauge.analyzers.core.partitions import Partition, parse_selection, select_named
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import outcome
-from tidegauge.repository.store.bulk import upsert
+from tidegauge.repository.store.bulk import chunks, upsert
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import (
     AsOf,
     StoredState,
     Window,
+    as_analyzer,
+    commit_as_of,
     has_measurements,
+    is_in_segment,
+    states_of_partitions,
     stored_states,
     stored_total,
 )
-from tidegauge.repository.store.rows import number_of
-from tidegauge.repository.store.stored_states import Artifacts, Payload, mixed_types_text
+from tidegauge.repository.store.rows import PartitionRow, number_of
+from tidegauge.repository.store.stored_states import (
+    Artifacts,
+    Generations,
+    Payload,
+    mixed_types_text,
+)
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
     from tidegauge.analyzers.core.analyzer import Analyzer
 
 
@@ -232,6 +246,45 @@ class NamedStates:
         )
 
 
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MIN_WEEKDAY_LETTERS = 2
+
+
+def weekday_numbers(weekday: str | Sequence[str] | None) -> frozenset[int] | None:
+    """Return the numbers of weekdays by name, from 0 for Monday; None for all.
+
+    Parameters
+    ----------
+    weekday : str, sequence of str, optional
+        English names, or their first letters.
+
+    Raises
+    ------
+    HistoryError
+        If a name is not a weekday.
+
+    Examples
+    --------
+    >>> sorted(weekday_numbers(["Saturday", "sun"]))
+    [5, 6]
+    """
+    if weekday is None:
+        return None
+    names = [weekday] if isinstance(weekday, str | int) else list(weekday)
+    numbers = set()
+    for name in names:
+        letters = str(name).strip().casefold()
+        matching = [n for n, day in enumerate(WEEKDAYS) if day.casefold().startswith(letters)]
+        if len(letters) < _MIN_WEEKDAY_LETTERS or not matching:
+            msg = f"Invalid weekday {name!r}: use a name such as Monday or Mon, or a list of names."
+            raise HistoryError(msg)
+        numbers.add(matching[0])
+    if not numbers:
+        msg = "weekday=[] selects no partition: name a weekday, or leave the argument out."
+        raise HistoryError(msg)
+    return frozenset(numbers)
+
+
 @dataclass(frozen=True)
 class HistoricStates:
     """The states of a dataset's partitions, merged over a window; a `StateLoader`.
@@ -246,6 +299,8 @@ class HistoricStates:
     segment: str | None = None
     as_of: AsOf = None
     allow_missing: bool = False
+    partitions: str | Sequence[str] | None = None
+    weekday: str | Sequence[str] | None = None
 
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
         """Return the analyzer's states merged into one, or None if it was never measured.
@@ -264,7 +319,8 @@ class HistoricStates:
         CorruptStateError, UnknownStateTagError
             If a state is damaged or unreadable; with ``allow_missing`` it is skipped with a warning.
         """
-        if self.window == Window() and self.segment is None and self.as_of is None:
+        filters = (self.segment, self.as_of, self.partitions, self.weekday)
+        if self.window == Window() and all(value is None for value in filters):
             with self.database.read() as connection:
                 total = stored_total(connection, self.dataset, analyzer)
             if total is not None:
@@ -283,6 +339,7 @@ class HistoricStates:
     def _selection(self) -> str:
         """Return the filters on partitions, in words."""
         chosen: dict[str, object] = {"since": self.window.since, "until": self.window.until}
+        chosen |= {"on weekday": self.weekday}
         chosen |= {"in segment": self.segment, "known as of": self.as_of}
         return "".join(f" {name} {value}" for name, value in chosen.items() if value is not None)
 
@@ -291,60 +348,203 @@ class HistoricStates:
         with self.database.read() as connection:
             if not has_measurements(connection, self.dataset, analyzer):
                 return None
-            return stored_states(
+            stored = stored_states(
                 connection, self.dataset, analyzer, self.window, self.segment, self.as_of
             )
+        return self._chosen(stored)
+
+    def _chosen(self, stored: list[StoredState]) -> list[StoredState]:
+        """Return the states of the chosen partitions and weekdays."""
+        weekdays = weekday_numbers(self.weekday)
+        names = None
+        if self.partitions is not None:
+            names = _partition_names(self.partitions, [state.partition for state in stored])
+        return [
+            state
+            for state in stored
+            if (names is None or state.partition in names)
+            and (weekdays is None or (state.time and state.time.weekday() in weekdays))
+        ]
 
     def total(self, analyzer: Analyzer[Any, Any], stored: Sequence[StoredState]) -> State:
         """Merge states, reading them one at a time; see `load` for its errors."""
-        missing = [state.partition for state in stored if state.payload is None]
-        if missing and not self.allow_missing:
-            msg = (
-                f"{analyzer!r} has no state for {len(missing)} of {plural(len(stored), 'partition')},"
-                f" first {missing[0]!r}: it failed there, was not measured, or the state was cleaned"
-                " away; narrow the window, or pass allow_missing=True"
-            )
-            raise HistoryError(msg)
-        stored = self._of_one_generation(analyzer, stored)
-        try:
-            return analyzer.state_type.merge(self._read(stored))
-        except StateMismatchError as error:
-            msg = f"the states of {analyzer!r} on {self.dataset!r} cannot be merged: {error}"
-            raise HistoryError(msg) from error
-
-    def _of_one_generation(
-        self, analyzer: Analyzer[Any, Any], stored: Sequence[StoredState]
-    ) -> Sequence[StoredState]:
-        """Return the states of the newest generation; raise a `MixedTypesError` for several."""
-        measured = [state for state in stored if state.payload is not None]
-        generations = [state.generation for state in measured]
-        if len(set(generations)) <= 1:
-            return stored
-        text = mixed_types_text(generations, [state.partition for state in measured])
-        if not self.allow_missing:
-            msg = (
-                f"{analyzer!r} on {self.dataset!r}: {text}; narrow the window, or pass"
-                " allow_missing=True for the newest type only"
-            )
-            raise MixedTypesError(msg)
-        warnings.warn(
-            f"{analyzer!r} on {self.dataset!r}: {text}; only partitions where {generations[-1]} were merged",
-            RepositoryWarning,
-            stacklevel=2,
+        return merged_state(
+            self.artifacts, self.dataset, analyzer, stored, allow_missing=self.allow_missing
         )
-        return [state for state in measured if state.generation == generations[-1]]
 
-    def _read(self, stored: Sequence[StoredState]) -> Iterator[State]:
-        for state in stored:
-            if state.payload is None:
-                continue
-            try:
-                yield self.artifacts.unpack(state.payload)
-            except StateError as error:
-                text = f"{self.dataset!r}, {state.partition!r}: {error}"
-                if not self.allow_missing:
-                    raise type(error)(text) from error
-                warnings.warn(f"{text}; it was left out", RepositoryWarning, stacklevel=2)
+
+def merged_state(
+    artifacts: Artifacts,
+    dataset: str,
+    analyzer: Analyzer[Any, Any],
+    stored: Sequence[StoredState],
+    *,
+    allow_missing: bool = False,
+) -> State:
+    """Merge the states of partitions, reading them one at a time; see `HistoricStates.load` for its errors."""
+    missing = [state.partition for state in stored if state.payload is None]
+    if missing and not allow_missing:
+        msg = (
+            f"{analyzer!r} has no state for {len(missing)} of {plural(len(stored), 'partition')},"
+            f" first {missing[0]!r}: it failed there, was not measured, or the state was cleaned"
+            " away; narrow the window, or pass allow_missing=True"
+        )
+        raise HistoryError(msg)
+    stored = _of_one_generation(dataset, analyzer, stored, allow_missing=allow_missing)
+    try:
+        states = _read_states(artifacts, dataset, stored, allow_missing=allow_missing)
+        return analyzer.state_type.merge(states)
+    except StateMismatchError as error:
+        msg = f"the states of {analyzer!r} on {dataset!r} cannot be merged: {error}"
+        raise HistoryError(msg) from error
+
+
+def _of_one_generation(
+    dataset: str,
+    analyzer: Analyzer[Any, Any],
+    stored: Sequence[StoredState],
+    *,
+    allow_missing: bool,
+) -> Sequence[StoredState]:
+    """Return the states of the newest generation; raise a `MixedTypesError` for several."""
+    measured = [state for state in stored if state.payload is not None]
+    generations = [state.generation for state in measured]
+    if len(set(generations)) <= 1:
+        return stored
+    text = mixed_types_text(generations, [state.partition for state in measured])
+    if not allow_missing:
+        msg = (
+            f"{analyzer!r} on {dataset!r}: {text}; narrow the window, or pass"
+            " allow_missing=True for the newest type only"
+        )
+        raise MixedTypesError(msg)
+    warnings.warn(
+        f"{analyzer!r} on {dataset!r}: {text}; only partitions where {generations[-1]} were merged",
+        RepositoryWarning,
+        stacklevel=2,
+    )
+    return [state for state in measured if state.generation == generations[-1]]
+
+
+def _read_states(
+    artifacts: Artifacts, dataset: str, stored: Sequence[StoredState], *, allow_missing: bool
+) -> Iterator[State]:
+    for state in stored:
+        if state.payload is None:
+            continue
+        try:
+            yield artifacts.unpack(state.payload)
+        except StateError as error:
+            text = f"{dataset!r}, {state.partition!r}: {error}"
+            if not allow_missing:
+                raise type(error)(text) from error
+            warnings.warn(f"{text}; it was left out", RepositoryWarning, stacklevel=2)
+
+
+def _partition_names(partitions: str | Sequence[str], available: Sequence[str]) -> set[str]:
+    """Return the chosen names of partitions; raise if a name does not exist or conditions match none."""
+    try:
+        if not isinstance(partitions, str):
+            return select_named(partitions, available)
+        by_name = {name: Partition.from_name(name) for name in available}
+        keys = list(dict.fromkeys(key for p in by_name.values() for key in p.keys))
+        selection = parse_selection(partitions, keys)
+        chosen = {name for name, partition in by_name.items() if selection(partition)}
+        return selection.require_match(chosen, available)
+    except PartitionSelectionError as error:
+        raise HistoryError(str(error)) from error
+
+
+_STATISTICS_PER_QUERY = 50
+"""Statistics whose states are in memory at the same time."""
+
+
+def merged_series(
+    connection: Connection,
+    artifacts: Artifacts,
+    dataset: str,
+    partitions: Sequence[PartitionRow],
+    series: Sequence[int],
+    as_of: AsOf = None,
+) -> dict[int, float]:
+    """Return the metrics of many series over all rows of some partitions, from their merged states.
+
+    Parameters
+    ----------
+    connection : Connection
+    artifacts : Artifacts
+    dataset : str
+        Name of the dataset.
+    partitions : sequence of PartitionRow
+        In order of time.
+    series : sequence of int
+        Ids of series.
+    as_of : str, date, datetime or int, optional
+        Past view of the repository.
+
+    Returns
+    -------
+    dict of int to float
+        By id of the series. Series without a state in each partition of their segment are left out.
+    """
+    commit = commit_as_of(connection, as_of)
+    query = (
+        sa.select(
+            *(s.series.c.id, s.series.c.name, s.series.c.instance),
+            *(s.analyzer.c.text, s.analyzer.c.segment, s.analyzer.c.statistic_id),
+        )
+        .join_from(s.series, s.analyzer)
+        .where(s.analyzer.c.statistic_id.is_not(None))
+    )
+    # Analyzers that share a statistic share its merged state.
+    by_statistic: dict[int, dict[str, list[Any]]] = {}
+    for chunk in chunks(series):
+        for row in connection.execute(query.where(s.series.c.id.in_(chunk))):
+            by_statistic.setdefault(row.statistic_id, {}).setdefault(row.text, []).append(row)
+    values: dict[int, float] = {}
+    generations = Generations(connection)
+    for statistics in chunks(sorted(by_statistic), _STATISTICS_PER_QUERY):
+        payloads = states_of_partitions(
+            connection, statistics, [partition["id"] for partition in partitions], commit
+        )
+        for statistic in statistics:
+            rows_by_analyzer = by_statistic[statistic]
+            segment = next(iter(rows_by_analyzer.values()))[0].segment
+            inside = [p for p in partitions if is_in_segment(p["within"], segment)]
+            stored = [(p, *payloads.get((statistic, p["id"]), (None, None))) for p in inside]
+            with suppress(TidegaugeError):  # a state is missing or damaged, or the types differ
+                values |= _metrics_of(artifacts, dataset, stored, rows_by_analyzer, generations)
+    return values
+
+
+def _metrics_of(
+    artifacts: Artifacts,
+    dataset: str,
+    stored: Sequence[tuple[PartitionRow, Payload | None, int | None]],
+    rows_by_analyzer: Mapping[str, Sequence[Any]],
+    generations: Generations,
+) -> dict[int, float]:
+    """Return the values of series by id, from one merged state of one statistic."""
+    values: dict[int, float] = {}
+    state = None
+    for text, rows in rows_by_analyzer.items():
+        analyzer = as_analyzer(text)
+        if state is None:
+            schemas = {schema for *_, schema in stored if schema is not None}
+            by_schema = generations.find(analyzer, schemas)
+            states = [
+                StoredState(p["partition"], p["time"], payload, "", by_schema.get(schema or 0, ""))
+                for p, payload, schema in stored
+            ]
+            state = merged_state(artifacts, dataset, analyzer, states)
+        metric = analyzer.compute_metric_from(state)
+        numbers = {
+            (flat.name, flat.instance): flat.value for flat in flatten(metric) if not flat.failed
+        }
+        for row in rows:
+            if (row.name, row.instance) in numbers:
+                values[row.id] = float(numbers[row.name, row.instance])
+    return values
 
 
 WINDOW_COLUMNS = columns(

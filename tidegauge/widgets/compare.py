@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tidegauge.analyzers.core.errors import HistoryError, TidegaugeError
-from tidegauge.analyzers.core.metric import Scale, flatten
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.distributions.stored import columns_with_distribution
+from tidegauge.repository.history.comparison import MEDIAN, MERGED
 from tidegauge.repository.history.versions import partition_names
 from tidegauge.repository.store.facts import dimensions_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
@@ -45,18 +46,20 @@ MAX_COMPARED_ROWS = 10_000
 """Maximum number of rows in an answer; the least surprising rows are omitted."""
 _SIDE_FIELDS = frozenset({"baseline", "current"})
 _TABLE_FIELDS = frozenset(
-    {"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down", "rows"}
+    {"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down", "rows", "summary"}
 )
 """Request fields that describe the table instead of a side."""
 COMPARED_NUMBERS = ("baseline", "current", "change", "relative", "surprise")
 SEARCHED_FIELDS = ("name", "instance", "segment", "status")
 _FILTER_PATTERN = re.compile(r"where='((?:[^'\\]|\\.)*)'|where=\"((?:[^\"\\]|\\.)*)\"")
 SORTABLE_COLUMNS = ("name", "instance", "segment", *COMPARED_NUMBERS, "unusual")
-"""Sortable columns of the page; comparisons of windows are also sorted by `MERGED_COLUMNS`."""
+"""Sortable columns of the page."""
 SERIES_FIELDS = ("segment", "name", "instance", "analyzer")
 MERGED_COLUMNS = ("merged_baseline", "merged_current")
-MAX_MERGED_ANALYZERS = 200
-"""Maximum number of analyzers to merge: each merge reads the states of all partitions of a window."""
+_SIZED_COLUMNS = frozenset({"change", "relative"})
+"""Columns that are sorted by size: a fall by half is as large as a rise by half."""
+MAX_MERGED_SERIES = 500
+"""Maximum number of series with metrics of whole windows by default: the states of all partitions are read."""
 
 
 def sides(repository: Repository, params: Mapping[str, Any]) -> Answer:
@@ -102,7 +105,7 @@ def compare(repository: Repository, params: Mapping[str, Any]) -> Answer:
     params : mapping
         Parameters of the request, as `protocol.CompareQuestion`.
     """
-    comparison = compare_frame(repository, params, with_merged=False)
+    comparison = compare_frame(repository, params)
     # Rows with a stored anomaly can rank low by surprise. Put them first, so that they are kept.
     marked = comparison.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
     sent = marked.head(MAX_COMPARED_ROWS).sort_index()
@@ -126,10 +129,8 @@ def _series_arrays(
     return {"ids": pairs[:, 0], "ratio": pairs[:, 1]}
 
 
-def compare_frame(
-    repository: Repository, params: Mapping[str, Any], *, with_merged: bool = True
-) -> pd.DataFrame:
-    """Return a comparison.
+def compare_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a comparison, as `Repository.compare`.
 
     Parameters
     ----------
@@ -137,9 +138,8 @@ def compare_frame(
     params : mapping
         ``baseline`` and ``current`` are the sides; by default, the newest partition is compared with
         an earlier one. ``rows`` are the ids of the series that the page displays; without a page,
-        rows follow ``filter``, ``unusual``, ``sort`` and ``down``.
-    with_merged : bool
-        If true, comparisons of windows also have the metrics of the merged states, `MERGED_COLUMNS`.
+        rows follow ``filter``, ``unusual``, ``sort`` and ``down``. ``summary`` is ``merged`` or ``median``,
+        as for `Repository.compare`; by default ``merged``, for up to `MAX_MERGED_SERIES` series.
 
     Raises
     ------
@@ -156,17 +156,18 @@ def compare_frame(
         )
         raise HistoryError(msg)
     baseline, current = side(params["baseline"]), side(params["current"])
-    comparison = repository.compare(params["dataset"], baseline, current)
-    if isinstance(baseline, tuple) and with_merged:
-        columns = (
-            _merged_values(repository, params["dataset"], comparison, window)
-            for window in (baseline, current)
-        )
-        comparison = comparison.assign(**dict(zip(MERGED_COLUMNS, columns, strict=True)))
+    summary = params.get("summary") or _default_summary(repository, params["dataset"], baseline)
+    comparison = repository.compare(params["dataset"], baseline, current, summary=summary)
     if params.get("rows") is not None:
         ids = _series_arrays(repository, params["dataset"], comparison)["ids"]
         return listed_rows(comparison, ids.tolist(), params["rows"])
     return _filter_and_sort(comparison, params)
+
+
+def _default_summary(repository: Repository, dataset: str, baseline: Any) -> str:
+    if isinstance(baseline, str):  # a partition, which has one value
+        return MEDIAN
+    return MERGED if len(repository.series(dataset)) <= MAX_MERGED_SERIES else MEDIAN
 
 
 def _filter_and_sort(comparison: pd.DataFrame, params: Mapping[str, Any]) -> pd.DataFrame:
@@ -183,7 +184,9 @@ def _filter_and_sort(comparison: pd.DataFrame, params: Mapping[str, Any]) -> pd.
 
 def _order(comparison: pd.DataFrame, sort: str, *, down: bool) -> NDArray[np.int32]:
     """Return the order of a comparison's rows by a column; the present order for unknown columns."""
-    key = _relative_change(comparison) if sort == "merged" else comparison.get(sort)
+    key = comparison.get(sort)
+    if sort in _SIZED_COLUMNS and key is not None:
+        key = key.abs()
     # Rows are already ordered by surprise: metrics with too little history come before metrics
     # without a difference.
     if key is None or (sort == "surprise" and down):
@@ -197,15 +200,6 @@ def _filter_label(analyzer: str) -> str:
     return f" where {match[1] or match[2]}" if match else ""
 
 
-def _relative_change(comparison: pd.DataFrame) -> pd.Series | None:
-    """Return the relative change of merged metrics; None if the sides are not windows."""
-    if not set(MERGED_COLUMNS) <= set(comparison):
-        return None
-    baseline, current = (comparison[name] for name in MERGED_COLUMNS)
-    change = (current - baseline) / baseline.abs().where(baseline != 0)
-    return change.mask(baseline == current, 0.0)
-
-
 def merged(repository: Repository, params: Mapping[str, Any]) -> Answer:
     """Return the metrics of two windows, each computed from the merged states of its partitions.
 
@@ -217,31 +211,17 @@ def merged(repository: Repository, params: Mapping[str, Any]) -> Answer:
     params : mapping
         Parameters of the request, as `protocol.CompareQuestion`.
     """
-    comparison = compare_frame(repository, params)
-    answer = table(comparison[[name for name in MERGED_COLUMNS if name in comparison]])
+    import pandas as pd
+
+    comparison = compare_frame(repository, {**params, "summary": MERGED})
+    is_merged = comparison["summary"] == MERGED
+    columns = ("baseline", "current", "relative")
+    baseline, current, change = (comparison[name].where(is_merged) for name in columns)
+    answer = table(pd.DataFrame(dict(zip(MERGED_COLUMNS, (baseline, current), strict=True))))
     ids = _series_arrays(repository, params["dataset"], comparison)["ids"]
-    change = _relative_change(comparison)
-    numbers = {} if change is None else {"merged": change.to_numpy(np.float64)}
-    orders = row_orders(["merged"], lambda name, down: _order(comparison, name, down=down))
-    return Answer(answer.payload, {**answer.arrays, "ids": ids, **numbers, **orders})
-
-
-def _merged_values(
-    repository: Repository, dataset: str, comparison: pd.DataFrame, window: tuple[Any, Any]
-) -> NDArray[np.float64]:
-    """Return each metric of a window's merged states; NaN if any partition has no state."""
-    values: dict[tuple[str, ...], float] = {}
-    analyzers = comparison[["segment", "analyzer"]].drop_duplicates().head(MAX_MERGED_ANALYZERS)
-    for segment, analyzer in analyzers.itertuples(index=False, name=None):
-        since, until = window
-        try:
-            metric = repository.merge(dataset, analyzer, since=since, until=until, segment=segment)
-            numbers = {(item.name, item.instance): item.value for item in flatten(metric)}
-        except TidegaugeError:  # partitions of the window have no states
-            continue
-        values.update({(segment, *key, analyzer): value for key, value in numbers.items()})
-    rows = comparison[list(SERIES_FIELDS)].itertuples(index=False, name=None)
-    return np.array([values.get(row, np.nan) for row in rows], np.float64)
+    numbers = {"ids": ids, "merged": change.to_numpy(np.float64)}
+    orders = row_orders(["merged"], lambda _, down: row_order(change.abs(), descending=down))
+    return Answer(answer.payload, {**answer.arrays, **numbers, **orders})
 
 
 def _default_sides(repository: Repository, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,9 @@ def test_two_partitions_are_compared_with_usual_differences(repo):
     record(repo, [*STEPS, 28, 48])
     row = only_row(repo, days(8), days(9))
     assert list(row.index) == [
-        *("segment", "name", "instance", "analyzer", "baseline", "current", "change", "relative"),
-        *("surprise", "unusual", "anomaly", "baseline_partitions", "current_partitions", "status"),
+        *("dataset", "segment", "name", "instance", "where", "analyzer"),
+        *("baseline", "current", "change", "relative", "surprise", "unusual", "anomaly"),
+        *("summary", "baseline_partitions", "current_partitions", "status"),
     ]
     assert row["surprise"] == pytest.approx((20 - 3.5) / (1.4826 * 1.5))
     assert (row["baseline"], row["current"], row["change"]) == (28, 48, 20)
@@ -166,8 +167,12 @@ def sizes(repo, *numbers, first=1, fingerprint="a"):
 
 def test_two_runs_are_compared(repo):
     first, second = sizes(repo, 10, 30, 20), sizes(repo, 50, 40, first=4)
-    row = only_row(repo, first, second)
+    row = only_row(repo, first, second, summary="median")
     assert (row["baseline"], row["current"], row["change"]) == (20, 45, 25)
+    assert row["summary"] == "median"
+    row = only_row(repo, first, second)
+    assert (row["baseline"], row["current"], row["change"]) == (60, 90, 30)
+    assert (row["summary"], row["relative"]) == ("merged", 0.5)
     assert (row["baseline_partitions"], row["current_partitions"]) == (3, 2)
 
 
@@ -181,12 +186,15 @@ def test_a_restatement_is_compared_partition_by_partition(repo):
     first = sizes(repo, *(int(round(x)) - 1 for x in raw))
     second = sizes(repo, 909, 999, 2000, first=9, fingerprint="b")
     sizes(repo, 5, first=10, fingerprint="c")
-    row = only_row(repo, first, second)
+    row = only_row(repo, first, second, summary="median")
     assert (row["baseline"], row["current"]) == (1049, 954)
     assert row["change"] == -95  # of -90 and -100
     assert row["relative"] == pytest.approx(-95 / 1049)
     assert (row["baseline_partitions"], row["current_partitions"]) == (2, 2)
-    earlier = only_row(repo, first, first)
+    whole = only_row(repo, first, second)
+    assert (whole["baseline"], whole["current"], whole["change"]) == (2098, 1908, -190)
+    assert whole["surprise"] == row["surprise"]
+    earlier = only_row(repo, first, first, summary="median")
     assert (earlier["change"], earlier["baseline_partitions"]) == (0, 10)
     assert earlier["baseline"] == 1049
 
@@ -207,6 +215,51 @@ def test_runs_are_compared_as_known_at_their_time(repo):
     assert only_row(repo, first, second)["change"] == 20
     with pytest.raises(tg.HistoryError, match=f"run {second} of 'd' measured no partition"):
         repo.compare("d", first, second, as_of=first)
+
+
+# Whole windows
+
+
+def test_windows_are_compared_by_all_their_rows(repo):
+    # 1 of the rows of each day is incomplete; the median day has 12 rows, and then 10.
+    commit(repo, *(day(n, rows=rows) for n, rows in enumerate([10, 12, 14, 10, 10, 31], 1)))
+    early, late = days(1, 3), days(4, 6)
+    whole = repo.compare("d", early, late).set_index(["name", "instance"])
+    typical = repo.compare("d", early, late, summary="median").set_index(["name", "instance"])
+    size = whole.loc["Size", "*"]
+    assert (size["baseline"], size["current"], size["change"]) == (36, 51, 15)
+    assert typical.loc[("Size", "*"), ["baseline", "current"]].tolist() == [12, 10]
+    complete = whole.loc["Completeness", "x"]
+    assert complete["baseline"] == pytest.approx(33 / 36)
+    assert complete["current"] == pytest.approx(48 / 51)
+    assert set(typical["summary"]) == {"median"}
+    for window, column in ((early, "baseline"), (late, "current")):
+        since, until = window
+        for analyzer in ("Size()", "Completeness('x')", "Mean('x')", "Uniqueness(['s'])"):
+            merged = repo.merge("d", analyzer, since=since, until=until)
+            assert whole.loc[(merged.name, merged.instance), column] == merged.value
+
+
+def test_series_without_a_state_in_each_partition_have_medians_on_both_sides(repo):
+    sizes(repo, 10, 30, 20, 40)
+    record(repo, [1, 5, 2, 8], "revenue")
+    complete = tg.Completeness("x")
+    commit(repo, day(4, only=[complete], fingerprint="b"))
+    found = repo.compare("d", days(1, 2), days(3, 4)).set_index("name")
+    assert found.loc["revenue", ["baseline", "current"]].tolist() == [3, 5]
+    assert found.loc["revenue", "summary"] == "median"
+
+
+def test_single_partitions_have_their_value(repo):
+    sizes(repo, 10, 30)
+    assert only_row(repo, days(1), days(2))["summary"] == "value"
+    assert only_row(repo, days(1), days(2), summary="median")["summary"] == "value"
+
+
+def test_an_unknown_summary_is_refused(repo):
+    sizes(repo, 10, 30)
+    with pytest.raises(tg.UnknownNameError, match="'mean'; did you mean 'median'"):
+        repo.compare("d", days(1, 1), days(2, 2), summary="mean")
 
 
 # Missing values

@@ -136,13 +136,42 @@ def test_windows_are_compared_by_their_merged_states(repo):
     assert math.isnan(arrays["merged_current"][names.index("revenue")])  # no state
 
 
-def test_partitions_have_no_merged_values(repo):
-    assert "merged_current" not in comparison.compare_frame(
-        repo, {"dataset": "d", "baseline": FIRST, "current": LAST}
-    )
-    assert "merged_current" in comparison.compare_frame(
-        repo, {"dataset": "d", "baseline": EARLY, "current": LATE}
-    )
+def test_the_table_has_the_metrics_of_whole_windows_unless_medians_are_requested(repo):
+    repo.record("d", "revenue", {f"ds=2013-01-0{n}": float(n) for n in range(1, 10)})
+    question = {"dataset": "d", "baseline": EARLY, "current": LATE}
+
+    def values(**options):
+        answer = comparison.compare(repo, {**question, **options})
+        texts, arrays = answer.payload["texts"], answer.arrays
+        size, revenue = texts["name"].index("Size"), texts["name"].index("revenue")
+        assert texts["summary"][revenue] == "median", "it has no states"
+        assert arrays["current"][revenue] == 8
+        return texts["summary"][size], arrays["baseline"][size], arrays["current"][size]
+
+    assert values() == values(summary="merged") == ("merged", 36, 54)
+    assert values(summary="median") == ("median", 12, 18)
+    frame = comparison.compare_frame(repo, question)
+    sides = [tuple(side.values()) for side in (EARLY, LATE)]
+    assert frame.equals(repo.compare("d", *sides))
+
+
+def test_many_series_have_medians_unless_whole_windows_are_requested(repo, monkeypatch):
+    monkeypatch.setattr(comparison, "MAX_MERGED_SERIES", 3)
+    question = {"dataset": "d", "baseline": EARLY, "current": LATE}
+    assert set(comparison.compare_frame(repo, question)["summary"]) == {"median"}
+    merged = comparison.compare_frame(repo, {**question, "summary": "merged"})
+    assert "merged" in set(merged["summary"])
+
+
+def test_changes_are_sorted_by_size(repo):
+    repo.record("d", "fall", {f"ds=2013-01-0{n}": 100.0 - 11 * n for n in range(1, 10)})
+    repo.record("d", "rise", {f"ds=2013-01-0{n}": 100.0 + n for n in range(1, 10)})
+    question = {"dataset": "d", "baseline": FIRST, "current": LAST, "sort": "change"}
+    changes = comparison.compare_frame(repo, question)["change"]
+    assert changes.iloc[0] == -88
+    assert changes.dropna().abs().is_monotonic_decreasing
+    rising = comparison.compare_frame(repo, {**question, "sort": "relative", "down": False})
+    assert rising["relative"].dropna().abs().is_monotonic_increasing
 
 
 def test_the_frame_has_the_listed_rows_in_their_order(repo):
@@ -158,11 +187,10 @@ def test_the_frame_has_the_listed_rows_in_their_order(repo):
     assert listed(filter="where").empty, "no analyzer has a filter"
     # Three metrics rise by 8; the most surprising comes first. Failed metrics come last in both directions.
     assert listed(sort="change")["name"].tolist()[:3] == ["Histogram.abs.a", "Size", "Mean"]
-    assert listed(sort="change", down=False)["change"].dropna().is_monotonic_increasing
+    assert listed(sort="change", down=False)["change"].dropna().abs().is_monotonic_increasing
     assert listed(sort="change", down=False)["change"].isna().iloc[-1]
     names = listed(sort="name", down=False)["name"].tolist()
     assert names == sorted(names, key=str.casefold)
-    assert listed(sort="merged")["name"].tolist() == whole["name"].tolist(), "there are none"
     commit(repo, day(10, rows=9999))
     question["current"] = {"partition": "ds=2013-01-10"}
     assert "Size" in set(listed(unusual=True)["name"])
@@ -181,12 +209,10 @@ def test_rows_can_be_filtered_by_the_filter_of_their_analyzer():
 
 
 def test_rows_are_sorted_by_the_change_of_their_merged_states(repo):
-    question = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "merged"}
+    question = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "relative"}
     found = comparison.compare_frame(repo, question)
-    # The mean of x, which is n on day n with 10 + n rows, rises from 74/36 to 434/54. 33 of 36 rows with
-    # s = a become 51 of 54.
-    assert found["name"].tolist()[:4] == ["Mean", "Histogram.abs.a", "Size", "Completeness"]
-    assert found["instance"].iloc[-1] == "nope", "which has no states"
-    falling = comparison.compare_frame(repo, {**question, "down": False})
-    assert falling["name"].iloc[0] == "Histogram.ratio.b"
-    assert falling["instance"].iloc[-1] == "nope"
+    # The mean of x, which is n on day n with 10 + n rows, rises from 74/36 to 434/54. 3 of 36 rows with
+    # s = b become 3 of 54; 33 of 36 rows with s = a become 51 of 54.
+    names = ["Mean", "Histogram.abs.a", "Size", "Histogram.ratio.b"]
+    assert found["name"].tolist()[:4] == names
+    assert found["relative"].isna().iloc[-1]
