@@ -66,9 +66,19 @@ ODD_PHRASES = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-MAX_ODD_PHRASES = {"docstrings": 1.5, "messages": 2.0, "tests": 2.0, "pages": 2.0}
+MAX_ODD_PHRASES = {"docstrings": 1.5, "messages": 2.0, "tests": 2.0, "pages": 2.0, "scripts": 2.0}
 """Odd phrases per 1,000 words. Quotations, terms of statistics and HTML texts match as well."""
 SQL = re.compile(r"\b(?:SELECT|FROM|CREATE|INSERT)\b|::|=>")
+SCRIPT_FOLDER = ROOT / "tidegauge" / "widgets"
+SCRIPT_TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+      | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|\$\{[^`]*?\}|[^`\\])*`)
+      | (?P<word>[A-Za-z_$][\w$]*)
+      | (?P<symbol>=>|\.\.\.|\?\.|[^\s\w])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Tokens of TypeScript. Words inside template strings are part of the string."""
 
 
 @functools.cache
@@ -139,9 +149,83 @@ def odd_phrases_per_1000_words(texts):
     return 1000 * odd / sum(len(re.findall(r"\b[A-Za-z']+\b", text)) for text in texts)
 
 
+@functools.cache
+def script_tokens(path):
+    """Return the tokens of a TypeScript file, as pairs of kind and content."""
+    return [
+        (token.lastgroup, token[0])
+        for token in SCRIPT_TOKEN.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+
+def script_files():
+    return [
+        path
+        for folder in ("src", "tests")
+        for path in sorted((SCRIPT_FOLDER / folder).rglob("*.ts"))
+    ]
+
+
+def script_names(tokens):
+    """Yield the names of variables, parameters, properties, functions and classes of a script.
+
+    A name follows ``const`` or another declaring keyword, is before ``:`` or ``=>``, or is in a
+    destructuring declaration or the parameters of an arrow function.
+    """
+    code = [content for kind, content in tokens if kind in {"word", "symbol"}]
+    parameters = {
+        n
+        for end in range(1, len(code))
+        if code[end - 1 : end + 1] == [")", "=>"]
+        for n in range(opening_parenthesis(code, end - 1), end)
+    }
+    in_pattern = False
+    for n, (before, name, after) in enumerate(
+        zip(["", *code], code, [*code[1:], ""], strict=False)
+    ):
+        if before in {"const", "let"}:
+            in_pattern = name in {"{", "["}
+        elif name == "=":
+            in_pattern = False
+        if not name[0].isalpha():
+            continue
+        declared = before in {"const", "let", "function", "class", "interface", "type", "get"}
+        typed = (after == ":" and before != "?") or code[n + 1 : n + 3] == ["?", ":"]
+        bound = (in_pattern or n in parameters) and after in {",", ")", "}", "]"}
+        if declared or typed or bound or after == "=>":
+            yield name
+
+
+def opening_parenthesis(code, end):
+    """Return the index of the parenthesis that the one at ``end`` closes."""
+    depth = 0
+    for n in range(end, -1, -1):
+        depth += {")": 1, "(": -1}.get(code[n], 0)
+        if depth == 0:
+            return n
+    return 0
+
+
+def script_constants(path):
+    """Yield the names of the constants of a module."""
+    yield from re.findall(r"^(?:export )?const ([A-Z][A-Z\d_]+)\b", path.read_text("utf-8"), re.M)
+
+
+def script_comments():
+    """Return the comments of all scripts without comment characters."""
+    return [
+        re.sub(r"(?m)^\s*(?:///?|/\*\*?|\*/?)|\*/", "", content)
+        for path in script_files()
+        for kind, content in script_tokens(path)
+        if kind == "comment"
+    ]
+
+
 def texts_of(part):
     if part == "pages":
         return [prose(page) for page in PAGES]
+    if part == "scripts":
+        return script_comments()
     trees = syntax_trees("tests") if part == "tests" else product_trees()
     nodes = messages if part == "messages" else docstrings
     return [node.value for tree in trees for node in nodes(tree)]
@@ -157,6 +241,38 @@ def test_constants_name_quantity_and_unit():
     names = [name for tree in product_trees() for name in constant_names(tree)]
     one_word = [name for name in names if "_" not in name.strip("_")]
     assert len(one_word) <= MAX_ONE_WORD_CONSTANTS * len(names), sorted(set(one_word))
+
+
+def test_few_names_in_scripts_are_vague():
+    names = [name for path in script_files() for name in script_names(script_tokens(path))]
+    vague = [name for name in names if name in VAGUE_NAMES]
+    assert len(vague) <= MAX_VAGUE_NAMES * len(names), sorted(set(vague))
+
+
+def test_constants_in_scripts_name_quantity_and_unit():
+    names = [name for path in script_files() for name in script_constants(path)]
+    one_word = [name for name in names if "_" not in name]
+    assert len(one_word) <= MAX_ONE_WORD_CONSTANTS * len(names), sorted(set(one_word))
+
+
+def test_no_css_class_is_vague():
+    scripts = [*script_files(), *SCRIPT_FOLDER.glob("src/**/*.css")]
+    classes = {
+        name for path in scripts for name in re.findall(r"\btg-[a-z-]+", path.read_text("utf-8"))
+    }
+    assert not [name for name in classes if VAGUE_NAMES & set(name.split("-"))]
+
+
+def test_names_in_scripts_are_counted():
+    script = """
+        import { by } from "x"; // const told = 1
+        const [found, { a: one, what }] = f(`${who}`);
+        export function of(some: number, text = "kept:"): void {}
+        for (const known of sorted.map((odd) => odd ? less : 1)) g({ made: 1, more });
+    """
+    tokens = [(token.lastgroup, token[0]) for token in SCRIPT_TOKEN.finditer(script)]
+    names = [name for name in script_names(tokens) if name in VAGUE_NAMES]
+    assert names == ["found", "one", "what", "of", "some", "known", "odd", "made"]
 
 
 @pytest.mark.parametrize("part", MAX_ODD_PHRASES)
