@@ -13,34 +13,34 @@ export function formatNumber(value: number | null | undefined): string {
 }
 
 /**
- * Format a value: in per cent if it is a share, else as a number.
+ * Format a value: shares in per cent, other values as numbers.
  *
- * Of a share three digits are told, and as many more as tell it from 100 %; `measured` in formatting.py.
+ * Shares have three significant digits, or more if they would be rounded to 100 %, as `measured` in formatting.py.
  */
 export function formatValue(value: number | null | undefined, percent: boolean): string {
   if (!percent || value === null || value === undefined || !(Math.abs(value) <= 100)) return formatNumber(value);
   const hundredths = 100 * value;
   const rest = Math.abs(100 - hundredths);
-  const own = hundredths ? 2 - Math.floor(Math.log10(Math.abs(hundredths))) : 0;
-  const digits = Math.min(6, Math.max(0, own, rest ? -Math.floor(Math.log10(rest)) : 0));
-  if (hundredths > 0 && hundredths < 5e-7) return "< 0.000001 %"; // not none
+  const significant = hundredths ? 2 - Math.floor(Math.log10(Math.abs(hundredths))) : 0;
+  const digits = Math.min(6, Math.max(0, significant, rest ? -Math.floor(Math.log10(rest)) : 0));
+  if (hundredths > 0 && hundredths < 5e-7) return "< 0.000001 %"; // not zero
   return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })} %`;
 }
 
-/** Format a metric's value on its scale: a ratio in per cent, a time in UTC, all else as a number. */
+/** Format the value of a metric by its scale: ratios in per cent, times in UTC, other values as numbers. */
 export function formatMetric(value: number | null | undefined, scale: string): string {
   if (scale !== "time" || value === null || value === undefined || !(Math.abs(value) <= 8.64e12)) return formatValue(value, scale === "ratio");
   return new Date(1000 * Math.floor(value)).toISOString().replace("T", " ").slice(0, -5);
 }
 
-/** Format a change with its sign: of shares in percentage points, else as a number. */
+/** Format a change with its sign: changes of shares in percentage points, others as numbers. */
 export function formatChange(change: number, percent: boolean): string {
-  const known = percent && Number.isFinite(change);
-  const text = known ? `${Number((100 * change).toFixed(Math.abs(change) < 0.1 ? 2 : 1))} pp` : formatNumber(change);
+  const inPoints = percent && Number.isFinite(change);
+  const text = inPoints ? `${Number((100 * change).toFixed(Math.abs(change) < 0.1 ? 2 : 1))} pp` : formatNumber(change);
   return change > 0 && text !== "0 pp" ? `+${text}` : text;
 }
 
-/** Format a relative change: `+12 %`; only all is 100 %. */
+/** Format a relative change, such as `+12 %`. Only a change of exactly 100 % is formatted as 100 %. */
 export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
   const percent = 100 * share;
@@ -78,7 +78,7 @@ export function formatDuration(seconds: number): string {
   return units.map(([count, unit]) => `${count.toLocaleString("en-US")} ${unit}`).join(" ");
 }
 
-/** Format the age of a time in its largest unit: `3 h ago`; `in 2 days` for a time to come. */
+/** Format the age of a time in its largest unit: `3 h ago`; `in 2 days` for a future time. */
 export function formatAge(seconds: number, now: number): string {
   const age = now - seconds;
   if (Number.isNaN(age)) return "–";
@@ -95,7 +95,7 @@ export function keepUnits(text: string): string {
   return text.replaceAll(" %", "\u00a0%");
 }
 
-/** Truncate a long text in its middle: beginnings and ends are more informative. */
+/** Truncate a long string in the middle, because beginnings and ends are more informative. */
 export function truncateMiddle(text: string, max: number): string {
   if (text.length <= max) return text;
   const half = Math.floor((max - 1) / 2);
