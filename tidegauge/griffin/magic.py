@@ -112,8 +112,7 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
     try:
         words = shlex.split(line)
     except ValueError as error:
-        msg = f"%%griffin: the line cannot be read: {error}"
-        raise SuiteError(msg) from None
+        raise SuiteError(f"%%griffin: the line cannot be read: {error}") from None
     parser = _arguments()
     arguments = parser.parse_args(words)
     if arguments.help:

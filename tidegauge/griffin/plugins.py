@@ -120,8 +120,7 @@ def load_class(name: object) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # third-party code may raise anything
-        msg = f"cannot import {name!r}: {describe(error)}"
-        raise SetupError(msg) from error
+        raise SetupError(f"cannot import {name!r}: {describe(error)}") from error
 
 
 _CONNECTORS_PACKAGE = "tidegauge.griffin.connectors"

@@ -76,8 +76,7 @@ class Sink:
         for key in self.required:
             if not self.config.get(key):
                 hint = f"; {suggested(key, self.config)}" if self.config else ""
-                msg = f"sink {self.name!r}: the key {key!r} is missing{hint}"
-                raise GriffinConfigError(msg)
+                raise GriffinConfigError(f"sink {self.name!r}: the key {key!r} is missing{hint}")
 
     def failed(self, error: Exception, advice: str = "") -> SinkError:
         """Return the error for a failed write, without the secrets of the configuration."""
@@ -132,8 +131,7 @@ class Sink:
         try:
             return milliseconds(self.config.get(key, default))
         except ValueError as error:
-            msg = f"sink {self.name!r}: {key!r}: {error}"
-            raise GriffinConfigError(msg) from None
+            raise GriffinConfigError(f"sink {self.name!r}: {key!r}: {error}") from None
 
 
 def plain(value: Any) -> Any:
@@ -386,11 +384,9 @@ class DatabaseSink(Sink):
         """Validate the configuration, including the form of ``url``."""
         super().check()
         if not str(self.config["url"]).startswith("jdbc:"):
-            msg = f"sink {self.name!r}: 'url' must begin with 'jdbc:'"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"sink {self.name!r}: 'url' must begin with 'jdbc:'")
         if not isinstance(self.config.get("options", {}), Mapping):
-            msg = f"sink {self.name!r}: 'options' must be a mapping"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"sink {self.name!r}: 'options' must be a mapping")
 
     def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
         """Append a row with the metrics of a time."""
@@ -463,8 +459,7 @@ class HttpSink(Sink):
             msg = f"sink {self.name!r}: 'method' must be 'post' or 'put', not {method.lower()!r}"
             raise GriffinConfigError(msg)
         if not isinstance(self.config.get("headers", {}), Mapping):
-            msg = f"sink {self.name!r}: 'headers' must be a mapping"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"sink {self.name!r}: 'headers' must be a mapping")
         _ = self._tries, self._timeout
 
     @property
@@ -610,6 +605,5 @@ def _select_sinks(env: Env, names: Sequence[str] | None) -> list[SinkConfig]:
     for name in names:
         if name.casefold() not in sinks:
             hint = suggested(name, [sink.name for sink in env.sinks]) if sinks else "it has none"
-            msg = f"the environment has no sink {name!r}; {hint}"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"the environment has no sink {name!r}; {hint}")
     return [sinks[name] for name in dict.fromkeys(name.casefold() for name in names)]

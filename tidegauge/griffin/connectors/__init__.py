@@ -63,8 +63,7 @@ class Connector(ABC):
         for keys in self.required:
             if not any(self.config.get(key) for key in keys):
                 hint = f"; {suggested(keys[0], self.config)}" if self.config else ""
-                msg = f"the key {keys[0]!r} is missing{hint}"
-                raise GriffinConfigError(msg)
+                raise GriffinConfigError(f"the key {keys[0]!r} is missing{hint}")
 
     @abstractmethod
     def batch(self, spark: SparkSession) -> DataFrame:
@@ -79,8 +78,7 @@ class Connector(ABC):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Read the current and future rows as a streaming frame."""
-        msg = f"a {type(self).__name__} cannot be read as a stream"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"a {type(self).__name__} cannot be read as a stream")
 
     def partitioned(self, spark: SparkSession, keys: Sequence[str]) -> Source | None:
         """Return a source with partition fingerprints, or None if not supported."""
@@ -93,15 +91,13 @@ class Connector(ABC):
         )
         if isinstance(value, str | int | float):
             return str(value)
-        msg = f"{keys[0]!r} must be text"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"{keys[0]!r} must be text")
 
     def options(self, key: str = "options") -> dict[str, str]:
         """Return the options for Spark."""
         configured = self.config.get(key) or {}
         if not isinstance(configured, Mapping):
-            msg = f"{key!r} must be a mapping"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"{key!r} must be a mapping")
         return {
             str(name): str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in configured.items()
@@ -115,8 +111,7 @@ class Connector(ABC):
             isinstance(string, str) and string for string in strings
         ):
             return list(strings)
-        msg = f"{key!r} must be a list of strings"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"{key!r} must be a list of strings")
 
 
 def has_format(spark: SparkSession, name: str) -> bool:
@@ -131,8 +126,7 @@ def has_format(spark: SparkSession, name: str) -> bool:
 def need_format(spark: SparkSession, name: str, package: str) -> None:
     """Raise a `SetupError` that names the package if Spark has no reader of this name."""
     if not has_format(spark, name):
-        msg = f"Spark cannot read {name!r}: start it with spark.jars.packages={package}"
-        raise SetupError(msg)
+        raise SetupError(f"Spark cannot read {name!r}: start it with spark.jars.packages={package}")
 
 
 def spark_package(name: str, group: str = "org.apache.spark", version: str = "") -> str:

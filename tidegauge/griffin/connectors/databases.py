@@ -85,8 +85,7 @@ class HiveConnector(TableConnector):
         if any(
             "${" in name for name in names
         ):  # Spark substitutes variables in table names, even within quotes
-            msg = f"invalid table name {'.'.join(names)!r}"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"invalid table name {'.'.join(names)!r}")
         return ".".join(map(quote, names))
 
     def partitioned(self, spark: SparkSession, keys: Sequence[str]) -> Source | None:
@@ -122,8 +121,7 @@ class JdbcConnector(TableConnector):
         """Validate the configuration, including the form of ``url``."""
         super().check(spark)
         if not self.text("url").startswith("jdbc:"):
-            msg = "'url' must begin with 'jdbc:'"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError("'url' must begin with 'jdbc:'")
 
     def table(self, spark: SparkSession) -> DataFrame:
         """Return all rows of the table, or of the query."""
@@ -190,14 +188,9 @@ class CassandraConnector(TableConnector):
 
 
 _ELASTICSEARCH_OPTIONS = (
-    "es.nodes",
-    "es.port",
-    "es.net.ssl",
-    "es.net.http.auth.user",
-    "es.net.http.auth.pass",
-    "es.scroll.size",
-    "es.scroll.keepalive",
-)
+    "es.nodes", "es.port", "es.net.ssl", "es.net.http.auth.user", "es.net.http.auth.pass",
+    "es.scroll.size", "es.scroll.keepalive",
+)  # fmt: skip
 _TIMEOUT_SECONDS = 60
 _SAMPLE_DOCUMENTS = 100
 
@@ -308,15 +301,9 @@ class ElasticsearchConnector(Connector):
 TIMESTAMP_COLUMN = "__kafka_timestamp"
 _KAFKA_PACKAGE = "spark-sql-kafka-0-10"
 _IGNORED_SETTINGS = {
-    "auto.offset.reset",
-    "auto.commit.enable",
-    "enable.auto.commit",
-    "group.id",
-    "key.deserializer",
-    "value.deserializer",
-    "metadata.broker.list",
-    "zookeeper.connect",
-}
+    "auto.offset.reset", "auto.commit.enable", "enable.auto.commit", "group.id", "key.deserializer",
+    "value.deserializer", "metadata.broker.list", "zookeeper.connect",
+}  # fmt: skip
 """Consumer settings that are not passed on, as Spark sets them itself."""
 _START_BY_RESET = {
     "smallest": "earliest",
@@ -350,8 +337,7 @@ class KafkaConnector(Connector):
         for key in ("key.type", "value.type"):
             kind = self.text(key, default="String")
             if kind.rpartition(".")[2].lower() != "string":
-                msg = f"{key!r} must be 'java.lang.String', not {kind!r}"
-                raise GriffinConfigError(msg)
+                raise GriffinConfigError(f"{key!r} must be 'java.lang.String', not {kind!r}")
         _ = self._start
         need_format(spark, "kafka", spark_package(_KAFKA_PACKAGE))
 

@@ -41,18 +41,10 @@ if TYPE_CHECKING:
 
 _AVRO_PACKAGE = "spark-avro"
 _SQL_TYPE_NAMES = {
-    "null": "VOID",
-    "bool": "BOOLEAN",
-    "int32": "INT",
-    "int64": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "binary": "BINARY",
-    "string": "STRING",
-    "date32[day]": "DATE",
-    "timestamp[us, tz=UTC]": "TIMESTAMP",
-    "timestamp[us]": "TIMESTAMP_NTZ",
-}
+    "null": "VOID", "bool": "BOOLEAN", "int32": "INT", "int64": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "binary": "BINARY", "string": "STRING", "date32[day]": "DATE",
+    "timestamp[us, tz=UTC]": "TIMESTAMP", "timestamp[us]": "TIMESTAMP_NTZ",
+}  # fmt: skip
 _ROWS_PER_BATCH = 5_000
 """Rows per Arrow batch."""
 
@@ -88,8 +80,7 @@ def _parsed(files: DataFrame, spark: SparkSession, paths: list[str]) -> DataFram
     first = spark.read.format("binaryFile").load(paths).select("content").limit(1)
     schemas = first.mapInArrow(_schemas, "schema STRING").collect()
     if not schemas:
-        msg = f"found no files in {', '.join(paths)}"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"found no files in {', '.join(paths)}")
     text = schemas[0][0]
     kind, _ = typed(json.loads(text))
     columns = ", ".join(f"{quote(field.name)} {_sql_type(field.type)}" for field in _schema(kind))
@@ -316,8 +307,7 @@ class FileConnector(Connector):
         """
         name = self.text("format", default="parquet").lower()
         if name not in _FILE_FORMATS:
-            msg = f"unknown format {name!r}; {suggested(name, _FILE_FORMATS)}"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"unknown format {name!r}; {suggested(name, _FILE_FORMATS)}")
         return name
 
     @property
@@ -344,15 +334,13 @@ class FileConnector(Connector):
             return self._read(spark, self.paths)
         existing = [path for path in self.paths if self._is_there(spark, path)]
         if not existing:
-            msg = f"none of the paths can be read: {', '.join(self.paths)}"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError(f"none of the paths can be read: {', '.join(self.paths)}")
         return self._read(spark, existing)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Read the rows of all current and future files of the folder."""
         if len(self.paths) != 1:
-            msg = "a stream can read only one folder, but 'paths' has several"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError("a stream can read only one folder, but 'paths' has several")
         format = folder_format(spark, self.paths, self._spark_format)
         if self.format == "avro" and not has_format(spark, "avro"):
             return stream(spark, self.paths[0])
@@ -390,8 +378,7 @@ class FileConnector(Connector):
         if format != DELTA:
             return (reader if schema is None else reader.schema(schema)).load(paths)
         if schema is not None:
-            msg = "a Delta table has its own schema: remove 'schema'"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError("a Delta table has its own schema: remove 'schema'")
         frames = [reader.load(path) for path in paths]
         return reduce(lambda a, b: a.unionByName(b), frames)
 
@@ -425,8 +412,7 @@ class FileConnector(Connector):
             try:
                 (field,) = schema_from_ddl(spark, f"c {column['type']}")
             except (PySparkException, ValueError) as error:
-                msg = f"'schema': {column['type']!r} is not a type"
-                raise GriffinConfigError(msg) from error
+                raise GriffinConfigError(f"'schema': {column['type']!r} is not a type") from error
             schema = schema.add(
                 str(column["name"]),
                 field.dataType,
@@ -476,8 +462,7 @@ class TextDirConnector(Connector):
         """Validate the configuration."""
         super().check(spark)
         if not re.fullmatch("[0-9]{1,2}", self.text("data.dir.depth", default="0")):
-            msg = "'data.dir.depth' must be a whole number from 0"
-            raise GriffinConfigError(msg)
+            raise GriffinConfigError("'data.dir.depth' must be a whole number from 0")
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return the lines of all unread folders as ``value``."""

@@ -124,10 +124,7 @@ def bind_query(rule: Profiling, scope: Scope) -> Profiling:
     if rule.table and scope.frame(rule.table) is None:
         table = Name(rule.table, span=rule.table_span)
         raise scope.error(
-            f"unknown source {rule.table!r}",
-            table,
-            "bind",
-            suggestion(rule.table, scope.tables),
+            f"unknown source {rule.table!r}", table, "bind", suggestion(rule.table, scope.tables)
         )
     binder = Binder(scope, (frame,))
     check_unique_aliases(rule.items, scope)

@@ -79,18 +79,8 @@ class LocatedParseError(Exception):
 
 
 _JOIN_WORDS = {
-    "join",
-    "inner",
-    "left",
-    "right",
-    "full",
-    "cross",
-    "outer",
-    "semi",
-    "anti",
-    "natural",
-    ",",
-}
+    "join", "inner", "left", "right", "full", "cross", "outer", "semi", "anti", "natural", ",",
+}  # fmt: skip
 _SET_OPERATORS = {"union", "intersect", "except", "minus"}
 _OTHER_LIKES = {"ilike", "regexp", "similar"}
 _TIME_UNITS = {"ms", "d", "h", "m", "s"}

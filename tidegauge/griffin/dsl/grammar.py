@@ -75,15 +75,8 @@ _ESCAPE_PATTERN = re.compile(
     r"|(?P<quote>['\"])(?P=quote)"
 )
 _ESCAPED_LETTERS = {
-    "0": "\0",
-    "b": "\b",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "Z": "\x1a",
-    "%": "\\%",
-    "_": "\\_",
-}
+    "0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_",
+}  # fmt: skip
 _ESCAPE_BY_CHARACTER = {
     "\\": "\\\\",
     "'": "\\'",

@@ -295,17 +295,11 @@ MAX_RULE_LENGTH = 65_536
 MAX_DEPTH = 100
 
 _START_BY_RULE_TYPE = {
-    "accuracy": "accuracy",
-    "profiling": "profiling",
-    "uniqueness": "listing",
-    "distinct": "distinct",
-    "timeliness": "listing",
-    "completeness": "listing",
-    "duplication": "listing",
-    "schema-conformance": "listing",
-    "column-profiling": "listing",
+    "accuracy": "accuracy", "profiling": "profiling", "uniqueness": "listing",
+    "distinct": "distinct", "timeliness": "listing", "completeness": "listing",
+    "duplication": "listing", "schema-conformance": "listing", "column-profiling": "listing",
     "record-check": "accuracy",
-}
+}  # fmt: skip
 _RULE_TYPE_SYNONYMS = {"duplicate": "uniqueness", "distinctness": "distinct"}
 
 

@@ -248,8 +248,7 @@ def from_json(frame: DataFrame, details: Mapping[str, Any]) -> DataFrame:
     column = _column(frame, str(details.get("col.name") or frame.columns[0]))
     mode = str(details.get("mode") or "PERMISSIVE").upper()
     if mode not in _PARSE_MODES:
-        msg = f"unknown mode {mode!r}; {suggested(mode, _PARSE_MODES)}"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"unknown mode {mode!r}; {suggested(mode, _PARSE_MODES)}")
     strings = frame.select(sf.col(quote(column)).cast("string").alias("value"))
     schema = _schema(strings, details.get("schema"))
     fields = [field.name for field in schema if field.name != CORRUPT_COLUMN]

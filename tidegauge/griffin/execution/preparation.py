@@ -125,10 +125,7 @@ def _read_details(analyzer: type[GriffinMeasure[Any]], config: RuleConfig) -> st
 
 
 def lower(
-    rule: Rule | None,
-    config: RuleConfig,
-    scope: Scope,
-    group_by: tuple[str, ...] = (),
+    rule: Rule | None, config: RuleConfig, scope: Scope, group_by: tuple[str, ...] = ()
 ) -> RulePlan:
     """Bind a rule and lower it to SQL steps.
 
@@ -365,12 +362,7 @@ def _prepare_frame(
     source = config.in_name or str(config.details.get("source") or mentioned[0])
     step = Step(config.name, config.rule)
     output = config.metric
-    table = MetricTable(
-        config.name,
-        output.flatten or "default",
-        str(output.name),
-        None,
-    )
+    table = MetricTable(config.name, output.flatten or "default", str(output.name), None)
     records = (config.name,) if config.output("record") else ()
     plan = RulePlan((step,), (table,), records, source, group_by)
     return Prepared(config, plan, views={config.name: view})

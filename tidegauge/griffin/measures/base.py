@@ -57,31 +57,11 @@ from tidegauge.griffin.measures.sql import expression_sql, mapped
 _INVALID_STRING_ERROR = re.compile(
     r"CAST_INVALID_INPUT|CANNOT_PARSE|DateTimeException|NumberFormatException"
 )
-_CAST_FUNCTIONS = frozenset(
-    [
-        "int",
-        "integer",
-        "bigint",
-        "long",
-        "smallint",
-        "tinyint",
-        "float",
-        "double",
-        "decimal",
-        "boolean",
-        "date",
-        "to_date",
-        "timestamp",
-        "to_timestamp",
-        "unix_timestamp",
-        "to_number",
-        "sum",
-        "avg",
-        "mean",
-        "stddev",
-        "variance",
-    ]
-)
+_CAST_FUNCTIONS = frozenset({
+    "int", "integer", "bigint", "long", "smallint", "tinyint", "float", "double", "decimal",
+    "boolean", "date", "to_date", "timestamp", "to_timestamp", "unix_timestamp", "to_number", "sum",
+    "avg", "mean", "stddev", "variance",
+})  # fmt: skip
 """Functions that cast a string to a number, a Boolean or a time and fail on invalid strings."""
 
 
@@ -674,8 +654,7 @@ def _unpacked(payload: bytes) -> Iterator[State]:
         start = at + _PART_HEADER.size + of_tag
         at = start + of_part
         if at > len(payload):
-            msg = "it ends within a part"
-            raise ValueError(msg)
+            raise ValueError("it ends within a part")
         yield read_state(payload[start - of_tag : start].decode(), payload[start:at])
 
 

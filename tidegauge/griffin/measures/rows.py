@@ -194,31 +194,11 @@ def _row_step(context: LoweringContext, name: str, frame: str, bad: str) -> Step
     return context.metric_step(name, ROW_NUMBERS, rows)
 
 
-ATOMIC_TYPES = frozenset(
-    [
-        "bigint",
-        "binary",
-        "boolean",
-        "byte",
-        "date",
-        "dec",
-        "decimal",
-        "double",
-        "float",
-        "int",
-        "integer",
-        "long",
-        "numeric",
-        "real",
-        "short",
-        "smallint",
-        "string",
-        "timestamp",
-        "timestamp_ltz",
-        "timestamp_ntz",
-        "tinyint",
-    ]
-)
+ATOMIC_TYPES = frozenset({
+    "bigint", "binary", "boolean", "byte", "date", "dec", "decimal", "double", "float", "int",
+    "integer", "long", "numeric", "real", "short", "smallint", "string", "timestamp",
+    "timestamp_ltz", "timestamp_ntz", "tinyint",
+})  # fmt: skip
 _TYPE_PATTERN = re.compile(r"\s*([A-Za-z_]+)\s*(\(\s*\d{1,2}\s*(?:,\s*\d{1,2}\s*)?\))?\s*")
 
 

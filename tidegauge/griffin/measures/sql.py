@@ -181,8 +181,7 @@ def _atom_sql(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each
             return f"(NOT isnan({value}))" if node.negated else f"isnan({value})"
         case _Cast():
             return f"try_cast({operand(node.operand, OR_LEVEL)} AS {node.type})"
-    msg = f"{type(node).__name__} is not an expression"
-    raise TypeError(msg)
+    raise TypeError(f"{type(node).__name__} is not an expression")
 
 
 NULL_MATCHES = ("null-safe", "sql", "griffin")

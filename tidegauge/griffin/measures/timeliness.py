@@ -229,9 +229,7 @@ def lower_timeliness(rule: Listing, context: LoweringContext) -> RulePlan:
             ("__inTime",),
         ),
         Step(
-            measured,
-            f"SELECT *, {second} - {first} AS {latency} FROM {quote(in_time)}",
-            ("__lat",),
+            measured, f"SELECT *, {second} - {first} AS {latency} FROM {quote(in_time)}", ("__lat",)
         ),
     ]
     rows = f"SELECT {context.group_columns}({end} - {begin}) AS `__value`"

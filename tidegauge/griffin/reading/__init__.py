@@ -120,14 +120,12 @@ def _read(source: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
     log = ReadLog()
     name, value = _loaded(source, kind)
     if isinstance(value, list) and len(value) > 1:
-        msg = f"{name} is a list of {len(value)} items; pass one of them"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"{name} is a list of {len(value)} items; pass one of them")
     value = value[0] if isinstance(value, list) and value else value  # as the service lists them
     read = reader(MappingReader(value, "$", log))
     if log.problems:
         problems = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
-        msg = f"{name} is invalid:\n{problems}"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"{name} is invalid:\n{problems}")
     for old in dict.fromkeys(log.old):
         warnings.warn(f"{name}: {old}", GriffinDeprecationWarning, stacklevel=3)
     return read
@@ -145,8 +143,7 @@ def _loaded(source: object, kind: str) -> tuple[str, object]:
         source.decode(errors="replace") if isinstance(source, bytes) else str(source)
     ).lstrip("\ufeff")
     if not content.strip():
-        msg = f"cannot read {kind}: it is empty"
-        raise GriffinConfigError(msg)
+        raise GriffinConfigError(f"cannot read {kind}: it is empty")
     try:
         if not isinstance(source, bytes) and (isinstance(source, Path) or not _is_json(content)):
             public_name = hide_secrets(content)
@@ -159,8 +156,7 @@ def _loaded(source: object, kind: str) -> tuple[str, object]:
         return name, json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        msg = f"cannot read {name}: {reason or error}"
-        raise GriffinConfigError(msg) from error
+        raise GriffinConfigError(f"cannot read {name}: {reason or error}") from error
 
 
 def _is_json(text: str) -> bool:
@@ -173,15 +169,13 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping and mapping[key] != value:
-            msg = f"{key!r} occurs twice with different values"
-            raise ValueError(msg)
+            raise ValueError(f"{key!r} occurs twice with different values")
         mapping[key] = value
     return mapping
 
 
 def _no_number(text: str) -> float:
-    msg = f"{text} is not a JSON number"
-    raise ValueError(msg)
+    raise ValueError(f"{text} is not a JSON number")
 
 
 _LEASE_NOTICE = "for ZooKeeper is not used: the repository's lease and stored results replace it"

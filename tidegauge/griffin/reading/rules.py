@@ -22,19 +22,12 @@ DSL_TYPES = {
     "dfoperations": "df-opr",
 }
 DQ_TYPES = {
-    "accuracy": "accuracy",
-    "profiling": "profiling",
-    "uniqueness": "uniqueness",
-    "duplicate": "uniqueness",
-    "distinct": "distinct",
-    "distinctness": "distinct",
-    "timeliness": "timeliness",
-    "completeness": "completeness",
-    "duplication": "duplication",
-    "schemaconformance": "schema-conformance",
-    "columnprofiling": "column-profiling",
+    "accuracy": "accuracy", "profiling": "profiling", "uniqueness": "uniqueness",
+    "duplicate": "uniqueness", "distinct": "distinct", "distinctness": "distinct",
+    "timeliness": "timeliness", "completeness": "completeness", "duplication": "duplication",
+    "schemaconformance": "schema-conformance", "columnprofiling": "column-profiling",
     "recordcheck": "record-check",
-}
+}  # fmt: skip
 _OUTPUT_TYPES = {
     "metric": "metric",
     "record": "record",
@@ -371,12 +364,7 @@ def _read_accuracy(config: MappingReader, source: str) -> Read:
         f"{quote(target)}.{quote(pair.text('ref.col', 'target.col', required=True) or '')}"
         for pair in _read_pairs(config)
     ]
-    details = {
-        "target": target,
-        "null.match": "sql",
-        "matched": "accurate",
-        "miss": "inaccurate",
-    }
+    details = {"target": target, "null.match": "sql", "matched": "accurate", "miss": "inaccurate"}
     return "accuracy", " AND ".join(equal), details
 
 
