@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from lark import UnexpectedInput
 
 
-__all__ = ["DslError", "LocatedParseError", "shorten", "syntax_error"]
+__all__ = ["DslError", "LocatedParseError", "position", "shorten", "syntax_error"]
+
+
+def position(source: str, offset: int) -> tuple[int, int]:
+    r"""Return the line and column of an offset. Both start at 1.
+
+    Examples
+    --------
+    >>> position("a,\nb", 3)
+    (2, 1)
+    """
+    prefix = source[:offset]
+    return prefix.count("\n") + 1, offset - prefix.rfind("\n")
 
 
 class LocatedParseError(Exception):
@@ -62,13 +74,12 @@ class LocatedParseError(Exception):
         >>> error.line, error.column, error.end_column
         (2, 2, 6)
         """
-        prefix = source[: self.start]
-        column = len(prefix) - (prefix.rfind("\n") + 1) + 1
+        line, column = position(source, self.start)
         width = len(source[self.start : self.end].split("\n", 1)[0])
         return DslError(
             self.message,
             source,
-            prefix.count("\n") + 1,
+            line,
             column,
             column + width,
             self.expected,

@@ -24,6 +24,7 @@ from tidegauge.analyzers.core.sql import literal
 from tidegauge.analyzers.core.sql_parser import has_aggregate, parse_query, text_of, tokenize
 from tidegauge.analyzers.scan.spark_errors import is_data_error
 from tidegauge.griffin.config import RuleConfig
+from tidegauge.griffin.dsl.errors import position
 from tidegauge.griffin.dsl.nodes import (
     AGGREGATE_FUNCTIONS,
     Call,
@@ -40,18 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegauge.analyzers.core.sql_parser import Tree
-
-
-def position(source: str, offset: int) -> tuple[int, int]:
-    r"""Return the line and column of an offset. Both start at 1.
-
-    Examples
-    --------
-    >>> position("a,\nb", 3)
-    (2, 1)
-    """
-    prefix = source[:offset]
-    return prefix.count("\n") + 1, offset - prefix.rfind("\n")
 
 
 _REGEX_FUNCTIONS = frozenset(

@@ -311,7 +311,7 @@ class RuleCondition:
         """
         frames = {self.source: data, self.target: other}
         scope = Scope(frames, self.source, self.target, None, self.text, self.rule)
-        rule = bind(parse(self.text, "accuracy", self.rule), scope, self.text)
+        rule = bind(parse(self.text, "accuracy", self.rule), scope)
         assert isinstance(rule, Accuracy)
         return matched_condition(rule, scope, self.nulls, SIDES)
 

@@ -6,7 +6,7 @@ have the numbers of `TIMELINESS_NUMBERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from math import floor
 from typing import Any, ClassVar, NamedTuple
@@ -152,6 +152,45 @@ def _cut(total: SumAndCount) -> int:
     return cut if total.total >= 0 else -cut
 
 
+class LatencyOptions(NamedTuple):
+    """Options of a rule.
+
+    Attributes
+    ----------
+    threshold : int or None
+        Latency in milliseconds above which a row is late.
+    step : int or None
+        Width of a latency step in milliseconds.
+    ranks : tuple of float
+        The percentile ranks, from 0 to 1.
+    """
+
+    threshold: int | None
+    step: int | None
+    ranks: tuple[float, ...]
+
+    @classmethod
+    def from_details(cls, details: Mapping[str, Any]) -> LatencyOptions:
+        """Read the options from a rule's details.
+
+        Raises
+        ------
+        SuiteError
+            If a time or a rank is invalid.
+        """
+        times = []
+        for key in ("threshold", "step.size"):
+            option = details.get(key)
+            try:
+                times.append(None if option is None else milliseconds(option))
+            except ValueError as error:
+                raise SuiteError(f"{key}: {error}") from None
+        threshold, step = times
+        if step is not None and step <= 0:
+            raise SuiteError(f"step.size must be above 0, not {details['step.size']!r}")
+        return cls(threshold, step, ranks(details.get("percentile.values")))
+
+
 class LatencyParts(NamedTuple):
     """Parts of the state, in their stored order; empty if the rule does not need them.
 
@@ -219,7 +258,10 @@ def lower_timeliness(rule: Listing, context: LoweringContext) -> RulePlan:
     latency = context.extra_column(context.option("latency", "latency"))
     first, second = context.extra_column("__begin_ts"), context.extra_column("__end_ts")
     in_time, measured, late = map(context.step, ("in_time", "latency_items", "late_records"))
-    threshold, size = _time(context, "threshold"), _time(context, "step.size")
+    try:
+        options = LatencyOptions.from_details(context.config.details)
+    except SuiteError as error:
+        raise context.error(str(error.args[0])) from None
     steps = [
         context.count_step("total_count", "total"),
         Step(
@@ -234,30 +276,31 @@ def lower_timeliness(rule: Listing, context: LoweringContext) -> RulePlan:
     ]
     rows = f"SELECT {context.group_columns}({end} - {begin}) AS `__value`"
     numbers = TIMELINESS_NUMBERS
-    if threshold is None:
+    if options.threshold is None:
         numbers = numbers[:-1]
     else:
-        query = f"SELECT * FROM {quote(measured)} WHERE {latency} > {threshold}L"
+        query = f"SELECT * FROM {quote(measured)} WHERE {latency} > {options.threshold}L"
         steps.append(Step(late, query, ("__lateRecords",)))
-        rows += f", {threshold}L AS `__threshold`"
+        rows += f", {options.threshold}L AS `__threshold`"
     rows += f" FROM {context.table}"
     steps.append(context.metric_step("time_metrics", numbers, rows, ["__metric"]))
     tables = [MetricTable(steps[-1].name)]
-    if size is not None:
+    if options.step is not None:
         step, count = context.output_column("step"), context.output_column("count")
+        step_index = step_sql(latency, options.step)
         query = (
-            f"SELECT {context.group_columns}{step_sql(latency, size)} AS {step}, count(1) AS {count} "
-            f"FROM {quote(measured)}{context.group_by_clause(step_sql(latency, size))}"
+            f"SELECT {context.group_columns}{step_index} AS {step}, count(1) AS {count} "
+            f"FROM {quote(measured)}{context.group_by_clause(step_index)}"
         )
         steps.append(Step(context.step("range_metric"), query, ("__rangeMetric",)))
         name = str(context.option("step", "step"))
         tables.append(MetricTable(steps[-1].name, "array", name, (name,), part=True))
-    if percentiles := _ranks(context):
+    if options.ranks:
         name = str(context.option("percentile", "percentile"))
         cells = ", ".join(
             f"CAST(floor(percentile_approx({latency}, {rank!r}D, 10000)) AS BIGINT) "
             f"AS {quote(label(name, rank))}"
-            for rank in percentiles
+            for rank in options.ranks
         )
         query = (
             f"SELECT {context.group_columns}{cells} FROM {quote(measured)}"
@@ -265,27 +308,7 @@ def lower_timeliness(rule: Listing, context: LoweringContext) -> RulePlan:
         )
         steps.append(Step(context.step("percentile_metric"), query, ("__percentile",)))
         tables.append(MetricTable(steps[-1].name))
-    return context.plan(steps, tables, *([] if threshold is None else [late]))
-
-
-def _time(context: LoweringContext, key: str) -> int | None:
-    option: Any = context.option(key)
-    if option is None:
-        return None
-    try:
-        millis = milliseconds(option)
-    except ValueError as error:
-        raise context.error(f"{key}: {error}") from None
-    if key == "step.size" and millis <= 0:
-        raise context.error(f"{key} must be above 0, not {option!r}")
-    return millis
-
-
-def _ranks(context: LoweringContext) -> tuple[float, ...]:
-    try:
-        return ranks(context.option("percentile.values"))
-    except SuiteError as error:
-        raise context.error(str(error.args[0])) from None
+    return context.plan(steps, tables, *([] if options.threshold is None else [late]))
 
 
 RANK_ERROR = 0.001
@@ -336,26 +359,9 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
         return Scale.SIGNED if is_percentile else super().column_scale(column)
 
     @property
-    def threshold(self) -> int | None:
-        """Latency in milliseconds above which a row is late."""
-        return self._time("threshold")
-
-    @property
-    def step(self) -> int | None:
-        """Width of a latency step in milliseconds."""
-        return self._time("step.size")
-
-    @property
-    def ranks(self) -> tuple[float, ...]:
-        """The percentile ranks, from 0 to 1."""
-        return ranks(self.parsed_details().get("percentile.values"))
-
-    def _time(self, name: str) -> int | None:
-        value = self.parsed_details().get(name)
-        try:
-            return None if value is None else milliseconds(value)
-        except ValueError as error:
-            raise SuiteError(f"{name}: {error}") from error
+    def latency_options(self) -> LatencyOptions:
+        """Options of the rule."""
+        return LatencyOptions.from_details(self.parsed_details())
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request counts, sum, minimum and maximum, and any late rows, steps and percentiles."""
@@ -364,30 +370,29 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
         expressions = [f"count_if({latency} IS NULL)", ROWS.text, *total]
         expressions += [f"min({latency})", f"max({latency})"]
         aggregates: list[Request] = [Aggregate(expression) for expression in expressions]
-        if self.threshold is not None:
-            aggregates.append(Aggregate(f"count_if({latency} > {self.threshold})"))
-        if self.step is not None:
-            aggregates.append(Frequencies((step_sql(latency, self.step),), None))
-        if self.ranks:
+        options = self.latency_options
+        if options.threshold is not None:
+            aggregates.append(Aggregate(f"count_if({latency} > {options.threshold})"))
+        if options.step is not None:
+            aggregates.append(Frequencies((step_sql(latency, options.step),), None))
+        if options.ranks:
             doubles = f"CAST({latency} AS DOUBLE)"
             aggregates.append(Sketch("kll", doubles, sketch_size(RANK_ERROR)))
         return tuple(aggregates)
 
     def fold(self, cells: Sequence[Any]) -> Parts:
         """Build the state; parts that were not requested are empty."""
-        optional_cells = list(cells[7:])
+        options, optional_cells = self.latency_options, iter(cells[7:])
         total = sum_from(cells[2:5])
-        return Parts(
-            (
-                NumMatchesAndCount(*cells[:2]),
-                total,
-                RangeState(cells[5], cells[6], total.count),
-                NumMatches(optional_cells.pop(0)) if self.threshold is not None else NumMatches(),
-                (optional_cells.pop(0) if self.step is not None else None)
-                or FrequenciesAndNumRows(),
-                KllState.from_sketches(optional_cells.pop(0)) if self.ranks else KllState(),
-            )
+        parts = LatencyParts(
+            NumMatchesAndCount(*cells[:2]),
+            total,
+            RangeState(cells[5], cells[6], total.count),
+            NumMatches(0 if options.threshold is None else next(optional_cells)),
+            (None if options.step is None else next(optional_cells)) or FrequenciesAndNumRows(),
+            KllState.from_sketches(next(optional_cells)) if options.ranks else KllState(),
         )
+        return Parts(tuple(parts))
 
     def weight(self, state: Parts) -> float:
         """Return the number of measured rows."""
@@ -395,15 +400,15 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
 
     def measure(self, state: Parts) -> Report:
         """Return counts, times, steps and percentiles."""
-        parts = LatencyParts.from_state(state)
+        parts, options = LatencyParts.from_state(state), self.latency_options
         metric = self.named_numbers(parts)
-        if self.threshold is None:
+        if options.threshold is None:
             del metric[self.key("late")]
         step, count = self.key("step"), self.key("count")
-        if self.step is not None:
+        if options.step is not None:
             metric[step] = [{step: k[0], count: n} for k, n in sorted(parts.steps.groups())]
         if parts.sketch.sketch:
-            percentiles = zip(self.ranks, parts.sketch.quantiles(self.ranks), strict=True)
+            percentiles = zip(options.ranks, parts.sketch.quantiles(options.ranks), strict=True)
             metric |= {
                 label(self.key("percentile"), rank): floor(value) for rank, value in percentiles
             }
