@@ -105,6 +105,14 @@ class Round:
         """The partition of the round's timestamp, for rows without partition columns."""
         return Partition((TMST,), (str(self.timestamp),))
 
+    @property
+    def key_columns(self) -> list[str]:
+        """SQL for the values of the partition columns, as in the names of partitions."""
+        return [
+            f"{hive_text(quote(column))} AS {_KEY_COLUMN_PREFIX}{number}"
+            for number, column in enumerate(self.group_by)
+        ]
+
     def partition(self, values: Sequence[str]) -> Partition | None:
         """Return the partition with these column values, or None if it is not measured."""
         if not self.group_by:
@@ -147,6 +155,10 @@ class RuleMeasurement:
     error: Exception | None = None
     notices: list[str] = field(default_factory=list)
 
+    def fail(self, error: Exception) -> None:
+        """Record the error that stopped the rule, with its possible cause."""
+        self.error = data_error(error, self.prepared.config, self.prepared.plan)
+
     def result(self, round_: Round, views: Views) -> RuleResult:
         """Return the user-facing result; records are restricted to the measured partitions."""
         plan, step_views = self.prepared.plan, self.prepared.views
@@ -181,33 +193,27 @@ def measure(
     dict of Partition to int
         Number of rows of each scanned partition.
     """
-    measurements = [RuleMeasurement(measurement) for measurement in rules]
+    measurements = [RuleMeasurement(rule) for rule in rules]
     row_counts: dict[Partition, int] = dict.fromkeys(round_.fingerprints, 0)
     rules_by_view: dict[str, list[RuleMeasurement]] = defaultdict(list)
     for measurement in measurements:
-        if measurement.prepared.measure is not None:
-            rules_by_view[measurement.prepared.views[measurement.prepared.plan.source]].append(
-                measurement
-            )
+        prepared = measurement.prepared
+        if prepared.measure is not None:
+            rules_by_view[prepared.views[prepared.plan.source]].append(measurement)
     for view, stateful_rules in rules_by_view.items():
         try:
-            for partition, count in _measure_states(
-                round_, views.spark.table(view), stateful_rules
-            ):
+            frame = views.spark.table(view)
+            for partition, count in _measure_states(round_, frame, stateful_rules):
                 row_counts[partition] = row_counts.get(partition) or count
         except Exception as error:  # noqa: BLE001 - any Spark error; the other sources are still measured
             for measurement in stateful_rules:
-                measurement.error = data_error(
-                    error, measurement.prepared.config, measurement.prepared.plan
-                )
+                measurement.fail(error)
     for measurement in measurements:
         if measurement.prepared.measure is None and measurement.prepared.measured:
             try:
                 measurement.reports = _measure_steps(round_, views, measurement)
             except Exception as error:  # noqa: BLE001
-                measurement.error = data_error(
-                    error, measurement.prepared.config, measurement.prepared.plan
-                )
+                measurement.fail(error)
     return measurements, row_counts
 
 
@@ -229,8 +235,7 @@ def _measure_states(
             [measurement] = measured_states(group.states, [analyzer])
             rule.measurements[partition] = measurement
             if isinstance(measurement.outcome, Failure):
-                error = measurement.outcome.error
-                rule.error = data_error(error, rule.prepared.config, rule.prepared.plan)
+                rule.fail(measurement.outcome.error)
             else:
                 rule.reports[partition] = _shape_report(
                     measurement.metric.value, rule.prepared.config
@@ -243,12 +248,8 @@ def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[P
     reports: dict[Partition, Report] = {}
     max_rows = MAX_METRIC_ROWS * max(1, len(round_.fingerprints))
     for table in rule.prepared.plan.metrics:
-        keys = [
-            f"{hive_text(quote(c))} AS {_KEY_COLUMN_PREFIX}{i}"
-            for i, c in enumerate(round_.group_by)
-        ]
         frame = views.spark.table(rule.prepared.views[table.step])
-        rows = frame.selectExpr(*keys, "*").limit(max_rows + 1).collect()
+        rows = frame.selectExpr(*round_.key_columns, "*").limit(max_rows + 1).collect()
         if len(rows) > max_rows:
             rule.notices.append(
                 f"only the first {max_rows} rows of {table.step!r} count in its metric; the other rows are dropped"
@@ -271,11 +272,9 @@ def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[P
             notice = _explain_ambiguity(partition_rows, table.labels)
             if notice and notice not in rule.notices:
                 rule.notices.append(notice)
+            report = _make_report(partition_rows, table)
             previous = reports.get(partition)
-            table_report = _make_report(partition_rows, table)
-            reports[partition] = (
-                table_report if previous is None else previous.merged_with(table_report)
-            )
+            reports[partition] = previous.merged_with(report) if previous else report
     return {p: _shape_report(report, rule.prepared.config) for p, report in reports.items()}
 
 
@@ -361,7 +360,7 @@ class Engine:
         DslError
             If a rule is invalid.
         """
-        return tuple(self._prepared(self._views(frames), frames, group_by))
+        return tuple(self._prepare(frames, group_by)[1])
 
     def run(self, round_: Round) -> GriffinResult:
         """Measure one round and write the results to the sinks and the repository.
@@ -382,14 +381,9 @@ class Engine:
             If a rule is invalid; then nothing is measured.
         """
         round_ = self._with_privacy(round_)
-        views = self._views(round_.frames)
-        measurements, rows = measure(
-            round_, views, self._prepared(views, round_.frames, round_.group_by)
-        )
-        results = {
-            measurement.prepared.name: measurement.result(round_, views)
-            for measurement in measurements
-        }
+        views, prepared = self._prepare(round_.frames, round_.group_by)
+        measurements, rows = measure(round_, views, prepared)
+        results = {rule.prepared.name: rule.result(round_, views) for rule in measurements}
         failures: dict[str, Exception] = {
             name: result.error for name, result in results.items() if result.error is not None
         }
@@ -415,11 +409,7 @@ class Engine:
         run, unrecorded_notices = None, []
         if self.repository is not None:
             record = self._round_record(round_, measurements, rows)
-            stateful = {
-                measurement.prepared.name
-                for measurement in measurements
-                if measurement.prepared.measure is not None
-            }
+            stateful = {m.prepared.name for m in measurements if m.prepared.measure is not None}
             run = keep(record, result.rules, stateful, self.repository, attempt)
             unrecorded_notices = [
                 f"{rule.name}: {notice}"
@@ -442,16 +432,14 @@ class Engine:
         private.refuse_names(round_.group_by, PARTITIONS)
         return replace(round_, private=private)
 
-    def _views(self, frames: Mapping[str, DataFrame]) -> Views:
+    def _prepare(
+        self, frames: Mapping[str, DataFrame], group_by: tuple[str, ...]
+    ) -> tuple[Views, list[Prepared]]:
+        """Return views of the frames and of the rules' steps, and the prepared rules."""
         views = Views(self.spark)
         for name, frame in frames.items():
             views.add(name, frame)
-        return views
-
-    def _prepared(
-        self, views: Views, frames: Mapping[str, DataFrame], group_by: tuple[str, ...]
-    ) -> list[Prepared]:
-        return prepare(self.job.rules, views, list(frames), group_by)
+        return views, prepare(self.job.rules, views, list(frames), group_by)
 
     def _write(self, rule: RuleMeasurement, round_: Round, result: GriffinResult) -> None:
         """Write a rule's records to its table, replacing records of the same partitions."""
@@ -462,11 +450,7 @@ class Engine:
         group_by = round_.group_by or (TMST,)
         if TMST in group_by and TMST not in records.columns:
             records = records.selectExpr("*", f"{round_.timestamp}L AS {quote(TMST)}")
-        keys = [
-            f"{hive_text(quote(column))} AS `{number}`"
-            for number, column in enumerate(round_.group_by)
-        ]
-        key_rows = records.selectExpr(*keys, "1").distinct().collect()
+        key_rows = records.selectExpr(*round_.key_columns, "1").distinct().collect()
         partitions = (round_.partition(row[:-1]) for row in key_rows)
         present = {partition.values for partition in partitions if partition is not None}
         target = open_target(self.spark, output.table)

@@ -242,17 +242,14 @@ def prepare(
     DslError
         If rules are invalid. The error is for the first invalid rule; ``others`` has the errors of the rest.
     """
-    ready, errors = [], []
-    functions = known_functions(views.spark)
-    names: set[str] = set()
-    groups: dict[str, frozenset[str]] = {}
+    preparer, ready, errors = _Preparer(views, sources, tuple(group_by)), [], []
     for config in rules:
         try:
-            _refuse_duplicates(config, names)
-            prepared = _prepare_rule(config, views, sources, tuple(group_by), functions)
-            ready.append(_with_labels(prepared, views, groups))
+            ready.append(preparer.prepare(config))
         except DslError as error:
-            errors.append(_with_rule(error, config))
+            error.rule = error.rule or config.name
+            error.text = error.text or config.rule
+            errors.append(error)
         except (SuiteError, KeyError) as error:
             errors.append(DslError(str(error.args[0]), rule=config.name, phase="plan"))
         except Exception as error:  # noqa: BLE001 - any error that Spark raises for a query
@@ -264,217 +261,186 @@ def prepare(
     return ready
 
 
-def _with_labels(prepared: Prepared, views: Views, groups: dict[str, frozenset[str]]) -> Prepared:
-    """Return a rule with the labels of its metrics, and add the labels of its frames to ``groups``.
+class _Preparer:
+    """Prepares the rules of a job in order, and registers their frames.
 
     Parameters
     ----------
-    prepared : Prepared
-        The rule.
     views : Views
-        Views of the rule's steps.
-    groups : dict of str to frozenset of str
-        Columns that identify the rows of frames, by frame name; all in lower case.
+        Views of the sources; the steps of the rules are added.
+    sources : sequence of str
+        The names of the sources, baselines first.
+    group_by : tuple of str
+        Partition columns.
     """
-    sql = {step.name: step.sql for step in prepared.plan.steps}
-    tables = []
-    for table in prepared.plan.metrics:
-        labels = table.labels
-        if labels is None:
-            columns = views.spark.table(prepared.views[table.step]).columns
-            labels = group_labels(sql[table.step], columns, groups)
-        tables.append(replace(table, labels=labels))
-    by_step = {table.step: frozenset(map(str.casefold, table.labels or ())) for table in tables}
-    for step in prepared.plan.steps:
-        for name in (step.name, *step.aliases, f"{prepared.name}_{step.name}"):
-            groups[name.casefold()] = by_step.get(step.name, frozenset())
-    rule_labels = by_step[tables[0].step] if tables else frozenset()
-    update = prepared.config.output("dsc-update")
-    for name in (prepared.name, *([str(update.name)] if update else [])):
-        groups[name.casefold()] = rule_labels
-    return replace(prepared, plan=replace(prepared.plan, metrics=tuple(tables)))
 
+    def __init__(self, views: Views, sources: Sequence[str], group_by: tuple[str, ...]) -> None:
+        self.views, self.sources, self.group_by = views, sources, group_by
+        self.functions = known_functions(views.spark)
+        self.used_names: set[str] = set()
+        self.groups: dict[str, frozenset[str]] = {}
+        """Columns that identify the rows of frames, by frame name; all in lower case."""
 
-def _refuse_duplicates(config: RuleConfig, names: set[str]) -> None:
-    if config.name.casefold() in names:
-        raise SuiteError(
-            f"two rules have the name {config.name!r}; set a different out.dataframe.name for each"
-        )
-    names.add(config.name.casefold())
-    output = config.output("record")
-    if output is not None and output.table is not None:
-        table = f"table {output.table.casefold()}"
-        if table in names:
+    def prepare(self, config: RuleConfig) -> Prepared:
+        """Return a rule with the labels of its metrics."""
+        self._refuse_duplicates(config)
+        match config.dsl_type:
+            case "spark-sql":
+                prepared = self._from_frame(config, self.views.query(query_text(config)))
+                refuse_bad_patterns(None, config, self.views.spark)
+            case "df-opr":
+                frame = self.views.frame(config.in_name or self._only_source(config))
+                prepared = self._from_frame(config, operate(config.rule, frame, config.details))
+            case _:
+                prepared = self._from_dsl(config)
+        return self._with_labels(prepared)
+
+    def _refuse_duplicates(self, config: RuleConfig) -> None:
+        if config.name.casefold() in self.used_names:
             raise SuiteError(
-                f"another rule also writes its records to {output.table!r}, and each would replace the"
-                " other's; use a different table for each rule"
+                f"two rules have the name {config.name!r}; set a different out.dataframe.name for each"
             )
-        names.add(table)
+        self.used_names.add(config.name.casefold())
+        output = config.output("record")
+        if output is not None and output.table is not None:
+            table = f"table {output.table.casefold()}"
+            if table in self.used_names:
+                raise SuiteError(
+                    f"another rule also writes its records to {output.table!r}, and each would replace the"
+                    " other's; use a different table for each rule"
+                )
+            self.used_names.add(table)
 
+    def _with_labels(self, prepared: Prepared) -> Prepared:
+        """Return a rule with the labels of its metrics, and remember the labels of its frames."""
+        sql = {step.name: step.sql for step in prepared.plan.steps}
+        tables = []
+        for table in prepared.plan.metrics:
+            labels = table.labels
+            if labels is None:
+                columns = self.views.spark.table(prepared.views[table.step]).columns
+                labels = group_labels(sql[table.step], columns, self.groups)
+            tables.append(replace(table, labels=labels))
+        by_step = {table.step: frozenset(map(str.casefold, table.labels or ())) for table in tables}
+        for step in prepared.plan.steps:
+            for name in (step.name, *step.aliases, f"{prepared.name}_{step.name}"):
+                self.groups[name.casefold()] = by_step.get(step.name, frozenset())
+        rule_labels = by_step[tables[0].step] if tables else frozenset()
+        update = prepared.config.output("dsc-update")
+        for name in (prepared.name, *([str(update.name)] if update else [])):
+            self.groups[name.casefold()] = rule_labels
+        return replace(prepared, plan=replace(prepared.plan, metrics=tuple(tables)))
 
-def _with_rule(error: DslError, config: RuleConfig) -> DslError:
-    error.rule = error.rule or config.name
-    error.text = error.text or config.rule
-    return error
+    def _missing_column(self, columns: Iterable[str]) -> str | None:
+        """Return the first partition column that is not among the columns, ignoring case."""
+        present = {column.casefold() for column in columns}
+        return next((name for name in self.group_by if name.casefold() not in present), None)
 
-
-def _prepare_rule(
-    config: RuleConfig,
-    views: Views,
-    sources: Sequence[str],
-    group_by: tuple[str, ...],
-    functions: frozenset[str] | None,
-) -> Prepared:
-    match config.dsl_type:
-        case "spark-sql":
-            prepared = _prepare_frame(
-                config, views, views.query(query_text(config)), sources, group_by
+    def _from_frame(self, config: RuleConfig, frame: DataFrame) -> Prepared:
+        """Return a rule whose frame is both its metric and its records."""
+        missing = self._missing_column(frame.columns)
+        if missing and (config.output("metric") or config.output("record")):
+            raise SuiteError(
+                f"its rows have no column {missing!r}, so their partition is unknown:"
+                f" select and group by {missing}"
             )
-            refuse_bad_patterns(None, config, views.spark)
-            return prepared
-        case "df-opr":
-            name = config.in_name or _only_source(sources, config)
-            frame = operate(config.rule, views.frame(name), config.details)
-            return _prepare_frame(config, views, frame, sources, group_by)
-        case _:
-            return _prepare_dsl(config, views, sources, group_by, functions)
+        view = self._register_frame(config, frame)
+        words = words_in(config.rule)
+        mentioned = [name for name in self.sources if name.casefold() in words]
+        default = (mentioned or [*self.sources, ""])[0]
+        source = config.in_name or str(config.details.get("source") or default)
+        step, output = Step(config.name, config.rule), config.metric
+        table = MetricTable(config.name, output.flatten or "default", str(output.name), None)
+        records = (config.name,) if config.output("record") else ()
+        plan = RulePlan((step,), (table,), records, source, self.group_by)
+        return Prepared(config, plan, views={config.name: view})
 
+    def _register_frame(self, config: RuleConfig, frame: DataFrame) -> str:
+        """Register the rule's frame under its name, and as an updated source. Return the view's name.
 
-def _prepare_frame(
-    config: RuleConfig,
-    views: Views,
-    frame: DataFrame,
-    sources: Sequence[str],
-    group_by: tuple[str, ...],
-) -> Prepared:
-    """Return a rule whose frame is both its metric and its records."""
-    missing = [
-        column for column in group_by if column.casefold() not in map(str.casefold, frame.columns)
-    ]
-    if missing and (config.output("metric") or config.output("record")):
-        raise SuiteError(
-            f"its rows have no column {missing[0]!r}, so their partition is unknown:"
-            f" select and group by {missing[0]}"
-        )
-    view = _register_frame(config, views, frame)
-    words = words_in(config.rule)
-    mentioned = [name for name in sources if name.casefold() in words] or [*sources, ""]
-    source = config.in_name or str(config.details.get("source") or mentioned[0])
-    step = Step(config.name, config.rule)
-    output = config.metric
-    table = MetricTable(config.name, output.flatten or "default", str(output.name), None)
-    records = (config.name,) if config.output("record") else ()
-    plan = RulePlan((step,), (table,), records, source, group_by)
-    return Prepared(config, plan, views={config.name: view})
+        A rule without ``out.dataframe.name`` does not hide an existing frame with its name.
+        """
+        frame = self.views.cached(frame) if config.cache else frame
+        hides = config.out_name is None and config.name in self.views
+        name = f"rule_{config.number}" if hides else config.name
+        self.views.add(name, frame)
+        view = self.views.view(name)
+        update = config.output("dsc-update")
+        if update is not None:
+            updated = update.name or config.details.get("source")
+            self.views.add(self._updated_source(updated), frame)
+        return view
 
+    def _updated_source(self, source: object) -> str:
+        """Return the name of the source that a frame replaces."""
+        if source is None:
+            raise SuiteError("its output dsc-update must name the source that it replaces")
+        if str(source) not in self.views:
+            hint = did_you_mean(str(source), self.views)
+            raise SuiteError(f"its output dsc-update names {source!r}, which is not a source{hint}")
+        return str(source)
 
-def _register_frame(config: RuleConfig, views: Views, frame: DataFrame) -> str:
-    """Register the rule's frame under its name, and as an updated source. Return the view's name.
+    def _only_source(self, config: RuleConfig) -> str:
+        if len(self.sources) != 1:
+            raise SuiteError(
+                f"{config.rule!r} needs in.dataframe.name; set it to one of {', '.join(map(repr, self.sources))}"
+            )
+        return self.sources[0]
 
-    A rule without ``out.dataframe.name`` does not hide an existing frame with its name.
-    """
-    frame = views.cached(frame) if config.cache else frame
-    hides = config.out_name is None and config.name in views
-    name = f"rule_{config.number}" if hides else config.name
-    views.add(name, frame)
-    view = views.view(name)
-    update = config.output("dsc-update")
-    if update is not None:
-        views.add(_updated_source(update.name or config.details.get("source"), views), frame)
-    return view
+    def _from_dsl(self, config: RuleConfig) -> Prepared:
+        views = self.views
+        tree = parse(config.rule, config.dq_type or "", config.name) if has_text(config) else None
+        refuse_bad_patterns(tree, config, views.spark)
+        source = self._select_frame("source", config, self.sources)
+        target = self._select_frame("target", config, [s for s in self.sources if s != source])
+        tables = {name: Schema.from_frame(views.frame(name)) for name in views}
+        scope = Scope(tables, source or "", target, self.functions, config.rule, config.name)
+        plan = lower(tree, config, scope, self.group_by)
+        if missing := self._missing_column(scope.schema(plan.source).names):
+            raise SuiteError(
+                f"its source {plan.source!r} has no column {missing!r}, but the job is partitioned by this column"
+            )
+        target_view = views.view(target) if target else ""
+        step_views = self._register_steps(config, plan)
+        as_sql = config.dq_type == "completeness" and "expr" in config.details
+        # Scan expressions cannot refer to such columns, because Spark replaces ${...} with settings.
+        read = [scope.schema(name) for name in (plan.source, target) if name]
+        as_sql |= any("${" in column for schema in read for column in schema.names)
+        measure = None if as_sql else select_measure(config, scope, self.group_by)
+        if isinstance(measure, rows.GriffinAccuracy) and target_view:
+            measure = measure.compared_with(target_view)
+        return Prepared(config, plan, measure, step_views)
 
+    def _select_frame(self, side: str, config: RuleConfig, defaults: Sequence[str]) -> str | None:
+        """Return the name of the rule's source or target frame."""
+        name = config.details.get(side)
+        if not name:
+            return defaults[0] if defaults else None
+        if str(name) not in self.views:
+            hint = did_you_mean(str(name), self.views)
+            raise SuiteError(
+                f"its {side} {name!r} is neither a source nor the frame of an earlier rule{hint}"
+            )
+        return str(name)
 
-def _updated_source(source: object, views: Views) -> str:
-    """Return the name of the source that a frame replaces."""
-    if source is None:
-        raise SuiteError("its output dsc-update must name the source that it replaces")
-    if str(source) not in views:
-        hint = did_you_mean(str(source), views)
-        raise SuiteError(f"its output dsc-update names {source!r}, which is not a source{hint}")
-    return str(source)
+    def _register_steps(self, config: RuleConfig, plan: RulePlan) -> dict[str, str]:
+        """Register the steps as views: by name, by prefixed name, and the metric by the rule's name.
 
-
-def _only_source(sources: Sequence[str], config: RuleConfig) -> str:
-    if len(sources) != 1:
-        raise SuiteError(
-            f"{config.rule!r} needs in.dataframe.name; set it to one of {', '.join(map(repr, sources))}"
-        )
-    return sources[0]
-
-
-def _prepare_dsl(
-    config: RuleConfig,
-    views: Views,
-    sources: Sequence[str],
-    group_by: tuple[str, ...],
-    functions: frozenset[str] | None,
-) -> Prepared:
-    tree = parse(config.rule, config.dq_type or "", config.name) if has_text(config) else None
-    refuse_bad_patterns(tree, config, views.spark)
-    source = _select_frame("source", config, views, sources[:1])
-    target = _select_frame("target", config, views, [s for s in sources if s != source][:1])
-    tables = {name: Schema.from_frame(views.frame(name)) for name in views}
-    scope = Scope(tables, source or "", target, functions, config.rule, config.name)
-    plan = lower(tree, config, scope, group_by)
-    _refuse_ungrouped(plan.source, scope, group_by)
-    target_view = views.view(target) if target else ""
-    step_views = _register(config, plan, views)
-    as_sql = config.dq_type == "completeness" and "expr" in config.details
-    # Scan expressions cannot refer to such columns, because Spark replaces ${...} with settings.
-    read = [scope.schema(name) for name in (plan.source, target) if name]
-    as_sql |= any("${" in column for schema in read for column in schema.names)
-    measure = None if as_sql else select_measure(config, scope, group_by)
-    if isinstance(measure, rows.GriffinAccuracy) and target_view:
-        measure = measure.compared_with(target_view)
-    return Prepared(config, plan, measure, step_views)
-
-
-def _refuse_ungrouped(source: str, scope: Scope, group_by: Sequence[str]) -> None:
-    columns = {column.casefold() for column in scope.schema(source).names}
-    missing = [column for column in group_by if column.casefold() not in columns]
-    if missing:
-        raise SuiteError(
-            f"its source {source!r} has no column {missing[0]!r}, but the job is partitioned by this column"
-        )
+        Return the views of the source and of the steps.
+        """
+        step_views = {plan.source: self.views.view(plan.source)}
+        metric = plan.metrics[0].step if plan.metrics else plan.steps[-1].name
+        for step in plan.steps:
+            frame = self.views.query(step.sql)
+            for name in dict.fromkeys((step.name, *step.aliases, f"{config.name}_{step.name}")):
+                self.views.add(name, frame)
+            step_views[step.name] = self.views.view(step.name)
+        self._register_frame(config, self.views.frame(metric))
+        return step_views
 
 
 def has_text(config: RuleConfig) -> bool:
     """Return whether the rule has DSL text. Some rules are defined by their details or by all columns."""
-    is_defined_by_details = (
-        config.dq_type in {"record-check", "schema-conformance"} or "expr" in config.details
-    )
-    uses_all_columns = (
-        config.dq_type in {"duplication", "column-profiling"} and not config.rule.strip()
-    )
-    return not (is_defined_by_details or uses_all_columns)
-
-
-def _select_frame(
-    side: str, config: RuleConfig, views: Views, default: Sequence[str]
-) -> str | None:
-    """Return the name of the rule's source or target frame."""
-    name = config.details.get(side)
-    if not name:
-        return default[0] if default else None
-    if str(name) not in views:
-        hint = did_you_mean(str(name), views)
-        raise SuiteError(
-            f"its {side} {name!r} is neither a source nor the frame of an earlier rule{hint}"
-        )
-    return str(name)
-
-
-def _register(config: RuleConfig, plan: RulePlan, views: Views) -> dict[str, str]:
-    """Register the steps as views: by name, by prefixed name, and the metric by the rule's name.
-
-    Return the views of the source and of the steps.
-    """
-    step_views = {plan.source: views.view(plan.source)}
-    metric = plan.metrics[0].step if plan.metrics else plan.steps[-1].name
-    for step in plan.steps:
-        frame = views.query(step.sql)
-        for name in dict.fromkeys((step.name, *step.aliases, f"{config.name}_{step.name}")):
-            views.add(name, frame)
-        step_views[step.name] = views.view(step.name)
-    _register_frame(config, views, views.frame(metric))
-    return step_views
+    if config.dq_type in {"record-check", "schema-conformance"} or "expr" in config.details:
+        return False
+    return config.dq_type not in {"duplication", "column-profiling"} or bool(config.rule.strip())
