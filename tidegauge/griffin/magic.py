@@ -32,13 +32,13 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.griffin.config import Job, RuleConfig
-from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.dsl.parser import RULE_TYPE_BY_SPELLING, parse
 from tidegauge.griffin.execution.engine import Engine, Round
 from tidegauge.griffin.execution.loader import Loader
 from tidegauge.griffin.execution.preparation import has_text
 from tidegauge.griffin.plugins import suggested
 from tidegauge.griffin.reading.keys import MappingReader, ReadLog
-from tidegauge.griffin.reading.rules import DQ_TYPES, read_rules
+from tidegauge.griffin.reading.rules import read_rules
 from tidegauge.griffin.results import GriffinResult, sampled
 from tidegauge.spark.session import spark_session
 
@@ -54,7 +54,7 @@ class _Arguments(argparse.ArgumentParser):
 
 
 def _arguments() -> _Arguments:
-    kinds = ", ".join(dict.fromkeys(DQ_TYPES.values()))
+    kinds = ", ".join(dict.fromkeys(RULE_TYPE_BY_SPELLING.values()))
     parser = _Arguments(
         prog="%%griffin",
         add_help=False,
@@ -151,9 +151,11 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
 def _rule(arguments: argparse.Namespace, cell: str, source: str, target: str | None) -> RuleConfig:
     """Return the rule, read as one of a job."""
     sql = arguments.dq_type.replace("-", "").lower() == "sparksql"
-    kind = None if sql else DQ_TYPES.get(arguments.dq_type.replace("-", "").lower())
+    kind = None if sql else RULE_TYPE_BY_SPELLING.get(arguments.dq_type.replace("-", "").lower())
     if kind is None and not sql:
-        hint = suggested(arguments.dq_type, dict.fromkeys([*DQ_TYPES.values(), "spark-sql"]))
+        hint = suggested(
+            arguments.dq_type, dict.fromkeys([*RULE_TYPE_BY_SPELLING.values(), "spark-sql"])
+        )
         raise SuiteError(f"%%griffin: unknown kind of rule {arguments.dq_type!r}; {hint}")
     details = dict(_detail(text) for text in arguments.detail)
     errors = details.pop("error.confs", None)

@@ -301,6 +301,10 @@ _START_BY_RULE_TYPE = {
     "record-check": "accuracy",
 }  # fmt: skip
 _RULE_TYPE_SYNONYMS = {"duplicate": "uniqueness", "distinctness": "distinct"}
+RULE_TYPE_BY_SPELLING = {
+    name.replace("-", ""): name for name in _START_BY_RULE_TYPE
+} | _RULE_TYPE_SYNONYMS
+"""Rule types by spelling, in lower case and without hyphens."""
 
 
 def canonical_dq_type(spelling: str) -> str:
@@ -316,10 +320,7 @@ def canonical_dq_type(spelling: str) -> str:
     >>> canonical_dq_type("Duplicate"), canonical_dq_type("schemaConformance"), canonical_dq_type("distinctness")
     ('uniqueness', 'schema-conformance', 'distinct')
     """
-    type_by_spelling = {
-        name.replace("-", ""): name for name in _START_BY_RULE_TYPE
-    } | _RULE_TYPE_SYNONYMS
-    rule_type = type_by_spelling.get(spelling.replace("-", "").casefold())
+    rule_type = RULE_TYPE_BY_SPELLING.get(spelling.replace("-", "").casefold())
     if rule_type is None:
         raise UnknownNameError("dq.type", spelling, [*_START_BY_RULE_TYPE, *_RULE_TYPE_SYNONYMS])
     return rule_type

@@ -26,15 +26,10 @@ from tidegauge.griffin.config import (
     SourceConfig,
     StreamStore,
 )
+from tidegauge.griffin.dsl.parser import RULE_TYPE_BY_SPELLING
 from tidegauge.griffin.plugins import CONNECTOR_REGISTRY, SINK_REGISTRY
-from tidegauge.griffin.reading.keys import MappingReader, ReadLog
-from tidegauge.griffin.reading.rules import (
-    DQ_TYPES,
-    DSL_TYPES,
-    read_measures,
-    read_pre_proc,
-    read_rules,
-)
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog, spellings
+from tidegauge.griffin.reading.rules import DSL_TYPES, read_measures, read_pre_proc, read_rules
 
 T = TypeVar("T")
 _MAX_NAME_CHARS = 200
@@ -179,10 +174,7 @@ def _no_number(text: str) -> float:
 
 
 _LEASE_NOTICE = "for ZooKeeper is not used: the repository's lease and stored results replace it"
-_LOG_LEVELS = {
-    name.lower(): name
-    for name in ("WARN", "ALL", "TRACE", "DEBUG", "INFO", "ERROR", "FATAL", "OFF")
-}
+_LOG_LEVELS = spellings("WARN", "ALL", "TRACE", "DEBUG", "INFO", "ERROR", "FATAL", "OFF")
 
 
 def parse_env(keys: MappingReader) -> Env:
@@ -245,7 +237,7 @@ def _notices(keys: MappingReader) -> tuple[str, ...]:
 _LEGACY_TOKEN = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$(?P<source>source|target)\b"
 )
-_LEGACY_RULE_TYPES = {"accuracy": "accuracy", "profile": "profiling", "profiling": "profiling"}
+_LEGACY_RULE_TYPES = spellings("accuracy", "profiling", profile="profiling")
 
 
 def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
@@ -305,21 +297,15 @@ def _source(name: str, keys: MappingReader) -> dict[str, Any]:
     return {"name": name, "connector": inside, **({"checkpoint": store} if store else {})}
 
 
-_PROCESS_TYPES = {"batch": "batch", "streaming": "streaming"}
-_FORMAT_NAMES = {
-    "parquet": "parquet",
-    "json": "json",
-    "orc": "orc",
-    "text": "json",
-    "df": "parquet",  # in 0.1.5, memory
-    "hive": "parquet",
-}
+_PROCESS_TYPES = spellings("batch", "streaming")
+_FORMAT_NAMES = spellings("parquet", "json", "orc", text="json", df="parquet", hive="parquet")
+"""Formats of stored rows; 0.1.5 kept ``df`` in memory."""
 _SERVICE_KEYS = (
     *("id", "owner", "organization", "description", "deleted", "metric.name"),
     *("measure.type", "dq.type", "rule.description", "measure.id", "created.date", "modified.date"),
 )
 """Keys that Griffin's service writes for itself."""
-_SERVICE_TYPES = frozenset({"griffin", *DQ_TYPES})
+_SERVICE_TYPES = frozenset({"griffin", *RULE_TYPE_BY_SPELLING})
 """Values of its key ``type``, which is of the measure or of its rules."""
 
 

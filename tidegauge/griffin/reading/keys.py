@@ -30,6 +30,17 @@ def step(path: str, key: object) -> str:
     return f"{path}[{key!r}]"
 
 
+def spellings(*names: str, **synonyms: str) -> dict[str, str]:
+    """Return canonical names by their spelling in lower case, without hyphens and underscores.
+
+    Examples
+    --------
+    >>> spellings("record", "dsc-update", records="record")
+    {'record': 'record', 'dscupdate': 'dsc-update', 'records': 'record'}
+    """
+    return {re.sub("[-_]", "", name).lower(): name for name in names} | synonyms
+
+
 @dataclass
 class ReadLog:
     """Messages collected while reading a file.

@@ -12,40 +12,17 @@ from typing import Any
 
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
-from tidegauge.griffin.reading.keys import MappingReader, ReadLog
+from tidegauge.griffin.dsl.parser import RULE_TYPE_BY_SPELLING
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog, spellings
 
-DSL_TYPES = {
-    "griffindsl": "griffin-dsl",
-    "sparksql": "spark-sql",
-    "dfopr": "df-opr",
-    "dfops": "df-opr",
-    "dfoperations": "df-opr",
-}
-DQ_TYPES = {
-    "accuracy": "accuracy", "profiling": "profiling", "uniqueness": "uniqueness",
-    "duplicate": "uniqueness", "distinct": "distinct", "distinctness": "distinct",
-    "timeliness": "timeliness", "completeness": "completeness", "duplication": "duplication",
-    "schemaconformance": "schema-conformance", "columnprofiling": "column-profiling",
-    "recordcheck": "record-check",
-}  # fmt: skip
-_OUTPUT_TYPES = {
-    "metric": "metric",
-    "record": "record",
-    "records": "record",
-    "dscupdate": "dsc-update",
-}
-_FLATTEN_MODES = {
-    "default": "default",
-    "entries": "entries",
-    "array": "array",
-    "list": "array",
-    "map": "map",
-}
+DSL_TYPES = spellings("griffin-dsl", "spark-sql", "df-opr", dfops="df-opr", dfoperations="df-opr")
+_OUTPUT_TYPES = spellings("metric", "record", "dsc-update", records="record")
+_FLATTEN_MODES = spellings("default", "entries", "array", "map", list="array")
 _PERSIST_KEYS = frozenset(
     {"persist.type", "persist.name", "update.data.source", "cache.data.source"}
 )
-_PERSIST_TYPES = {"metric": "metric", "record": "record", "none": "none", "cache": "cache"}
-_CONDITION_TYPES = {"regex": "regex", "enumeration": "enumeration"}
+_PERSIST_TYPES = spellings("metric", "record", "none", "cache")
+_CONDITION_TYPES = spellings("regex", "enumeration")
 _TEMPLATE_PATTERN = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$\{(?P<name>\w+)\}"
 )
@@ -132,7 +109,7 @@ def _read_dq_type(keys: MappingReader, dsl: str) -> str | None:
         if dsl == "griffin-dsl":
             keys.problem("'dq.type' is missing")
         return None
-    dq_type = keys.log.one_of(keys.at("dq.type"), "dq.type", spelled, DQ_TYPES)
+    dq_type = keys.log.one_of(keys.at("dq.type"), "dq.type", spelled, RULE_TYPE_BY_SPELLING)
     return dq_type if dsl == "griffin-dsl" else None
 
 
@@ -295,20 +272,7 @@ def _without_templates(rule: str, keys: MappingReader, dsl: str) -> str:
     return _TEMPLATE_PATTERN.sub(quote_template, rule)
 
 
-_MEASURE_TYPES = {
-    "accuracy": "accuracy",
-    "completeness": "completeness",
-    "duplication": "duplication",
-    "profiling": "profiling",
-    "schemaconformance": "schemaConformance",
-    "sparksql": "sparkSQL",
-}
-_BAD_RECORD_DEFINITIONS = {
-    "duplicate": "duplicate",
-    "unique": "unique",
-    "nonunique": "non_unique",
-    "distinct": "distinct",
-}
+_BAD_RECORD_DEFINITIONS = spellings("duplicate", "unique", "non_unique", "distinct")
 _COLUMN_PATTERN = re.compile(r"(?:[^`,]|`[^`]*`)+")
 _QUOTED_NAME_PATTERN = re.compile(r"`((?:[^`]|``)+)`")
 
@@ -423,6 +387,7 @@ _READER_BY_TYPE = {
     "schemaConformance": _read_schema,
     "sparkSQL": _read_record_check,
 }
+_MEASURE_TYPES = spellings(*_READER_BY_TYPE)
 
 
 def _read_pairs(config: MappingReader) -> list[MappingReader]:
