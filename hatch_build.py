@@ -149,7 +149,7 @@ class ReadmeHook(MetadataHookInterface):
 def readme(site: str) -> str:
     """Return the README with links to pages of a site; as it is without one.
 
-    What is no page of the site, such as the licence, becomes plain text.
+    What is no page of the site, such as the license, becomes plain text.
     """
 
     def absolute(link: re.Match[str]) -> str:

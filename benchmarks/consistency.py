@@ -3,7 +3,7 @@
     python benchmarks/consistency.py [--sizes 10x50000 1000x50000 100x500000] [--k 12] [--tasks N]
         [--json FILE]
 
-Both sides are Parquet files with a numeric feature in each column, 24 hours, 2 % nulls and 10 %
+Both sides are Parquet files with a numeric feature in each column, 24 hours, 2% nulls and 10%
 values that differ from the logged ones. Each size runs in a separate process, after a small
 comparison to warm up. The steps are: read and drop both sides; join them and write the comparison
 table; measure it by hour; record the metrics in a repository. Times are wall-clock times, per

@@ -18,7 +18,7 @@ Columns:
 - parts: partitions with a false alarm, per 1000.
 - FI: false incidents per table and month, which are runs of such partitions; "grave" leaves out information.
 - >=2, >=3: scores of at least 2 and 3 per 1000 clean points. Nominal are 10 and 1.
-- holds: R is at least 0.8, or 90 % of a ceiling below 0.9, and FA is at most 0.5.
+- holds: R is at least 0.8, or 90% of a ceiling below 0.9, and FA is at most 0.5.
 
 Deadlines: one-off faults must alarm on their own partitions, a level within half the family's distance of faults,
 a drift within a third of its length after its end, more noise within 28 partitions, and a missing partition in

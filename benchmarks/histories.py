@@ -70,7 +70,7 @@ SLOW_OURS = {"our HoltWinters": [tg.HoltWinters()]}
 def weights(
     names: tuple[str, ...], values: np.ndarray, scores: Scores, scales: list[Scale]
 ) -> np.ndarray:
-    """Return the weights of departures, as in detection."""
+    """Return the weights of deviations, as in detection."""
     series = [
         {"scale": scale, "kind": "Maximum" if name == "max" else name, "filter": "", "segment": ""}
         for name, scale in zip(names, scales, strict=True)

@@ -5,7 +5,7 @@
 Each sketch contains doubles, with a parameter that makes it about as large as a REQ sketch of k =
 12, the form in which distributions are stored. The error is a rank error: the difference between
 the share of values up to the sketch's quantile and the requested rank, divided by the distance of
-this rank from 1. At p99.9 an error of 100 % means that the quantile can be the maximum.
+this rank from 1. At p99.9 an error of 100% means that the quantile can be the maximum.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def main():
     ):
         table.add_column(column, justify="left" if column in {"data", "sketch"} else "right")
     for result in results:
-        errors_text = [f"{100 * error:.2f} %" for error in result["worst error"].values()]
+        errors_text = [f"{100 * error:.2f}%" for error in result["worst error"].values()]
         speed = f"{result['updates a second']:,.0f}"
         table.add_row(result["data"], result["sketch"], f"{result['bytes']:,}", speed, *errors_text)
     Console(width=110).print(table)

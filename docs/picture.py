@@ -417,7 +417,7 @@ def lines(drawn: Sequence[PlotLine], *, by: Any, target: str, together: bool = F
 
 def percents(low: float, high: float) -> list[Tick]:
     """Return ticks of ranks."""
-    return [(rank / 100, f"{rank} %") for rank in (10, 25, 50, 75, 90)]
+    return [(rank / 100, f"{rank}%") for rank in (10, 25, 50, 75, 90)]
 
 
 def counted(low: float, high: float) -> list[Tick]:
@@ -436,7 +436,7 @@ def numbered(low: float, high: float) -> list[Tick]:
 
 
 def alone(text: str, target: Path) -> None:
-    """Write a picture with colours of its own, as `Plot.save` does."""
+    """Write a picture with colors of its own, as `Plot.save` does."""
     style = Plot("", [], [PlotLine("", [0.0], [0.0])]).standalone
     style = style[style.index("<style>") : style.index("</style>") + len("</style>")]
     target.write_text(text.replace(">", f">{style}", 1), encoding="utf-8")

@@ -1,1 +1,1 @@
-"""The Alembic environment and its revisions: the only maker of a repository's tables."""
+"""The Alembic environment and its revisions, the only code that creates a repository's tables."""

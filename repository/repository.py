@@ -291,7 +291,7 @@ class Repository(Rendered):
             overdue partitions) and late; run_id, status and started_at of the last run; failed (analyzers
             that failed in their newest partition); failing (failed verdicts of rules and checks on the
             current data) and failing_known (failures of past partitions that earlier runs reported or
-            that were labelled since).
+            that were labeled since).
 
         Raises
         ------
@@ -768,7 +768,7 @@ class Repository(Rendered):
         entity : str
             Kind of the instance, such as ``Dataset`` or ``Column``.
         scale : str
-            Behaviour of the values: ``count``, ``ratio``, ``positive``, ``signed``, ``distance``,
+            Behavior of the values: ``count``, ``ratio``, ``positive``, ``signed``, ``distance``,
             ``time`` or ``flag``.
         weight : float, optional
             Number of rows behind the value.
@@ -1534,7 +1534,7 @@ class Repository(Rendered):
               usual differences, both sides are shifted along the history together, to positions without
               their own partitions. The spread is 1.4826 times the median distance or, if larger, the 90th
               percentile of the distances divided by 1.645, but at least a floor by kind of metric. With
-              fewer than 6 usual differences, and for restatements, the differences between neighbouring
+              fewer than 6 usual differences, and for restatements, the differences between neighboring
               partitions are used, scaled by the number of values behind the medians. The surprise is 300
               for a constant series that changed, 0 for equal sides, and NaN if fewer than 6 differences
               are known or the difference is unknown;
@@ -1656,7 +1656,7 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Score new metrics, store scores, anomalies and incidents, and return the anomalies.
 
-        Scoring starts at the first partition that was measured or labelled since the last detection.
+        Scoring starts at the first partition that was measured or labeled since the last detection.
 
         Parameters
         ----------
@@ -1819,9 +1819,9 @@ class Repository(Rendered):
         Returns
         -------
         pandas.DataFrame
-            One row per detector and a last row ``in all``, with the columns detector, anomalies, labelled,
+            One row per detector and a last row ``in all``, with the columns detector, anomalies, labeled,
             real (last label ``bad`` or ``acknowledged``), false (last label ``expected`` or ``ignore``),
-            false_share (false divided by labelled; NaN without labels), points (scored points), per_1000
+            false_share (false divided by labeled; NaN without labels), points (scored points), per_1000
             (anomalies per thousand points; NaN without points). Labels by tidegauge are not counted.
 
         Raises
@@ -1856,7 +1856,7 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Run detectors over the stored history and compare their anomalies with labels. Stores nothing.
 
-        Detectors train with the current labels and holidays: points labelled ``expected``, ``bad`` or
+        Detectors train with the current labels and holidays: points labeled ``expected``, ``bad`` or
         ``ignore`` are left out. An anomaly on an ignored point counts as a false alarm.
 
         Parameters
@@ -1883,10 +1883,10 @@ class Repository(Rendered):
             - series, points: numbers of scored series and points;
             - anomalies, incidents: number of each;
             - per_1000: anomalies per thousand points; NaN without points;
-            - found, missed: incidents, single anomalies and ranges labelled ``bad`` or ``acknowledged``;
-            - false: anomalies on points labelled ``expected`` or ``ignore``;
-            - false_share: share of false anomalies among labelled anomalies;
-            - precision: share of real incidents among labelled incidents;
+            - found, missed: incidents, single anomalies and ranges labeled ``bad`` or ``acknowledged``;
+            - false: anomalies on points labeled ``expected`` or ``ignore``;
+            - false_share: share of false anomalies among labeled anomalies;
+            - precision: share of real incidents among labeled incidents;
             - recall: found divided by the sum of found and missed;
             - seconds: run time;
             - per_month: incidents per thirty days; NaN if partitions have no times.
@@ -1946,7 +1946,7 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Backtest each sensitivity, and suggest one by the labels on incidents. Stores nothing.
 
-        The suggestion is the sensitivity with the highest F1 over the labelled incidents, or `normal` if
+        The suggestion is the sensitivity with the highest F1 over the labeled incidents, or `normal` if
         there are fewer than five relevant labels. Incidents without a label are not counted, so also
         label missed incidents (`label_range`).
 
@@ -1965,7 +1965,7 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             One row per sensitivity, with the columns sensitivity, per_month (incidents per thirty days),
-            found and missed (incidents labelled ``bad`` or ``acknowledged``), false (incidents labelled
+            found and missed (incidents labeled ``bad`` or ``acknowledged``), false (incidents labeled
             ``expected`` or ``ignore``), precision, recall, f1 (NaN without labels), suggested (True in one
             row).
 
@@ -2042,7 +2042,7 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = repo.record("orders", "rows", sizes, scale="count")
         ...     repo.seasons("orders")["seasons"].tolist()
-        ['Saturdays and Sundays 45 % lower']
+        ['Saturdays and Sundays 45% lower']
         """
         from tidegauge.repository.detection.backtest import (
             SEASON_COLUMNS,
@@ -2169,7 +2169,7 @@ class Repository(Rendered):
         ...     _ = commit(repo, *days, day(9, rows=7, groups={("a",): 3, ("b",): 4}))
         ...     found = repo.detect("d", [Monitor({"name": "Size"}, "SimpleThreshold(99, 8)")])
         ...     print(repo.causes(found["id"][0]))
-        Size in ds=2013-01-09 is 7 instead of 10. By s: a lost 50 %; a alone accounts for 100 % of it.
+        Size in ds=2013-01-09 is 7 instead of 10. By s: a lost 50%; a alone accounts for 100% of it.
         """
         from tidegauge.repository.incidents.details import causes_of
 

@@ -51,7 +51,7 @@ class Problem:
     is_warning : bool
         Whether a check only warns.
     is_known : bool
-        Whether an earlier run reported this failure of a past partition, or a person labelled the partition.
+        Whether an earlier run reported this failure of a past partition, or a person labeled the partition.
     """
 
     cause: Cause

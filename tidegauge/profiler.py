@@ -111,7 +111,7 @@ def sample_table(
     source : Source
         Table to sample.
     sample_rows : int
-        Approximate number of rows. A table with no more rows is used as a whole, uncached.
+        Approximate number of rows. A table with at most this many rows is used whole, and not cached.
     private : Privacy
         Columns whose values are never shown.
     """
@@ -694,16 +694,16 @@ class _ColumnProfile:
 
 
 def _percent(share: float) -> str:
-    """Format a share as a percentage that is 100 % only for exactly 1.
+    """Format a share as a percentage that is 100% only for exactly 1.
 
     Examples
     --------
     >>> _percent(0.99999), _percent(1.0), _percent(0.5)
-    ('99.99 %', '100 %', '50 %')
+    ('99.99%', '100%', '50%')
     """
     if share == 1:
-        return "100 %"
-    return f"{min(share * 100, 99.99):.4g} %"
+        return "100%"
+    return f"{min(share * 100, 99.99):.4g}%"
 
 
 def _completeness_reason(completeness: float | None) -> str:

@@ -629,7 +629,7 @@ def _render_incident(
         f"Incident {details.id}, {row['series']} series, {' to '.join(e or 'the table' for e in partitions)}."
     )
     if details.group is not None and not in_group:
-        yield note(f"One of a group, {details.group.headline}.", 400)
+        yield note(f"Part of a group: {details.group.headline}.", 400)
     if evidence.lines:
         yield picture(
             evidence.lines,

@@ -105,7 +105,7 @@ class Suite:
         read = [ANALYZERS.parse(a) if isinstance(a, str) else a for a in self.analyzers]
         _refuse_data_policies(self.dqm)
         if not read and self.dqm is None:
-            msg = f"suite {self.dataset!r} has no analyzers; give at least tg.Size()"
+            msg = f"suite {self.dataset!r} has no analyzers; add at least tg.Size()"
             raise SuiteError(msg)
         for analyzer in read:
             if not isinstance(analyzer, Analyzer):

@@ -2,8 +2,8 @@
 
 An analyzer declares the aggregations it needs (`ScanAnalyzer`) or the columns it groups by
 (`tidegauge.analyzers.measures.frequencies.GroupingAnalyzer`), folds the results into a state, and
-computes a metric from a state. An analyzer holds only names and numbers. It is hashable, can be parsed from
-its repr, and is the same on a cluster and on a laptop without Spark.
+computes a metric from a state. An analyzer holds only names and numbers. An analyzer is hashable, can be
+parsed from its repr, and works without Spark until it scans data.
 
 The module begins with the requests. Equal requests are computed once, and similar requests share a Spark
 job. It ends with Deequ's state providers, in memory and on the file system. The state providers of the
@@ -147,7 +147,7 @@ Spark and by Python workers can be merged."""
 class Sketch:
     """Request for one or more serialized sketches of an expression's values, which are merged.
 
-    Without values, the result is None or an empty list.
+    If there are no values, the result is None or an empty list.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class Sketch:
 
     @property
     def probe(self) -> str:
-        """A plain aggregate that resolves if and only if the values do."""
+        """A plain aggregate that Spark can resolve if and only if it can resolve the values."""
         return f"count({self.values})"
 
 
@@ -448,7 +448,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Return the scan requests that the state is folded from."""
 
     def fold(self, cells: Sequence[Any]) -> S:
-        """Return the state from the answers to `requests`, in their order; by default its fields."""
+        """Return the state, whose fields are by default the answers to `requests` in the same order."""
         return cast("S", self.state_type(*cells))
 
     @property

@@ -19,7 +19,7 @@ The comparisons are located by tokens. The rest of the condition stays as the us
 
 `parse_condition` returns the form of a condition on one column. Checks and rules store conditions as
 SQL. Bounds, sets of values, patterns and non-null columns have a form; other conditions have none.
-With a form, a scan counts less, and exports can write constraints of other tools.
+If a condition has a form, a scan counts less, and exports can write constraints for other tools.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _COMPARISON_TOKENS = frozenset(
     {"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "BETWEEN"}
 )
 _BOUNDARY_TOKENS = frozenset({"AND", "OR", "COMMA", "CASE", "WHEN", "THEN", "ELSE"})
-"""Tokens that end a comparison. NOT before it, END and brackets end it also."""
+"""Tokens that end a comparison. NOT before it, END and brackets also end it."""
 _PATH_NODES = frozenset({"column", "dot", "anonymous"})
 """Keys of the nodes for columns, for their fields, and for array elements by `get`."""
 _LITERAL_LIST_TOKENS = frozenset({"IN", "BETWEEN"})
@@ -144,7 +144,7 @@ def _split_predicates(tokens: Iterable[Token]) -> Iterator[list[Token]]:
 def _parse_comparison(
     predicate: Sequence[Token], sql: str
 ) -> tuple[str, str, list[tuple[str, str]]] | None:
-    """Return the left side of a comparison, ``NOT `` or nothing, and each sign with its right side.
+    """Return the left side of a comparison, ``NOT `` or an empty string, and each operator with its right side.
 
     The right sides of IN and BETWEEN are literals. Return None if the tokens are not a comparison.
     """

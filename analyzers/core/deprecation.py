@@ -144,7 +144,7 @@ def deprecated_names(
 
 
 def _display_name(function: Callable[..., Any]) -> str:
-    """Return a function's name with its class, without the functions that it is defined in."""
+    """Return a function's name with its class, without the names of enclosing functions."""
     return function.__qualname__.rpartition("<locals>.")[2]
 
 

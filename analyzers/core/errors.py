@@ -20,7 +20,7 @@
       StateError
         StateMismatchError             two states that cannot be added
         UnknownStateTagError           no reader is registered for the state's tag
-        CorruptStateError              the stored bytes do not read back
+        CorruptStateError              the stored bytes cannot be read
       SuiteError                       an invalid suite or suite file
         UnknownNameError               an analyzer, option, detector ... that does not exist
         RuleError                      an invalid rule, fix or policy
@@ -171,7 +171,10 @@ _PYTHON_ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.
 
 
 _SQL_POSITION = re.compile(r"; line \d+,? pos \d+;?$")
-"""A position in resolved SQL. It is useless to users, since their expressions are embedded in generated SQL."""
+"""A position in resolved SQL.
+
+The position is useless to users, since their expressions are embedded in generated SQL.
+"""
 
 
 _HIDDEN_COLUMN = re.compile(r"`__tidegauge_\w+`, |, `__tidegauge_\w+`")
@@ -271,7 +274,7 @@ def _first_statement(text: str) -> str:
 
 
 def thrown_class(error: BaseException) -> str | None:
-    """Return the Java class of the exception that a task threw, from Spark's message; None if none did.
+    """Return the Java class of the exception that a task threw, from Spark's message; None if there is none.
 
     Examples
     --------

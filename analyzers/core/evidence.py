@@ -209,7 +209,7 @@ class Measurements:
 
 
 def as_verdict(answer: object, owner: str = "") -> bool:
-    """Return the answer of a user's function as a verdict: True or False, NumPy's included.
+    """Return the result of a user's function as a verdict. The result must be True or False, including NumPy's.
 
     Other values that are true in Python, such as an error message, a share or NaN, would let a check pass by
     accident.

@@ -196,8 +196,8 @@ def write_file(location: str, content: bytes, mode: int | None = None) -> None:
 
     A new local file gets the permissions ``mode``; by default those that the umask leaves.
 
-    Object stores show an object when it is complete. Elsewhere a hidden file is written and renamed;
-    on a local disk it is flushed before.
+    Object stores show an object when it is complete. Otherwise a hidden file is written and then renamed; on
+    a local disk it is flushed before it is renamed.
 
     Raises
     ------
@@ -341,7 +341,7 @@ def delete_folder(location: str) -> None:
 
 
 def is_file(location: str) -> bool:
-    """Return whether there is a file; False if its file system cannot determine that."""
+    """Return whether a file exists; False if its file system cannot determine that."""
     from pyarrow import fs
 
     try:
@@ -366,9 +366,9 @@ def data_folder(location: str) -> str:
 
 
 def can_rename_folder(folder: str) -> bool:
-    """Return whether a folder is there, and its file system renames folders in one step.
+    """Return whether a folder exists and its file system renames folders in one step.
 
-    No link is renamed, and no mount point can be.
+    Links are not renamed, and mount points cannot be.
 
     Examples
     --------
@@ -404,7 +404,7 @@ def rename_folder(folder: str, to: str) -> None:
     _, target = file_system(to)
     # rename(2) would replace an empty folder.
     if system.get_file_info(target).type != fs.FileType.NotFound:
-        raise FileExistsError(f"cannot rename {folder}: {to} is there already")
+        raise FileExistsError(f"cannot rename {folder}: {to} already exists")
     system.move(path, target)
 
 

@@ -20,11 +20,11 @@ LARGEST_CARD = 50_000
 WIDE = 60
 """Maximum number of characters in a table cell."""
 _MAX_RATIO_DIGITS = 6
-"""Maximum number of decimal places of a ratio in per cent."""
+"""Maximum number of decimal places of a ratio that is written as a percentage."""
 _MAX_PLAIN_NUMBER = 1e15
 """Larger numbers are written with powers of ten."""
 _MAX_PERCENT_RATIO = 100
-"""Larger ratios are written as numbers rather than in per cent."""
+"""Larger ratios are written as numbers, not as percentages."""
 
 
 class Markup(str):
@@ -72,18 +72,18 @@ _CONTROL_CHARACTER = re.compile(
 )
 """Control characters, except tab and newline, and characters that reverse the direction of text.
 
-Escape sequences for visible colours are harmless. Sequences that hide text (black, conceal) match.
+Escape sequences for visible colors are harmless. Sequences that hide text (black, conceal) match.
 """
 _FORMULA_START = re.compile(
     r"[=@\t\r]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\Z|inf\Z)", re.IGNORECASE
 )
-"""The beginning of a formula. A sign begins a formula unless it is followed by a number only."""
+"""The beginning of a formula. A sign begins a formula unless only a number follows."""
 
 
 def for_terminal(text: str) -> str:
     r"""Escape control characters that could make a terminal hide, forge or send text.
 
-    Line breaks and visible colours stay.
+    Line breaks and visible colors stay.
 
     Examples
     --------
@@ -228,15 +228,15 @@ def duration_text(seconds: float, max_units: int | None = 2) -> str:
 
 
 def measured(value: float, scale: str) -> str:
-    """Format a metric's value for reading: a ratio in per cent, a time in UTC, other values as numbers.
+    """Format a metric's value for reading: a ratio as a percentage, a time in UTC, other values as numbers.
 
     Durations have the scale `DURATION` here. A ratio is written with three digits, or with more digits if
-    needed to distinguish it from 100 %.
+    needed to distinguish it from 100%.
 
     Examples
     --------
     >>> measured(0.13781, "ratio"), measured(0.99998, "ratio"), measured(1.0, "ratio")
-    ('13.8 %', '99.998 %', '100 %')
+    ('13.8%', '99.998%', '100%')
     >>> measured(0.13781, "positive"), measured(86_399.7, "time")
     ('0.1378', '1970-01-01 23:59:59')
     """
@@ -252,7 +252,7 @@ def measured(value: float, scale: str) -> str:
     digits = max(digits, -floor(log10(distance)) if distance else 0, 0)
     text = f"{hundredths:,.{min(digits, _MAX_RATIO_DIGITS)}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{text} %"
+    return f"{text}%"
 
 
 def _time(seconds: float) -> str:
@@ -268,24 +268,24 @@ MAX_PERCENT_DIGITS = 12
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage; a negative share as 0 %.
+    """Format a share as a percentage; a negative share as 0%.
 
-    Only a share of 0 is written as 0 %, and only 1 as 100 %. Other shares get enough digits to differ.
+    Only a share of 0 is written as 0%, and only 1 as 100%. Other shares get enough digits to differ.
 
     Examples
     --------
     >>> percent(0.5213), percent(0.0021), percent(0), percent(0.9997), percent(1)
-    ('52 %', '0.21 %', '0 %', '99.97 %', '100 %')
+    ('52%', '0.21%', '0%', '99.97%', '100%')
     """
     hundredths = 100 * max(share, 0.0)
     if hundredths == 0:
-        return "0 %"
+        return "0%"
     if hundredths < 10:
-        return f"{hundredths:.2g} %"
+        return f"{hundredths:.2g}%"
     digits = 0
     while digits < MAX_PERCENT_DIGITS and round(hundredths, digits) == 100 != hundredths:
         digits += 1
-    return f"{hundredths:.{digits}f} %"
+    return f"{hundredths:.{digits}f}%"
 
 
 def percent_change(value: float, usual: float) -> str:
@@ -294,11 +294,11 @@ def percent_change(value: float, usual: float) -> str:
     Examples
     --------
     >>> percent_change(3, 1060), percent_change(0, 1060), percent_change(1166, 1060)
-    ('-99.7 %', '-100 %', '+10 %')
+    ('-99.7%', '-100%', '+10%')
     """
     change = value / usual - 1
     text = percent(abs(change))
-    if text == "0 %":
+    if text == "0%":
         return text
     return f"{'-' if change < 0 else '+'}{text}"
 

@@ -106,7 +106,7 @@ class Entity(StrEnum):
 
 
 class Scale(StrEnum):
-    """Scale of a metric's values. Detectors choose the comparison by it.
+    """Scale of a metric's values. Detectors choose how to compare values by the scale.
 
     Examples
     --------
@@ -280,8 +280,8 @@ class Tabular(Protocol):
 def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
     """Yield a metric as scalar metrics, each with the weight of the whole.
 
-    A keyed metric gives ``name-key`` for each key, a composite one ``name.key``; a failed one gives
-    one failed metric under its own name, whatever its type.
+    A keyed metric gives ``name-key`` for each key, and a composite metric ``name.key``. A failed metric of
+    any type gives one failed metric under its own name.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Partitions and segments: the subsets of a table's rows for which metrics are computed.
 
-Partition names use Hive syntax. Partition times are recognised by common formats. Filters select partitions.
+Partition names use Hive syntax. Partition times are recognized by common formats. Filters select partitions.
 Segments are subsets of the rows of each partition, by values of columns.
 """
 
@@ -416,7 +416,7 @@ def parse_selection(text: str, keys: Sequence[str]) -> Selection:
 
 
 def _parse_name(text: str, keys: Sequence[str]) -> Partition:
-    """Parse a name with some of the keys, in any case; return a partition without keys if it has others."""
+    """Parse a name with some of the keys, ignoring case; without keys if the name has other keys."""
     by_name = {key.casefold(): key for key in keys}
     start = text.partition("=")[0].strip().casefold()
     if start not in by_name:

@@ -30,7 +30,7 @@ class Privacy:
     Attributes
     ----------
     columns : tuple of str
-        Patterns of column names, such as ``*email*``, in any case. A nested field is private if its
+        Patterns of column names, such as ``*email*``, ignoring case. A nested field is private if its
         path or any name in it matches: ``address`` covers ``address.zip``.
     tables : tuple of str
         Patterns of names of tables, folders and datasets; all of their columns are private.
@@ -87,7 +87,7 @@ class Privacy:
         )
 
     def holders_of(self, schema: Schema) -> frozenset[str]:
-        """Return the names of columns whose values hold private ones: private, or with a private field inside."""
+        """Return the names of columns that are private or contain a private field."""
         private = self.columns_of(schema) if self else frozenset()
         if not private:
             return private

@@ -11,9 +11,9 @@ analyzers it does not contain. Single objects are named as ``module:attribute`` 
 
 Plug-ins from other packages are discovered by entry points. A package lists its modules under the groups
 ``tidegauge.analyzers`` or ``tidegauge.detectors``; importing a module registers its definitions, as for
-built-in modules. The group ``tidegauge.sinks`` lists functions that take a message's title and body, and the
-text after the sink's name. A plug-in that cannot be imported, or registers a name that is taken, is skipped as
-a whole with a warning; everything else continues.
+built-in modules. The group ``tidegauge.sinks`` lists functions that take a message's title, its body, and the
+part of the sink's address after its name. A plug-in that cannot be imported, or registers a name that is
+taken, is skipped as a whole with a warning; everything else continues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def resolve(name: str) -> Any:
     """Import the object that ``module:attribute`` names.
 
     Lower layers refer to higher layers by name (the scan, jobs of other packages, rendering in notebooks).
-    So imports go in one direction, and modules are imported when they are first used.
+    So layers import only lower layers, and modules are imported when they are first used.
 
     Examples
     --------

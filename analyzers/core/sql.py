@@ -101,7 +101,7 @@ def path_table(name: str) -> tuple[str, str] | None:
 
 
 def is_folder(name: str) -> bool:
-    """Return whether a name is a folder's path, which is anything with a slash outside quotes.
+    """Return whether a name is the path of a folder: any name with a slash outside quotes.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def is_folder(name: str) -> bool:
 
 
 def folder_of(name: str) -> str | None:
-    """Return the folder that a table's name or a path names; None for a table of a catalog.
+    """Return the folder of a path or of a table name that contains a path; None for a table of a catalog.
 
     Examples
     --------

@@ -30,7 +30,7 @@ _is_parsing: ContextVar[bool] = ContextVar("is_parsing", default=False)
 
 
 class Token(NamedTuple):
-    """A word, name, literal or sign: its `sqlglot.tokens.TokenType`, and its begin and end in the SQL."""
+    """A word, name, literal or operator: its `sqlglot.tokens.TokenType`, and where it begins and ends in the SQL."""
 
     kind: str
     begin: int

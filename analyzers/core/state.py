@@ -33,8 +33,11 @@ Number = int | Decimal | float
 
 _EXACT_CONTEXT = Context(prec=2000)
 _MAX_DIGITS = 300
-"""Maximum number of digits before and after the point of a number that is read. Sums of the widest decimals have
-57, doubles have up to 309, and Python writes integers of up to 4300."""
+"""Maximum number of digits before and after the point of a number that is read.
+
+Sums of the widest decimals have 57 digits, doubles have up to 309, and Python writes integers of up to 4300
+digits.
+"""
 
 
 def add(a: Number, b: Number) -> Number:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Hashing(IntEnum):
-    """Hashing of the values in a sketch: by type, by value, or of values for which both agree."""
+    """Hashing of the values in a sketch: by type, by value, or either if both give the same hashes."""
 
     BY_TYPE = 0
     EITHER = 1
@@ -52,8 +52,7 @@ class Hashing(IntEnum):
 
         Raises
         ------
-        StateMismatchError
-            If some were hashed by type and others by value.
+        StateMismatchError If some values were hashed by type and others by value.
         """
         kinds = set(hashings)
         if kinds >= {cls.BY_TYPE, cls.BY_VALUE}:
@@ -80,7 +79,7 @@ def hashing_of(fields: Iterable[Field]) -> tuple[str, ...]:
 
 
 LG_K = 12
-"""log2 of the number of HLL registers: 4096, for a relative standard error of 1.6 %."""
+"""log2 of the number of HLL registers: 4096, for a relative standard error of 1.6%."""
 
 _HLL_HEAD, _HLL_FIRST_HEAD = Struct("<qB"), Struct("<q")
 
@@ -222,7 +221,7 @@ def _read_hll(sketch: bytes) -> hll_sketch:
 class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
     """Estimated number of distinct non-null values (HyperLogLog); 0 if there are none.
 
-    4096 registers give a relative standard error of 1.6 % (1.04 / sqrt(4096); Flajolet et al.,
+    4096 registers give a relative standard error of 1.6% (1.04 / sqrt(4096); Flajolet et al.,
     2007); almost exact up to a few hundred values. Numbers are compared by value, regardless of their type:
     1, 1.0 and a decimal of 1.00 are equal, and so are 0.0 and -0.0. The empty string is a value. Strings
     are compared by their bytes, regardless of collation.
@@ -399,7 +398,7 @@ class TupleState(State):
     def _checked(cls, sketch: bytes, count: int, lg_k: int, hashing: Hashing) -> Self:
         if count:
             if not MIN_LG_K <= lg_k <= MAX_LG_K:
-                raise ValueError(f"lg_k is {lg_k}, not from {MIN_LG_K} to {MAX_LG_K}")
+                raise ValueError(f"lg_k must be from {MIN_LG_K} to {MAX_LG_K}, not {lg_k}")
             require_tuples(sketch, SUMMARY_BYTES)
             _read_tuples(sketch)  # raises an error if the bytes are damaged
         return cls(sketch, count, lg_k, hashing)
@@ -511,8 +510,8 @@ class ApproxUniqueness(_SampleAnalyzer):
     columns : str or sequence of str
         The columns.
     lg_k : int
-        log2 of the sample size, 5 to 20: 10 gives a relative standard error of 3 % of the number of
-        values, in 13 KiB; one more halves the squared error and doubles the bytes.
+        log2 of the sample size, 5 to 20: 10 gives a relative standard error of 3% of the number of
+        values, in 13 KiB. Increasing it by one halves the squared error and doubles the number of bytes.
 
     Examples
     --------

@@ -276,7 +276,7 @@ def non_negative(column: str) -> Compliance:
 @register_state("column-count/1")
 @dataclass(frozen=True, slots=True)
 class ColumnCountState(DoubleValuedState):
-    """Greatest number of columns of the merged data, and the number of rows."""
+    """Largest number of columns in any piece of the merged data, and the number of rows."""
 
     layout: ClassVar[Struct] = Struct("<qq")
     columns: Count = 0
@@ -337,7 +337,7 @@ class ColumnCount(DatasetAnalyzer[ColumnCountState, float]):
 
 @analyzer
 class ColumnExists(ColumnAnalyzer[ColumnExistsState, float]):
-    """1 if the column exists, else 0; over several partitions 1 if it exists in all of them.
+    """1 if the column exists, otherwise 0; over several partitions, 1 if it exists in all of them.
 
     Letter case matters if ``spark.sql.caseSensitive`` is set. Empty metric if nothing was read.
 
@@ -354,7 +354,7 @@ class ColumnExists(ColumnAnalyzer[ColumnExistsState, float]):
         """Accept any schema."""
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return 1 or 0 from the schema, and one piece of data."""
+        """Return whether the schema has the column, 1 or 0, as one piece of data."""
         try:
             schema.field(self.column)
         except NoSuchColumnError:
@@ -381,7 +381,7 @@ class SchemaMatchState(State):
     pieces: Count = 0
 
     def combine(self, other: Self) -> Self:
-        """Keep the differences of both, each once, and add the pieces."""
+        """Keep the distinct differences of both states, and add the numbers of pieces."""
         differences = tuple(sorted({*self.differences, *other.differences}))
         return type(self)(differences, self.pieces + other.pieces)
 
@@ -472,7 +472,7 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
             raise IllegalAnalyzerParameterError(msg)
 
     def differences(self, schema: Schema) -> Iterator[str]:
-        """Yield a sentence for each difference: types, missing and undeclared columns, the order."""
+        """Yield a sentence for each difference in types, missing or undeclared columns, or the order of columns."""
 
         def folded(name: str) -> str:
             return name if schema.case_sensitive else name.casefold()
@@ -500,7 +500,7 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
             yield f"the order is {', '.join(actual_order)}, not {', '.join(declared_order)}"
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return the differences, found on the schema, and one piece of data."""
+        """Return the differences of the schema, as one piece of data."""
         return (literal(json.dumps(list(self.differences(schema)))), "1")
 
     def fold(self, cells: Sequence[Any]) -> SchemaMatchState:
@@ -521,7 +521,7 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
 def _check_pairs(
     owner: Analyzer[Any, Any], label: str, names: Sequence[str], other_names: Sequence[str]
 ) -> None:
-    """Require at least one name, and equally many on both sides if the other side has any."""
+    """Require at least one name, and the same number of names on both sides unless the other side has none."""
     if not names:
         msg = f"{type(owner).__name__} needs at least one {label}"
         raise NoColumnsSpecifiedError(msg)
@@ -554,7 +554,7 @@ class _LookupAnalyzer(RatioAnalyzer):
         return (self.table,)
 
     def check_parameters(self) -> None:
-        """Require at least one column, and equally many on both sides."""
+        """Require at least one column, and the same number of columns on both sides."""
         _check_pairs(self, "column", self.columns, self.reference_columns)
 
     def check_schema(self, schema: Schema) -> None:
@@ -697,9 +697,9 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
     """Share of rows whose value equals the value of the row with the same key in another table, by column.
 
     Null equals null, and NaN equals NaN. Only rows whose key exists in the other table are compared;
-    `ReferentialIntegrity` measures their share. A key with a null refers to nothing. If the
-    other table has a key several times with different values in a column, no value equals them.
-    Empty metric if no row has a matching key.
+    `ReferentialIntegrity` measures their share. A key with a null refers to nothing. If the other table
+    contains a key several times with different values in a column, the values are unequal. Empty metric if no
+    row has a matching key.
 
     Parameters
     ----------
@@ -744,7 +744,7 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
         return (self.table,)
 
     def check_parameters(self) -> None:
-        """Require keys and columns, and equally many on both sides."""
+        """Require keys and columns, and the same number of them on both sides."""
         _check_pairs(self, "column", self.columns, self.reference_columns)
         _check_pairs(self, "key", self.keys, self.reference_keys)
 

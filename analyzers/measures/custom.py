@@ -138,12 +138,12 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
     analyzers. A query, such as ``SELECT count(*) FROM data a JOIN data b ON a.id = b.parent``, runs once
     for each partition and reads only its rows, or the whole table if the table is measured as a whole. A
     query cannot be measured by segment.
-    Empty metric if the result is null, or without rows.
+    Empty metric if the result is null or there are no rows.
 
     Parameters
     ----------
     expression : str
-        The aggregate or query. A query can read other tables. If one of them changes, and it is not a view,
+        The aggregate or query. A query can read other tables. If such a table changes, and it is not a view,
         all partitions are measured again.
     disambiguator : str
         Instance name of the metric.

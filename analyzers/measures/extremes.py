@@ -4,7 +4,7 @@ Minimum, Maximum and Range: the state has the results of Spark's ``min`` and ``m
 precision. NaN is Spark's greatest number: the maximum of a column with a NaN is NaN, its
 minimum only if every value is NaN.
 
-MinTime, MaxTime and Freshness: a TIMESTAMP is an instant: seconds since 1970 in UTC. A DATE and a
+For MinTime, MaxTime and Freshness, a TIMESTAMP is an instant, in seconds since 1970 in UTC. A DATE and a
 TIMESTAMP_NTZ are wall-clock times without a zone: seconds from 1970-01-01 00:00 to the time on the clock,
 which is midnight for a date. Neither depends on the session's time zone. States hold whole microseconds.
 """
@@ -51,7 +51,7 @@ _COUNT_LAYOUT = struct.Struct("<q")
 @register_state("min/2")
 @dataclass(frozen=True, slots=True)
 class MinState(DoubleValuedState):
-    """Minimum of some numbers, in their original precision, and their count.
+    """Minimum of numbers, in their original precision, and how many there are.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class MinState(DoubleValuedState):
 @register_state("max/2")
 @dataclass(frozen=True, slots=True)
 class MaxState(DoubleValuedState):
-    """Maximum of some numbers, in their original precision, and their count."""
+    """Maximum of numbers, in their original precision, and how many there are."""
 
     maximum: Number | None = None
     count: Count = 0
@@ -111,7 +111,7 @@ class MaxState(DoubleValuedState):
 @register_state("range/1")
 @dataclass(frozen=True, slots=True)
 class RangeState(DoubleValuedState):
-    """Minimum and maximum of some numbers, and their count."""
+    """Minimum and maximum of numbers, and how many there are."""
 
     minimum: Number | None = None
     maximum: Number | None = None

@@ -65,8 +65,10 @@ def _nothing() -> pa.Table:
 
 _MAX_SMALL_STATE_BYTES = 1 << 28
 _MAX_EXPANSION = 1000
-"""Limits on a state's memory: the first number of bytes, or if it is larger, the second number of bytes for
-each byte of its file. Distinct values compress little."""
+"""Limits on a state's memory: a number of bytes and, if larger, a number of bytes per byte of its file.
+
+Distinct values compress little.
+"""
 
 
 def _require_size(needed: int, size: int) -> None:
@@ -160,7 +162,7 @@ def _validated(table: pa.Table) -> pa.Table:
 
 
 def are_counts(column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds numbers of rows: integers, none of them missing or negative."""
+    """Return whether a column holds row counts: integers that are neither missing nor negative."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -485,7 +487,7 @@ class FrequenciesAndNumRows(State):
 
 
 Sizes = GroupSizes | FrequenciesAndNumRows
-"""Both have the numbers of rows, of groups, and of groups of each size."""
+"""Both contain the number of rows, the number of groups, and the number of groups of each size."""
 
 
 def grouped_by(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
@@ -875,7 +877,7 @@ class _PercentileAnalyzer(GroupingAnalyzer[float]):
 
 @analyzer
 class ExactQuantile(_PercentileAnalyzer):
-    """Exact quantile of a numeric column, interpolated between neighbours.
+    """Exact quantile of a numeric column, interpolated between neighbors.
 
     Nulls are ignored; empty metric if all values are null. NaN is the greatest value. The state
     holds every distinct value: for large columns use `ApproxQuantile`.

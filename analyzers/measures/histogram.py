@@ -80,7 +80,7 @@ class Distribution:
     """
 
     names: ClassVar[tuple[str, str, str]] = ("abs", "tailCount", "rows")
-    """Names of the count of a value, of the count of all others, and of counts in a table."""
+    """Names of the count of a value, of the count of all other values, and of the column of counts."""
 
     values: Mapping[str, DistributionValue]
     number_of_bins: int
@@ -103,7 +103,7 @@ class Distribution:
 
     def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str, float, str]]]:
         """Return the notebook table: each value with its count and share."""
-        rows = ((k, v.absolute, f"{100 * v.ratio:.3g} %") for k, v in self.values.items())
+        rows = ((k, v.absolute, f"{100 * v.ratio:.3g}%") for k, v in self.values.items())
         return ("value", self.names[2], "share"), self.number_of_bins, rows
 
 
@@ -112,7 +112,7 @@ HistogramMetric = Metric[Distribution]
 
 @singledispatch
 def bin_key(value: Any) -> str:
-    r"""Return the bin key of a value: its string form by Spark's CAST, as in Deequ.
+    r"""Return the bin key of a value: the string that Spark's CAST returns, as in Deequ.
 
     Null is ``NullValue``. Floats are written as ``0.1`` and ``1.0E20``, timestamps in UTC as
     ``2020-01-01 10:00:00.5``, binary as lower-case hexadecimal digits. A string equal to ``NullValue``,
@@ -225,7 +225,7 @@ def keys_of(values: pa.ChunkedArray) -> Iterator[str]:
 
 
 def counts_by_key(state: FrequenciesAndNumRows) -> Iterator[tuple[str, int]]:
-    """Yield the bin key and the number of rows of each value of a single column, nulls left out.
+    """Yield the bin key and the number of rows of each value of a single column except null.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def binned(schema: Schema, column: str, binning: str | None) -> str:
 
 
 def check_bins(owner: Analyzer[Any, Any], bins: pa.Table) -> None:
-    """Require that bins are plain values, which depends on the data for an expression."""
+    """Require that bins are plain values; for an expression, this depends on the data."""
     import pyarrow as pa
 
     kind = bins.schema.field(0).type
@@ -390,7 +390,7 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
 @register_state("group-sums/1")
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class GroupSums(State):
-    """Number of rows of each value of a column, null included, and the sum of a number of these rows.
+    """For each value of a column, including null: the number of rows and the sum of a number over these rows.
 
     Attributes
     ----------
@@ -413,7 +413,7 @@ class GroupSums(State):
 
     @classmethod
     def from_groups(cls, groups: Iterable[tuple[Any, int, int | Decimal | float]]) -> Self:
-        """Build a state from values, numbers of rows, and sums; all exact, or all floats."""
+        """Build a state from values, numbers of rows, and sums, which are either all exact or all floats."""
         import pyarrow as pa
 
         rows = list(groups)
@@ -577,7 +577,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     @property
     def grouping_columns(self) -> tuple[str, ...]:
-        """Both columns; their size bounds the size of the states."""
+        """Return both columns; their size limits the size of the states."""
         return (self.column, self.summed)
 
     @property

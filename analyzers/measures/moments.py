@@ -1,14 +1,14 @@
 """Sums and statistical moments, from the mean to the correlation of two columns.
 
-Sum, Mean and RatioOfSums add integers and decimals exactly, for any total. The sums become doubles only in
-the metric. Floats are added as doubles; one NaN makes the result NaN.
+Sum, Mean and RatioOfSums add integers and decimals exactly, however large the total is. The sums become
+doubles only in the metric. Floats are added as doubles; one NaN makes the result NaN.
 
 StandardDeviation, Variance, Skewness, Kurtosis and Correlation cast values to double. One NaN or infinity
 makes the result NaN. States hold central moments and merge by the pairwise formulas of Chan, Golub and
 LeVeque (1979) and, for the higher ones, of Pébay (Sandia report SAND2008-6212), which avoid cancellation.
 
-The mean of equal values is the value itself, not their sum divided by their number, which rounds: so
-the deviations of a constant column are exactly 0 after any merge.
+The mean of equal values is the value itself. Their sum divided by their number could be rounded, so that the
+deviations of a constant column would not be exactly 0 after a merge.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LOW_DIGITS = 19
 @register_state("sum-and-count/2")
 @dataclass(frozen=True, slots=True)
 class SumAndCount(State):
-    """Sum of some numbers, exact unless they are doubles, and their count.
+    """Sum of numbers, exact unless they are doubles, and how many there are.
 
     Examples
     --------
@@ -562,8 +562,8 @@ class Skewness(_ShapeAnalyzer):
     """Skewness of a numeric column: sqrt(n) m3 / m2 ** 1.5, with mk the sum of k-th powers.
 
     Powers are of deviations from the mean. Population skewness, without bias correction; 0 if all
-    values are equal. Nulls are ignored; empty metric if all values are null. Values nearer to 0
-    than 1e-30 count as 0; deviations of about 1e50 make it fail.
+    values are equal. Nulls are ignored; empty metric if all values are null. Values nearer to 0 than 1e-30
+    count as 0. Deviations of about 1e50 or more are an error.
 
     Examples
     --------

@@ -64,7 +64,7 @@ def sketch_size(relative_error: float) -> int:
 
 
 def rank_error(k: int) -> float:
-    """Return the single-sided normalised rank error of a KLL sketch, at 99 % confidence.
+    """Return the single-sided normalized rank error of a KLL sketch, at 99% confidence.
 
     DataSketches fitted this formula to its sketches.
 
@@ -167,7 +167,7 @@ class KllState(State):
         return [float(sketch.get_rank(value, inclusive=False)) for value in values]
 
     def interval(self, rank: float) -> Interval:
-        """Return the bounds of the exact quantile, at 99 % confidence."""
+        """Return the bounds of the exact quantile, at 99% confidence."""
         return self.intervals([rank])[0]
 
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
@@ -175,7 +175,7 @@ class KllState(State):
         return _intervals(self, ranks)
 
     def rank_error(self) -> float:
-        """Return the bound on the rank error, at 99 % confidence; 0 for an empty sketch."""
+        """Return the bound on the rank error, at 99% confidence; 0 for an empty sketch."""
         return float(_read_kll(self.sketch).normalized_rank_error(False)) if self.sketch else 0.0  # noqa: FBT003
 
     def agrees_with(self, other: Self) -> bool:
@@ -279,7 +279,7 @@ class KllUnion:
         return _intervals(self, ranks)
 
     def rank_error(self) -> float:
-        """Return the bound on the rank error, at 99 % confidence; 0 if there are only zeros."""
+        """Return the bound on the rank error, at 99% confidence; 0 if there are only zeros."""
         return rank_error(self.k) if self.k else 0.0
 
 
@@ -341,7 +341,7 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
         if not MIN_RELATIVE_ERROR <= self.relative_error <= 1:
             msg = f"{self!r}: relative_error must be between {MIN_RELATIVE_ERROR} and 1"
             if 0 <= self.relative_error < MIN_RELATIVE_ERROR:
-                msg += "; an exact quantile is ExactQuantile's"
+                msg += "; for an exact quantile, use ExactQuantile"
             raise IllegalAnalyzerParameterError(msg)
 
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:
@@ -359,7 +359,7 @@ class ApproxQuantile(_QuantileAnalyzer[float]):
 
     The smallest value with at least the share ``quantile`` of values at or below it. Nulls and NaN
     are ignored; empty metric if there are no other values. The rank of the result is off by at most
-    ``relative_error``, at 99 % confidence.
+    ``relative_error``, at 99% confidence.
 
     Parameters
     ----------
@@ -634,14 +634,14 @@ class SketchPairs(State):
 
     Values that are equal on both sides are sketched once. Differences of 0 are not sketched, because their
     number is the number of equal values. So the state of equal columns is as large as one sketch. A sketch
-    with few of a distribution's values need not be accurate; see `from_parts`.
+    that holds only a small part of a distribution can be less accurate; see `from_parts`.
 
     Attributes
     ----------
     equal : KllState
         Values of the pairs whose difference is 0.
     logged, backfilled : KllState
-        Values of each side in all other pairs, also where the other side is null.
+        Values of each side in all other pairs, including pairs whose other side is null.
     delta : KllState
         Differences other than 0, backfilled - logged; NaN, for example of equal infinities, is ignored.
 
@@ -660,12 +660,12 @@ class SketchPairs(State):
     def from_parts(
         cls, equal: KllState, logged: KllState, backfilled: KllState, delta: KllState
     ) -> Self:
-        """Build a state of sketches of one size, each made as small as its share of values allows.
+        """Build a state of sketches of one size, each shrunk as far as its share of the values allows.
 
-        Errors of sketches are independent, so their squares add. The error of a distribution stays that
-        of one sketch if its greater part keeps its accuracy, and a share ``w`` below one half of the
-        values has an error up to ``sqrt(2 / w - 1)`` times as large; for differences, whose zeros are
-        counted, ``1 / w`` times.
+        Errors of sketches are independent, so their squares add. The error of a distribution is the error of
+        one sketch if the larger part keeps its accuracy, and the part with a share ``w`` below one half has
+        at most ``sqrt(2 / w - 1)`` times this error. For differences, whose zeros are counted, the limit is
+        ``1 / w`` times.
 
         Examples
         --------

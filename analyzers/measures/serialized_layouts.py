@@ -63,7 +63,7 @@ class ColumnPages:
 
     @property
     def max_bytes(self) -> int:
-        """Size of the column in memory, in bytes, if each value is as large as its whole dictionary."""
+        """Size of the column in memory, in bytes, if each value is as large as the whole dictionary."""
         return self.min_bytes + self.values * self.dictionary
 
 
@@ -82,9 +82,8 @@ def column_pages(file: bytes) -> list[ColumnPages]:
 
     Raises
     ------
-    ValueError
-        The bytes are not a Parquet file, a page is outside its column, or the number of a column's values
-        differs from the number of rows, as for lists.
+    ValueError If the bytes are not a Parquet file, a page is outside its column, or a column has more or
+    fewer values than rows, as a list does.
 
     Examples
     --------
@@ -125,8 +124,7 @@ def _field(fields: Fields, number: int, kind: int, default: Any = None) -> Any:
 
     Raises
     ------
-    ValueError
-        It is of another type, or there is none and no default.
+    ValueError If the field has another type, or is missing and has no default.
     """
     stored_kind, value = fields.get(number, (kind, default))
     if stored_kind != kind or value is None:
@@ -294,7 +292,7 @@ def _require_values(
     *,
     first_sorted: bool = False,
 ) -> None:
-    """Require values without NaN, between the least and the greatest one, and levels that are sorted.
+    """Require values between the minimum and the maximum, without NaN, and sorted levels.
 
     The library compares values without a check for NaN, and merges levels above the first as if they were
     sorted.
@@ -517,7 +515,7 @@ def require_hll(sketch: bytes) -> None:
 
 
 def _is_findable(coupon: int, table: Sequence[int]) -> bool:
-    """Return whether the library finds a coupon in its hash table; else it adds it once more."""
+    """Return whether the library finds a coupon in its hash table; if not, it would add the coupon again."""
     mask = len(table) - 1
     slot = coupon & mask
     stride = (coupon & (1 << _HLL_SLOT_BITS) - 1) >> mask.bit_length() | 1
@@ -531,8 +529,8 @@ def _is_findable(coupon: int, table: Sequence[int]) -> bool:
 def _require_registers(sketch: bytes, lg_k: int, target: int) -> None:
     """Require registers within their range, and their summaries.
 
-    A register of 4 bits holds the difference from the least value of all, or 15: its value is an entry of the
-    auxiliary table then. The library looks for this entry without a check that the table exists.
+    A register of 4 bits holds the difference from the smallest value of all registers. If it is 15, the value
+    is in the auxiliary table. The library looks this entry up without checking that the table exists.
     """
     lg_slots, flags, least_value = struct.unpack_from("<4x3B", sketch)
     *sums, num_least, exceptions = struct.unpack_from("<8x3d2I", sketch)
@@ -636,7 +634,7 @@ def require_tuples(sketch: bytes, summary: int) -> None:
 
 _TUPLES_EMPTY, _TUPLES_ORDERED = 4, 16
 _TUPLES_MAX_THETA = 2**63 - 1
-"""Share of the hashes that are sampled, of 2 ** 63: all of them."""
+"""Sampling threshold, out of 2 ** 63, if all hashes are sampled."""
 
 
 def _require(fits: bool, part: str) -> None:  # noqa: FBT001 - as of assert

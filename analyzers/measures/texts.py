@@ -211,8 +211,8 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
 
     The types are Unknown (null), Fractional, Integral, Boolean and String. Strings are parsed by Deequ's
     patterns: an optional sign and space before the digits; ``true`` and ``false`` in lower
-    case. Numbers, NaN included, and booleans have the type of their column; decimals of scale 0 are
-    Integral; all else is String. Empty metric at zero rows.
+    case. Numbers (including NaN) and booleans have the type of their column; decimals of scale 0 are
+    Integral; everything else is String. Empty metric at zero rows.
 
     Examples
     --------
@@ -291,7 +291,7 @@ _FREE_SPACING_FLAG = re.compile(r"\(\?[a-wyzA-Z]*x")
 
 
 def pattern_problem(pattern: str) -> str:
-    r"""Return why a string is not a valid Java regular expression, judged by its brackets and quantifiers.
+    r"""Return why a string is not a valid Java regular expression, from its brackets and quantifiers.
 
     The result is empty if no problem is found. Spark compiles a pattern only if the data has rows.
 

@@ -109,7 +109,7 @@ class FrequentItemsState(State):
         )
 
     def forget(self, value: str, token: str) -> Self:
-        """Replace a value by a token in the sketch's bytes: its counts and bounds stay.
+        """Replace a value by a token in the sketch's bytes; its counts and bounds do not change.
 
         The sketch has no operation for it. Its format is 32 bytes, a count of 8 bytes for each value,
         and the values in the same order, each after its length.
@@ -215,8 +215,8 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     values are tracked. The metric's interval holds guaranteed bounds. Empty
     metric if there are no values. Values are written as in `Histogram`; a long string is stored as its first
     200 characters and a digest. Sketches of earlier versions, which wrote timestamps and binary values
-    differently, still merge. Such values then occur in both forms. Numbers of
-    different types also differ in form: 1.50 and 1.500 for decimals with two and three places, 1 and 1.0.
+    differently, still merge. Such values then occur in both forms. Numbers of different types are different
+    strings: 1 and 1.0, or 1.50 and 1.500 for decimals with two and three places.
 
     Parameters
     ----------
@@ -225,8 +225,8 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
     k : int
         Number of values to report.
     tracked : int
-        Number of values to track, at most 10 000: a count is off by at most about 2.6 / tracked of
-        all values.
+        Number of values to track, at most 10,000. A count is off by at most about 2.6 / ``tracked`` of the
+        number of all values.
 
     Examples
     --------

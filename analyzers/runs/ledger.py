@@ -1,7 +1,7 @@
 """Protocols between runs and a store: the ledger of measured partitions, and verdicts on them.
 
-The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` implements it. For
-all stores, `decide` decides whether a measured partition is new, restated, added to or unchanged. A
+The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` implements it. In all
+stores, `decide` determines whether a measured partition is new, restated, extended or unchanged. A
 `VerdictStore` stores the verdicts of rules on data, each under a `Case` as its key.
 """
 
@@ -101,8 +101,8 @@ class LedgerEntry:
     gone : bool
         True if the partition was missing from the table when last listed.
     source_version : str or None
-        For a table with versions: its newest version in which the partition is known to have the measured
-        rows.
+        For a table with versions, the newest table version in which the partition is known to contain the
+        measured rows.
     rows : int or None
         Number of rows; None if it was not measured.
     commit : int
@@ -341,7 +341,7 @@ class Decision:
     fingerprint : str or None
         The fingerprint to store with this version.
     restored : tuple of Measurement
-        Repeated measurements whose stored states were cleaned away: only the states are stored again.
+        Repeated measurements whose stored states were removed by a cleanup: only the states are stored again.
     """
 
     change: Change
@@ -372,10 +372,10 @@ class StoredResults(Protocol):
     """The stored results of a partition's current version."""
 
     def state(self, measurement: Measurement) -> State | None:
-        """Return the stored state; None if the measurement failed or the state was cleaned away."""
+        """Return the stored state; None if the measurement failed or the state was removed by a cleanup."""
 
     def is_cleaned(self, measurement: Measurement) -> bool:
-        """Return whether the state was stored and later cleaned away."""
+        """Return whether the state was stored and later removed by a cleanup."""
 
     def has_metrics_of(self, measurement: Measurement) -> bool:
         """Return whether the stored metrics or errors equal the measurement's."""
@@ -384,7 +384,7 @@ class StoredResults(Protocol):
 def decide(
     previous: LedgerEntry | None, measured: MeasuredPartition, stored: StoredResults
 ) -> Decision:
-    """Decide whether a measured partition is new, restated, added to or unchanged.
+    """Decide whether a measured partition is new, restated, extended or unchanged.
 
     The version stays if the content is the same: the files are the same, or different files gave the same
     number of rows, columns, states and metrics. Analyzers that are new, or failed before, are then added

@@ -114,8 +114,8 @@ class RunReport:
     gone : tuple of str
         Partitions in the ledger that the table no longer has.
     failed : mapping of Analyzer to MetricError
-        Analyzers that failed in a partition, with the first error. A failure of an earlier run is included
-        if it is unresolved and this run was to measure its partition: see `StandingError`.
+        Analyzers that failed in a partition, with the first error. An unresolved failure of an earlier run is
+        included if its partition was selected in this run: see `StandingError`.
     unreadable : mapping of str to str
         Partitions with files that cannot be read, and the reason. They are not in the ledger, so the next
         run tries them again.

@@ -142,7 +142,7 @@ def run_incremental(
     time : TimeFormat, optional
         Format of the partition time; detected from the keys' names by default.
     progress : Progress, optional
-        Receives the start, the batches and the end of the run.
+        Receives the events of the run: its start, its batches and its end.
     batch_partitions : int
         Maximum number of partitions in one pass.
     segmentation : Segmentation
@@ -260,7 +260,7 @@ def _time_of(source: Source) -> TimeFormat | None:
 
 
 def _uncompared(listed: Sequence[ListedPartition], tasks: Sequence[_Task]) -> int:
-    """Return the number of skipped partitions without a fingerprint, which cannot be compared."""
+    """Return the number of skipped partitions that cannot be compared, because they have no fingerprint."""
     scanned = {task.listed.partition for task in tasks}
     return sum(entry.fingerprint is None and entry.partition not in scanned for entry in listed)
 
@@ -456,8 +456,8 @@ def _sort_key(partition: Partition, time: datetime | None) -> tuple[bool, float,
 class _StandingFailures:
     """Failures of earlier runs: decides which analyzers to retry, and reports unresolved failures.
 
-    A retry begins with the newest partition. If an analyzer fails there with the same error as before,
-    the run does not retry it on other partitions where it failed with this error. Otherwise an
+    A retry begins with the newest partition. If an analyzer fails on this partition with the same error as
+    before, the run does not retry it on other partitions where it failed with that error. Otherwise an
     unregistered function would cost a scan of the whole history in each run.
 
     Attributes
@@ -496,7 +496,7 @@ class _StandingFailures:
         return cls(ledger, keys, stored, standing)
 
     def without_hopeless(self, batch: list[_Task]) -> list[_Task]:
-        """Return a batch without retries whose cause of failure has not changed."""
+        """Return a batch without the retries that would fail for the same reason as before."""
         return [task for task in batch if not (task.is_retry and self._is_hopeless(task))]
 
     def _is_hopeless(self, task: _Task) -> bool:

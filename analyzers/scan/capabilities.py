@@ -1,4 +1,4 @@
-"""Capabilities of a Spark session, and the cost of reading a DataFrame, both found out before a scan.
+"""Capabilities of a Spark session and the cost of reading a DataFrame, both determined before a scan.
 
 Platforms run Spark 3.5 to 4.3 with additional functions, or without some of Spark's functions. So the
 version does not decide: each session is probed once for native functions, and fallbacks replace missing
@@ -334,7 +334,7 @@ SMALL_BYTES = 2**20
 """Maximum size of small data, for which the number of jobs matters more than their speed."""
 SAMPLE_ROWS = 10_000
 SAMPLE_VALUES = 8 * SAMPLE_ROWS
-"""Maximum number of rows, and of values in all columns, that are read beforehand."""
+"""Maximum number of rows, and of values in all columns, to read beforehand."""
 COLUMN_BYTES = 5
 """Rough size of a value in Parquet, between a dictionary-encoded string and a double."""
 _UNKNOWN_SIZE = 2.0**60
@@ -418,7 +418,7 @@ def mostly_distinct(data: DataFrame, columns: Sequence[str]) -> bool:
 
 
 def distinct_in_first_rows(data: DataFrame, columns: Sequence[str]) -> tuple[int, list[int]]:
-    """Return the number of first rows read, and the number of distinct values of each column in them."""
+    """Return the number of first rows that were read, and the number of distinct values in each column."""
     rows = min(SAMPLE_ROWS, SAMPLE_VALUES // len(columns))
     hashes = [f"xxhash64({column})" for column in columns]
     head = data.selectExpr(*hashes).limit(rows).collect()

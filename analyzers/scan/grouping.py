@@ -84,7 +84,7 @@ class Groups:
     ) -> DataFrame:
         """Aggregate by partition, by each segment set within it, and by further columns.
 
-        The result has the columns `names` as text, then the further columns, then the cells.
+        The columns of the result are `names` as strings, then the further columns, then the cells.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Spark jobs of a scan. Each kind of job computes similar requests in one pass.
 
-`jobs_for` packs the requests into jobs. Two kinds belong to requests that name their own job: `Comparing`
+`jobs_for` packs the requests into jobs. Two kinds of requests have a job of their own. `Comparing`
 compares the scanned data with another table, by key and column; `Querying` runs users' queries over it.
 """
 
@@ -209,7 +209,7 @@ class Grouping(ScanJob):
 class SizeCounting(ScanJob):
     """Sizes of the groups by some expressions, and by subsets of these expressions.
 
-    Spark counts the groups by their size, so that few rows leave it however many groups there are. Groups
+    Spark counts the groups by their size, so that it returns few rows regardless of the number of groups. Groups
     by a subset are derived from the full groups, in a shuffle that Spark reuses, so the data is read once.
     If nearly all rows differ, they are shuffled before they are grouped: grouping within each task first
     would not reduce them, and took 1.7 times the CPU for a key of 6M rows.
@@ -275,7 +275,7 @@ def _not_all_null(columns: Iterable[str]) -> str:
 
 
 def nested(requests: Iterable[Frequencies]) -> list[tuple[Frequencies, ...]]:
-    """Group requests so that the expressions of the first in each group contain all others' expressions."""
+    """Group requests so that the expressions of the first request in each group include those of all others."""
     nests: list[list[Frequencies]] = []
     for request in sorted(requests, key=lambda r: len(r.expressions), reverse=True):
         expressions = set(request.expressions)
@@ -294,7 +294,7 @@ class WorkerSketching(ScanJob):
     """Sketches that Python workers build. The results are lists of bytes.
 
     Each task builds one sketch per group and request. The sketches are shuffled by group and merged, so that
-    the driver receives one of each, however many tasks there are.
+    the driver receives one of each, regardless of the number of tasks.
     """
 
     kind: ClassVar[str] = "Python sketches"
@@ -319,7 +319,10 @@ class WorkerSketching(ScanJob):
 
 @dataclass(frozen=True)
 class Joining(ScanJob):
-    """A lookup of keys in another table. The result is the number of rows found, and of rows with a key."""
+    """A lookup of keys in another table.
+
+    The result contains the number of rows found and the number of rows with a key.
+    """
 
     kind: ClassVar[str] = "join"
 
@@ -367,7 +370,7 @@ class Joining(ScanJob):
 
 @dataclass(frozen=True)
 class Matching(ScanJob):
-    """Rows that match a row of another table. The result is the number of matches, and of all rows.
+    """Rows that match a row of another table. The result contains the number of matches and the number of rows.
 
     The job uses ``EXISTS``, so duplicates in the other table count once. Among Spark's equivalent forms it
     takes the least CPU. It sorts, so tables can exceed memory.
@@ -614,7 +617,10 @@ def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRow
 
 @dataclass(frozen=True)
 class Comparing(ScanJob):
-    """A join by key with another table. The result is the number of equal rows by column, and of joined rows."""
+    """A join by key with another table.
+
+    The result contains the number of equal rows for each column, and the number of joined rows.
+    """
 
     requests: tuple[KeyedComparison, ...]
     kind: ClassVar[str] = "comparison"

@@ -242,7 +242,7 @@ def counted_jobs(
 def expected_by_first_rows(
     data: DataFrame, columns_by_request: Mapping[Aggregate, frozenset[str]], cost: PlanCost
 ) -> Expectation:
-    """Return the distinct values of the columns of `candidates` in the first rows, where they are few.
+    """Return the distinct values in the first rows of the columns of `candidates` that have few values.
 
     If the first rows cannot be read, return `UNKNOWN`. The jobs then raise the reason.
 

@@ -281,7 +281,7 @@ def try_groups(
 ) -> dict[T, Any]:
     """Return the failures of groups of rows that fail on the data, found with `find_failures`.
 
-    If more than `ISOLATING_JOBS` runs are needed, an empty dict is returned. The caller then treats every
+    If more than `ISOLATING_JOBS` runs are required, an empty dict is returned. The caller then treats every
     group as failed for which ``run`` has not succeeded.
 
     Parameters

@@ -45,7 +45,7 @@ _FORMAT_BY_TIME_TRANSFORM = {
     "days": "%Y-%m-%d",
     "hours": "%Y-%m-%d-%H",
 }
-"""Transforms of times, from the coarsest on, and the format of their values."""
+"""Transforms of times, the coarsest first, and the format of their values."""
 MAX_TIME_RANGES = 50
 """More time ranges than this are merged into one, since Spark plans long filters slowly."""
 

@@ -117,7 +117,7 @@ def open_folder(
     if table.format != DELTA or not is_same_folder(table.location, name):
         raise refusal(spark, table, name)
     if format.casefold() not in {DELTA, "parquet"}:
-        msg = f"{hide_secrets(name)!r} is a Delta table: give the format 'delta', not {format!r}"
+        msg = f"{hide_secrets(name)!r} is a Delta table: use the format 'delta', not {format!r}"
         raise TableFormatError(msg)
     return _delta_folder(spark, name, keys, options or {})
 
@@ -265,7 +265,7 @@ def _exists(spark: SparkSession, name: str) -> bool:
 
 
 def _misnamed_reason(spark: SparkSession, name: str) -> str | None:
-    """Return why a name cannot be a table's: a wrong catalog or database, or the name of one of these.
+    """Return why a name cannot belong to a table, such as a wrong database; None if it can.
 
     None if the database exists. For such names, catalogs raise their own errors or no error.
     """

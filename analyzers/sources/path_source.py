@@ -516,7 +516,7 @@ class PathSource:
         endings = {PurePosixPath(path.removesuffix(".gz")).suffix[1:].lower() for path in paths}
         if self.format == "parquet" and len(endings) == 1 and endings <= OTHER_FORMATS_BY_ENDING:
             problem = f"{hide_secrets(self.name)!r} would be read as Parquet"
-            raise SourceError(f"{problem}: give the format {endings.pop()!r}")
+            raise SourceError(f"{problem}: set the format {endings.pop()!r}")
 
     def _list(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each innermost partition folder."""

@@ -127,7 +127,7 @@ def table_in(root: str, files: Iterable[str]) -> TableFolder | None:
 
 
 def table_around(spark: SparkSession, location: str) -> TableFolder | None:
-    """Return the table of a table format that a location is, or is inside of; None if there is none.
+    """Return the table of a table format at a location, or around it; None if there is none.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def _table_by_spark(spark: SparkSession, location: str) -> TableFolder | None:
 def require_plain_folder(
     spark: SparkSession, name: str, files: Iterable[str] | None = None
 ) -> None:
-    """Raise `TableFormatError` if a folder is, is in, or contains a table of a table format.
+    """Raise `TableFormatError` if a folder is a table of a table format, is inside one, or contains one.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def _last_steps(location: str) -> list[str]:
 
 
 def _iceberg_name(spark: SparkSession, location: str) -> str | None:
-    """Return the Iceberg table's name in one of the session's catalogs; None if it is in none."""
+    """Return the Iceberg table's name in one of the session's catalogs; None if no catalog has it."""
     setting = re.compile(r"spark\.sql\.catalog\.(\w+)")
     catalogs: list[str] = []
     with suppress(Exception):  # without settings there is no name to suggest

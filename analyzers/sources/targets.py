@@ -413,8 +413,7 @@ def open_target(spark: SparkSession, table: str) -> WriteTarget:
     ------
     RuleError
         If the name is empty, or names a folder as in ``delta.`/lake/orders` ``.
-    TableFormatError
-        If the folder is, is in or contains a Delta, Hudi or Iceberg table.
+    TableFormatError If the folder is a Delta, Hudi or Iceberg table, is inside one, or contains one.
     """
     if not table.strip():
         msg = f"invalid target {table!r}: use a table name or a folder"
@@ -512,7 +511,7 @@ def check_mode(mode: str, partition_by: Sequence[str]) -> None:
         msg = f"invalid mode {mode!r}: use one of {', '.join(map(repr, WRITE_MODES))}"
         raise RuleError(msg)
     if mode == "partitions" and not partition_by:
-        msg = "mode='partitions' needs partition columns: give partition_by="
+        msg = "mode='partitions' needs partition columns: set partition_by="
         raise RuleError(msg)
 
 
@@ -534,7 +533,7 @@ def replace(
     data : DataFrame
         The records.
     mode : str
-        One of `WRITE_MODES`. ``partitions`` replaces all partitions in ``judged``, also by no records.
+        One of `WRITE_MODES`. ``partitions`` replaces all partitions in ``judged``, and empties those without records.
     partition_by : sequence of str
         The partition columns.
     holds : collection of tuple of str

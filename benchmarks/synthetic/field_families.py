@@ -931,7 +931,7 @@ def _spread(
             below = expected * special.log_ndtr((np.log(value) - middle) / sigma)
             deviation = _normal_deviation(np.exp(below), -np.expm1(below))
             return value, deviation
-        if traits.spread == "ApproxQuantile":  # of 95 %
+        if traits.spread == "ApproxQuantile":  # of 95%
             scale, usual, place = 2.11 * sigma, special.ndtri(0.95) * sigma, centre
         else:
             scale, usual, place = 2.5 * traits.variation, log(traits.variation), log_mean

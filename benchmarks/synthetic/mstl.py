@@ -9,7 +9,7 @@ both ends; that process imports nothing of the project.
 
 Each week of days or parts of days, and each seven longer partitions, are forecast from all earlier
 partitions with the given seasons, and the trend by AutoETS. A partition alarms if its error exceeds
-99 % of the earlier errors; with fewer than 28 earlier errors it does not alarm.
+99% of the earlier errors; with fewer than 28 earlier errors it does not alarm.
 """
 
 from __future__ import annotations

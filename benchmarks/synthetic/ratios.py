@@ -108,7 +108,7 @@ def _spells(chance: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Return the additional shares of nulls by spells of bad days.
 
     A spell begins every 10 to 40 days and lasts at most three days. Each of its days takes a share
-    of log-normal size, with median 3 %, from half of the columns.
+    of log-normal size, with median 3%, from half of the columns.
     """
     tables, series, days = shape
     additional = np.zeros(shape)

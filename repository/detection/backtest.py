@@ -242,7 +242,7 @@ class BacktestResult:
         }
 
     def false_incidents(self, past: BacktestHistory) -> int:
-        """Return the number of incidents that users labelled as false alarms."""
+        """Return the number of incidents that users labeled as false alarms."""
         verdicts = self._judged(past)[0]
         groups = [{verdicts[index] for index in group} for group in self.groups]
         return sum(-1 in group and 1 not in group for group in groups)
@@ -268,7 +268,7 @@ class BacktestResult:
     def _judged(self, past: BacktestHistory) -> tuple[list[int], int, int]:
         """Return the verdict of each finding, the number of real cases, and the number of detected ones.
 
-        Verdicts are 1 for real, -1 for false and 0 for unlabelled findings. Cases without a measured point
+        Verdicts are 1 for real, -1 for false and 0 for unlabeled findings. Cases without a measured point
         do not count.
         """
         facts = past.facts
@@ -352,7 +352,7 @@ def _per_month(incidents: int, past: BacktestHistory) -> float | None:
 
 
 MIN_LABELLED_INCIDENTS = 5
-"""With fewer labelled incidents, real and false, the default sensitivity is suggested."""
+"""With fewer labeled incidents, real and false, the default sensitivity is suggested."""
 _PREFERENCE_ORDER = (Sensitivity.NORMAL, Sensitivity.LOW, Sensitivity.HIGH)
 """If several sensitivities are equally good, the first is suggested."""
 
@@ -371,7 +371,7 @@ def monitor_with_sensitivity(detector: Detector | str) -> Monitor:
 def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[SensitivityRow]:
     """Return a row for each sensitivity of a monitor, the least sensitive first.
 
-    The sensitivity with the highest F1 of labelled incidents is suggested. With too few labels it is the
+    The sensitivity with the highest F1 of labeled incidents is suggested. With too few labels it is the
     default.
     """
     rows: dict[Sensitivity, dict[str, Any]] = {}

@@ -135,7 +135,7 @@ def apply_rules(
             watched = [series_matrix.series[row] for row in rows.tolist()]
             steps = severity_steps(watched, values[rows], scores.expected[rows])
             weights = weights_of(watched, steps, scores.score[rows])
-        else:  # all departures are equally grave
+        else:  # all deviations are equally grave
             step = list(Severity).index(Severity(monitor.severity))
             steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
             weights = None

@@ -80,7 +80,7 @@ class PointJudge:
     def judged(
         self, series: JudgedSeries, usual: AnomalySettings, partition: int
     ) -> Judgement | None:
-        """Return a detector's judgement of a point; None without a score or a time of the partition.
+        """Return a detector's judgment of a point; None without a score or a time of the partition.
 
         Raises
         ------

@@ -110,9 +110,9 @@ class History:
     muted : array of bool, shape (series, partitions), optional
         Points that labels exclude from training. They are scored.
     harmless : array of bool, shape (series, partitions), optional
-        Points labelled as harmless: expected, or a false alarm. Similar later points score less.
+        Points labeled as harmless: expected, or a false alarm. Similar later points score less.
     restarts : array of bool, shape (series, partitions), optional
-        Points labelled as the start of a new level. They are not scored.
+        Points labeled as the start of a new level. They are not scored.
     holidays : sequence of str, optional
         Name of each partition's holiday; empty for other days.
     """

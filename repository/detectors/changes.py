@@ -41,13 +41,13 @@ MAX_EARLIER_CHANGES, MIN_EARLIER_CHANGES = 98, 28
 """A change of noise is compared with at most 98 partitions, and at least 28 of them must be known."""
 MIN_NOISE_SERIES = 5
 MAX_NOISE_SERIES = 256
-"""More metrics do not make the noise of a table more precise, but slower to compute."""
+"""With more metrics, the noise of a table is not more precise, but slower to compute."""
 MIN_NOISE_FACTOR = 1.5
 """Smaller factors are not reported, however usual."""
 MIN_NOISE_SPREAD = 0.05
 """Lower bound of the spread of the logarithm of a change of noise."""
 INDEPENDENCE_LAG = 10
-"""Changes of noise this many partitions apart count as independent: their fortnights hardly overlap."""
+"""Changes of noise this many partitions apart count as independent, because their windows hardly overlap."""
 MAX_REPORTED_NOISY, REPORT_WINDOW = 4, 28
 """After 4 noisy partitions within 28, the noise is usual."""
 NOISY_SCORE = 3.0
@@ -231,7 +231,7 @@ DISTANCE_NAMES = ("psi", "js", "ks", "wasserstein", "unseen", "lost")
 
 @detector
 class Drift(Detector):
-    """Detector of distribution drift: scores the distance to a trailing baseline by its past.
+    """Detector of distribution drift: compares the distance to a trailing baseline with earlier distances.
 
     Before scoring, detection records the distance of every partition to those before it as a metric
     (`Repository.drifts`), from stored sketches or frequencies. A distance is anomalous if it is

@@ -1,7 +1,8 @@
 """Deequ's anomaly detection strategies, with Deequ's semantics and known defects fixed.
 
-These defects are fixed: a gap keeps its position; a change after a constant is not certain; the band of
-`HoltWinters` follows from its errors, not from their absolute values; later points never change a score.
+These defects are fixed: a gap keeps its position; a change after a constant series is not certain to be an
+anomaly; the band of `HoltWinters` follows from its errors, not from their absolute values; later points never
+change a score.
 
 `Strategy.score` scores each point from earlier points. `Strategy.detect` searches an interval of
 one series with Deequ's semantics. Helpers turn bands into scores. Levels and deviations are computed
@@ -211,8 +212,8 @@ def normal_scores(
 ) -> Scores:
     """Return scores by the two-sided tail of the normal distribution.
 
-    After equal points the deviation is 0, so likely distances are unknown. A different value then has a
-    probability of 1 in points + 1: the probability that only the last of these points differs.
+    After equal points the deviation is 0, so it does not show which distances are likely. A different value
+    then has a probability of 1 in points + 1: the probability that only the last of these points differs.
 
     Parameters
     ----------
@@ -455,11 +456,11 @@ class _Normal(Strategy):
 class OnlineNormal(_Normal):
     """Detector of values outside a running mean and standard deviation (Welford's recurrence).
 
-    As in Deequ, mean and deviation include the tested point, and the deviation is the population's. So a
-    point deviates by at most the square root of its index, and three deviations are not exceeded before
-    the eleventh point. Points outside the band are removed again; `detect` removes them only inside its
-    interval. An infinite value is outside if there are earlier values. It is excluded from mean and
-    deviation.
+    As in Deequ, mean and deviation include the tested point, and the deviation is the population standard
+    deviation. So a point deviates by at most the square root of its index, and three deviations are not
+    exceeded before the eleventh point. Points outside the band are removed again; `detect` removes them only
+    inside its interval. An infinite value is outside if there are earlier values. It is excluded from mean
+    and deviation.
 
     Parameters
     ----------

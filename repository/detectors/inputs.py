@@ -1,6 +1,6 @@
 """The input of detectors: metrics as arrays, and the points that training leaves out.
 
-`matrix` makes (series, partitions) arrays of metrics. `TrainingLabels` applies user labels: it excludes points
+`matrix` builds (series, partitions) arrays of metrics. `TrainingLabels` applies user labels: it excludes points
 from training and from alerting. Holiday calendars are given by country, or as names by day; detectors neither
 learn from holidays nor report them.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 HARMLESS_LABELS = frozenset({"expected", "ignore"})
-"""Labels of points that are no anomalies: similar later points score less."""
+"""Labels of points that are not anomalies; similar later points score less."""
 MUTING_LABELS = HARMLESS_LABELS | {"bad"}
 """Labels that exclude points from training."""
 
@@ -198,7 +198,7 @@ def check_calendar(calendar: Calendar) -> None:
 
 
 HOLIDAY_DATES_KEY = "holiday_dates"
-"""Key of a stored suite for the holidays of its country: by year, names by date."""
+"""Key of a stored suite for its country's holidays: for each year, the names by date."""
 
 
 def suite_holidays(suite: Mapping[str, Any], times: Iterable[datetime | None]) -> Mapping[str, str]:

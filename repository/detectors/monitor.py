@@ -35,7 +35,7 @@ class Sensitivity(StrEnum):
 
     Expected false anomalies per month for a table of fourteen daily metrics, and the share of incidents
     that are found, on the synthetic histories of ``benchmarks/histories.py`` (seeds 6 and 7, 30 tables
-    each, ``--sensitivities``): low 0.03 and 81 %, normal 0.15 and 92 %, high 0.80 and 97 %.
+    each, ``--sensitivities``): low 0.03 and 81%, normal 0.15 and 92%, high 0.80 and 97%.
     """
 
     LOW = "low"
@@ -56,7 +56,7 @@ _SENSITIVITY_RULES = {
 
 
 class Direction(StrEnum):
-    """Side of the expected value on which departures count."""
+    """Side of the expected value on which deviations count."""
 
     BOTH = "both"
     HIGH = "high"
@@ -76,7 +76,7 @@ class Monitor:
     detector : Detector or str
         The detector, or its description, such as ``OnlineNormal(2, 2)``.
     severity : str, optional
-        ``info``, ``warning`` or ``error``; if not given, the size of each departure decides, see
+        ``info``, ``warning`` or ``error``; if not given, the size of each deviation decides, see
         `severity_steps`.
     rule : DecisionRule or str, optional
         Decision rule, such as ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
@@ -85,7 +85,7 @@ class Monitor:
         ``high`` counts only values above the expected value, ``low`` only values below it, ``both``
         counts all values.
     least_effect : float
-        Minimum departure that counts, as a share of the expected value: 0.1 for a tenth.
+        Minimum deviation that counts, as a share of the expected value: 0.1 for a tenth.
     sensitivity : str, optional
         ``low``, ``normal`` or ``high`` instead of a rule, for detectors whose rule is
         `FalseDiscoveryRate`; the suite's sensitivity if neither is given.
@@ -159,7 +159,7 @@ class Monitor:
 
     @property
     def weighs(self) -> bool:
-        """True if large departures need less evidence: no severity is set, and the rule uses weights."""
+        """True if large deviations need less evidence: no severity is set, and the rule uses weights."""
         assert self.rule is not None
         return self.severity is None and self.rule.weighted
 
@@ -223,10 +223,10 @@ class Monitor:
         previous_sides : array of float, shape (series,), optional
             As for `DecisionRule.decide`.
         weights : array of float, optional
-            Importance of each departure. Rules that use weights divide p-values by them.
+            Importance of each deviation. Rules that use weights divide p-values by them.
         earlier_scores : array of float, optional
             Scores of the partitions before. From these and ``scores``, `FalseDiscoveryRate` learns which
-            series depart together.
+            series deviate together.
         """
         assert self.rule is not None
         may_alert = np.ones(values.shape, dtype=bool) if may_alert is None else may_alert.copy()

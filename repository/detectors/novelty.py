@@ -206,7 +206,7 @@ def cantelli(z: Floats) -> Floats:
 def exceeds_recent(
     scores: Floats, is_training: NDArray[np.bool_], window: int
 ) -> NDArray[np.bool_]:
-    """Return a mask of scores above all training scores among the ``window`` points before.
+    """Return a mask of scores above all training scores of the preceding ``window`` points.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def exceeds_recent(
 
 
 def side(value: float, earlier_values: Floats) -> tuple[float, float, float]:
-    """Return the nearest earlier value, and the range of earlier values, or its part on that side.
+    """Return the nearest earlier value, and the range of all earlier values or of those on its side.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Decision rules and severity: which scores are anomalies, and how serious they are.
 
 A rule reads a detector's scores of all monitored series, partition by partition, so that it can correct
-for the number of series. The severity of an anomaly depends on the size of the departure and on the part of
+for the number of series. The severity of an anomaly depends on the size of the deviation and on the part of
 the table that it concerns.
 """
 
@@ -37,7 +37,7 @@ class DecisionRule(Description):
     Class attributes
     ----------------
     weighted : bool
-        Whether p-values are divided by the weights of their departures, see `Monitor.decide`.
+        Whether p-values are divided by the weights of their deviations, see `Monitor.decide`.
     """
 
     weighted: ClassVar[bool] = False
@@ -163,7 +163,7 @@ class FalseDiscoveryRate(DecisionRule):
 
     It decides on each partition in two steps (Benjamini and Bogomolov 2014). First the partition is tested as
     a whole, as if at least ``least`` series were monitored. Without this minimum, few series would have an
-    anomaly on one normal day in ten. The partition is also rejected if its three largest departures together
+    anomaly on one normal day in ten. The partition is also rejected if its three largest deviations together
     are significant, given how these series were related before: see `jointly_significant`.
 
     If the partition is rejected, its series are tested only among themselves: a series that moved with
@@ -171,11 +171,11 @@ class FalseDiscoveryRate(DecisionRule):
     tested separately, at a quarter of the rate: a continuing anomaly needs less evidence than a new one.
 
     If a monitor sets no severity, hypotheses are weighted (Genovese, Roeder, Wasserman 2006). P-values of
-    departures that would be an error are halved. P-values of departures that would be information are
-    multiplied by four. P-values of a number, such as a mean, that departs alone are multiplied by twenty; it
-    departs alone if the monitor has more than five other series, none with a p-value of 0.01. The weights
-    depend on the departure, so the rate holds for small and large departures together. For errors alone it
-    is at most twice as high.
+    deviations that would be an error are halved. P-values of deviations that would be information are
+    multiplied by four. P-values of a number, such as a mean, that deviates alone are multiplied by twenty. A
+    number deviates alone if the monitor has more than five other series, none with a p-value of 0.01. The
+    weights depend on the deviation, so the rate holds for small and large deviations together. For errors
+    alone it is at most twice as high.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class FalseDiscoveryRate(DecisionRule):
             As for all rules.
         earlier_scores : array of float, shape (series, earlier + partitions), optional
             Scores of earlier partitions, followed by the scores of these partitions. They show which
-            series depart together. Without them the joint test is skipped.
+            series deviate together. Without them the joint test is skipped.
         """
         is_known = ~np.isnan(scores.score)
         p = np.where(is_known, 10.0 ** -np.nan_to_num(scores.score), 1.0)
@@ -263,33 +263,33 @@ VALUE_COUNT_ANALYZERS = frozenset(
 )
 """Metrics that count values or columns, not rows. Recorded metrics can be either."""
 SHARE_STEPS = (0.01, 0.1)
-"""Shares: minimum departures of a warning and an error."""
+"""Shares: minimum deviations of a warning and an error."""
 COUNT_STEPS = (0.1, 0.5)
-"""Counts: minimum relative departures of a warning and an error."""
+"""Counts: minimum relative deviations of a warning and an error."""
 NUMBER_WARNING_STEP = 0.5
-"""Other numbers: minimum departure of a warning, relative to the smaller of value and expected value."""
+"""Other numbers: minimum deviation of a warning, relative to the smaller of value and expected value."""
 ERROR_FACTOR = 10.0
 """Other numbers: factor of an error, as caused by wrong units or a shifted decimal point."""
 MIN_ABSENT_ROWS, MIN_ABSENT_SHARE = 10.0, 0.01
 """A part of the table without rows is absent if at least this many rows, or this share, were expected."""
 SEVERITY_WEIGHTS = np.array([0.25, 1.0, 2.0])
-"""Weights of evidence for departures of severity information, warning and error."""
+"""Weights of evidence for deviations of severity information, warning and error."""
 LONE_NUMBER_WEIGHT, MIN_OTHER_METRICS, MIN_OTHER_SCORE = 0.05, 5, 2.0
-"""Weight of a number that departs alone: none of at least 5 other metrics has a score of 2."""
+"""Weight of a number that deviates alone: none of at least 5 other metrics has a score of 2."""
 
 
 def severity_steps(
     series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
 ) -> NDArray[np.int8]:
-    """Return the severities of departures, as indices in `Severity`, if a monitor sets no severity.
+    """Return the severities of deviations, as indices in `Severity`, if a monitor sets no severity.
 
-    Shares: an error from a departure of 10 % of the rows, a warning from 1 %. Counts: an error from half of
+    Shares: an error from a deviation of 10% of the rows, a warning from 1%. Counts: an error from half of
     the expected number, a warning from a tenth. Other numbers: a warning if the larger of value and
     expected value is at least 1.5 times the smaller, and an error if it is at least ten times the smaller.
     Smaller changes are information, and so are extremes, which a single row can move.
 
-    Counts below thirty are at most a warning. Departures of a part of the table, by a filter, segment or
-    value, are one step less severe. But a part without rows is an error if at least ten rows, or 1 % of all
+    Counts below thirty are at most a warning. Deviations of a part of the table, by a filter, segment or
+    value, are one step less severe. But a part without rows is an error if at least ten rows, or 1% of all
     rows, were expected.
 
     Parameters
@@ -297,8 +297,8 @@ def severity_steps(
     series : sequence of mapping
         A row for each series, with ``scale``, ``kind``, ``filter`` and ``segment``.
     values, expected : array of float, shape (series, partitions)
-        A value that is not finite departs without bound. If the expected value is unknown (NaN), the
-        departure is a warning.
+        The deviation of a value that is not finite is infinite. If the expected value is unknown (NaN), the
+        deviation is a warning.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def severity_steps(
     ]
     with np.errstate(all="ignore"):
         departure = np.abs(values - expected)
-        # Half and double depart equally far, except for counts, which cannot lose more than all.
+        # Half and double deviate equally far, except for counts, which cannot lose more than all.
         smaller = np.minimum(np.abs(values), np.abs(expected))
         reference = np.where(is_count, np.abs(expected), smaller)
         relative = np.where(reference == 0, np.inf, departure / reference)
@@ -350,9 +350,9 @@ def severity_steps(
 def weights_of(
     series: Sequence[Mapping[str, Any]], steps: NDArray[np.int8], score: Floats
 ) -> Floats:
-    """Return the weights of departures in the decision, by their severity and whether others depart.
+    """Return the weights of deviations in the decision, by their severity and whether others deviate.
 
-    Means and other numbers have heavy tails. If a number departs alone in its table, it is mostly chance.
+    Means and other numbers have heavy tails. If a number deviates alone in its table, this is usually chance.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def weights_of(
 
 
 def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
-    """Return the minimum departures of a warning and an error, and the maximum severity."""
+    """Return the minimum deviations of a warning and an error, and the maximum severity."""
     scale = Scale(series["scale"])
     if series["kind"] in EXTREME_ANALYZERS:
         return inf, inf, 0

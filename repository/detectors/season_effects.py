@@ -195,7 +195,7 @@ DATE_WINDOW_DAYS, PARTS_DATE_WINDOW_DAYS = 220, 66
 COMPARED_MONTHS, MIN_AGREEING_SHARE = 3, 2 / 3
 """A day of the month is compared with its last 3 occurrences, and two thirds of them must agree."""
 DUE_OCCURRENCES = 5
-"""A day of the month is expected to depart after this many occurrences that all departed alike."""
+"""A day of the month is expected to be unusual after this many occurrences that were unusual in the same way."""
 NEIGHBOUR_DAYS = 7
 """The effect of a day is its distance from the median of this many days before and after it."""
 DAYS_PER_YEAR = 365
@@ -204,7 +204,7 @@ BASELINE_DAYS = (45, 15)
 SURPRISE_SPREADS = 3.0
 """Points beyond this many spreads are compared with the same day of earlier months."""
 MIN_NOTICEABLE_SPREADS = 2.0
-"""Each agreeing day must have departed by more than this many spreads."""
+"""Each agreeing day must have deviated by more than this many spreads."""
 
 
 def days_within(grid: Grid) -> int:
@@ -309,12 +309,13 @@ class DateEffects:
     def _expect_due_days(
         self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]
     ) -> Floats:
-        """Return the expected values; for plain values, the value of a day of the month that always departed.
+        """Return the expected values; for plain values, the value of a day of the month that was always unusual.
 
-        So a missing month end is a surprise. Each of the last `DUE_OCCURRENCES` days must have departed
-        alike. If all of these days have the same slot by another way of counting, that way must expect the
-        same effect, because it is unknown which way is right. A day off is expected to depart only if one of
-        these days was a day off, because paydays move to working days. The same holds for working days.
+        So a missing month end is a surprise. Each of the last `DUE_OCCURRENCES` days must have been unusual
+        in the same way. If all of these days have the same slot by another way of counting, that way must
+        expect the same effect, because it is unknown which way is right. A day off is expected to be unusual
+        only if one of these days was a day off, because paydays move to working days. The same holds for
+        working days.
         """
         days = [self._same_days(t, slots, DUE_OCCURRENCES) for slots in self.month]
         effects = [self._always(days_of_effect, width, plain) for days_of_effect in days]
@@ -388,8 +389,8 @@ class DateEffects:
     ) -> tuple[Floats, NDArray[np.intp]]:
         """Return the effect that partitions share, or NaN, and the number of partitions that agree.
 
-        The effect is the median. Most partitions, not all, must depart and agree with it, so that a single
-        incident does not hide the effect.
+        The effect is the median. Most partitions, not all, must be unusual and agree with it, so that a
+        single incident does not hide the effect.
 
         Parameters
         ----------
@@ -414,7 +415,7 @@ class DateEffects:
         return np.where(has_agreement, effect, np.nan), count
 
     def _of_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Floats:
-        """Return the expected values from the departure of the days around this one a year ago."""
+        """Return the expected values from the deviation of the days around this one a year ago."""
         now = self.walk.column[t]
         ago = now - DAYS_PER_YEAR
         if not self.yearly or ago - BASELINE_DAYS[0] < self.walk.column[0]:
@@ -426,7 +427,7 @@ class DateEffects:
         return np.where(np.abs(effect) > SURPRISE_SPREADS * width, expected, np.nan)
 
     def _of_days_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
-        """Yield the departures of single days around this one a year ago; NaN if they are small."""
+        """Yield the deviations of single days around this one a year ago; NaN if they are small."""
         ago = int(self.walk.column[t]) - DAYS_PER_YEAR
         if not self.yearly or ago - NEIGHBOUR_DAYS - 1 < self.walk.column[0]:
             return
@@ -444,7 +445,7 @@ class DateEffects:
         return plain
 
     def _stands_out(self, rows: NDArray[np.intp], c: int) -> Floats:
-        """Return the difference of a column from its neighbours, without the effects of weekdays."""
+        """Return the difference of a column from its neighbors, without the effects of weekdays."""
         around = c + self.per_day * np.arange(-NEIGHBOUR_DAYS, NEIGHBOUR_DAYS + 1)
         around = around[(around < self.walk.slot.size) & (around != c)]
         seasons = self.walk.effects[np.ix_(rows, self.walk.slot[around])]
@@ -460,7 +461,7 @@ MAX_TRAINING_SCORE = 3.0
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
 """A level shift needs at least 4 alarms to the same side within 6 points."""
 SHIFT_SHARE = 0.75
-"""Partitions within days: a level shift needs alarms at this share of the points of a day."""
+"""For partitions shorter than a day, a level shift needs alarms at this share of the points of a day."""
 NEW_DAYS = 3
 """In a new series, whose weekends are unknown, a level must last longer than a weekend."""
 MIN_CYCLE_POINTS, MAX_CYCLE_POINTS = 7, 24
@@ -473,7 +474,7 @@ RECOVERY_CYCLES = 4
 
 @dataclass(frozen=True)
 class ScoringWindows:
-    """Numbers of columns, and of points, that scores depend on.
+    """Numbers of columns and of points that scores depend on.
 
     Attributes
     ----------

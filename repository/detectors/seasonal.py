@@ -4,8 +4,8 @@ Each point is scored from earlier points only. Points that alarmed are left out.
 
 1. The scale of the metric transforms its values (`transform`). Sums of one sign are compared as counts
    of usual rows (`Units`).
-2. The effect of a weekday (or hour) is the median of its deviations from the cycle around it, shrunk as
-   far as it explains nothing.
+2. The effect of a weekday (or hour) is the median of its deviations from the cycle around it, shrunk to the
+   extent that noise explains it.
 3. The level is the median of the last few points. Of three window lengths, the one with the smallest
    recent errors is used.
 4. The spread is the robust standard deviation of the errors of these predictions. It has a lower bound
@@ -14,8 +14,8 @@ Each point is scored from earlier points only. Points that alarmed are left out.
 
 Small counts, and shares of few rows such as nulls, are scored by the distribution of their counts.
 Nearly constant series are scored by how rarely they leave their value. Only points with the same
-seasonal effect are compared, so nights do not count for office hours. A departure that has recurred, or
-that a label calls harmless, is usual (`cap_recurring_errors`).
+seasonal effect are compared, so nights do not count for office hours. A deviation that has recurred, or that
+a label marks as harmless, counts as usual (`cap_recurring_errors`).
 
 `learned_seasons` describes the seasons that the detector has learned for each series.
 """
@@ -191,7 +191,7 @@ def shifts(history: History) -> list[tuple[int, int, int]]:
 MIN_REPORTED_SPREADS = 2.0
 """Effects within this many spreads of a series' noise are not reported."""
 SIMILAR_EFFECT_TOLERANCE = 0.2
-"""Neighbouring effects within this relative difference are reported together."""
+"""Neighboring effects within this relative difference are reported together."""
 MAX_REPORTED_EFFECTS = 5
 """Maximum number of effects reported for a series. Further effects are only counted."""
 MIN_MULTIPLE = 2.0
@@ -219,7 +219,7 @@ _Label = Callable[[int, int], str]
 
 @dataclass(frozen=True)
 class _Effect:
-    """Effect of neighbouring slots of a season on a series, on the transformed scale of its metric."""
+    """Effect of neighboring slots of a season on a series, on the transformed scale of its metric."""
 
     label: str
     size: float
@@ -248,7 +248,7 @@ def learned_seasons(history: History, detector: Seasonal) -> list[str]:
     >>> days = np.arange("2021-02-01", "2021-04-12", dtype="M8[D]").astype("M8[s]")
     >>> values = np.where(np.is_busday(days.astype("M8[D]")), 1000.0, 550.0)[None, :]
     >>> learned_seasons(History(days, values, values, [Scale.COUNT]), Seasonal())
-    ['Saturdays and Sundays 45 % lower']
+    ['Saturdays and Sundays 45% lower']
     """
     descriptions: list[str] = []
     for first in range(0, len(history.values), BLOCK_SERIES):
@@ -298,7 +298,7 @@ def _slot_effects(walk: Walk, i: int, noise: float) -> Iterator[_Effect]:
 
 
 def _group_effects(effects: Floats, noise: float, label: _Label) -> Iterator[_Effect]:
-    """Yield the effects of slots that differ from the usual slot; similar neighbours are grouped."""
+    """Yield the effects of slots that differ from the usual slot; similar neighbors are grouped."""
     departures = effects - np.median(effects)
     first = 0
     for last in range(len(departures)):
@@ -344,7 +344,7 @@ def _month_effects(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]
 def _effect_of_whole_days(
     dates: DateEffects, partitions: NDArray[np.intp], noise: Floats
 ) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the median effect that most parts of days share, else NaN, and the number that agree."""
+    """Return the median effect on which most parts of days agree, or NaN, and the number that agree."""
     all_series = np.arange(len(noise))
     parts = [
         dates.effect_of_days(partitions[dates.part[partitions] == part], all_series, noise)

@@ -80,7 +80,7 @@ NEW_POINT_INFLATION = 1.3
 MIN_EARLIER_RECORDS = 2
 """If this many earlier values were as extreme, an extreme is not a surprise."""
 MIN_TIME_SHARE, MAX_SAME_TIME_SECONDS = 0.01, 180.0
-"""Times of day count as the same within 1 % of the step between partitions, but at most within three minutes."""
+"""Times of day count as the same within 1% of the step between partitions, but at most within three minutes."""
 
 
 def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_]) -> Floats:
@@ -120,9 +120,9 @@ def _reasons(
 def _weigh_by_rows(
     score: Floats, is_constant: NDArray[np.bool_], rare: RareShares, y: Floats
 ) -> Floats:
-    """Return scores in which departures from constant shares are weighed by the rows behind them.
+    """Return scores in which deviations from constant shares are weighed by the rows behind them.
 
-    The first events of a column are more surprising if there are many of them, and a departure is never more
+    The first events of a column are more surprising if there are many of them, and a deviation is never more
     surprising than its number of events.
     """
     departs = is_constant[rare.rows] & (score[rare.rows] > 0)
@@ -139,7 +139,7 @@ def _weigh_by_rows(
 
 
 def _is_wanted(slots: int, grid: Grid, names: Sequence[str]) -> bool:
-    """Return whether a season of a grid is one of the wanted seasons."""
+    """Return whether a season of a grid is one of the requested seasons."""
     name = "week" if slots == grid.cycle else "day"
     return bool({AUTO_SEASON, "year" if grid.yearly else name} & set(names))
 
@@ -215,7 +215,7 @@ class Walk:
     y, unmuted : array
         The transformed values; ``unmuted`` omits points that labels exclude.
     is_harmless : array of bool, optional
-        Points labelled as harmless; None if there is no such label.
+        Points labeled as harmless; None if there is no such label.
     row_counts : array
         The number of rows behind each value; only for shares.
     moved : array
@@ -293,7 +293,7 @@ class Walk:
         self.dates = self._date_effects(season_names)
 
     def _date_effects(self, season_names: Sequence[str]) -> DateEffects:
-        """Return the effects of dates, for the wanted seasons."""
+        """Return the effects of dates, for the requested seasons."""
         free_days, names = self.history.free_days, set(season_names)
         has_months = bool({AUTO_SEASON, "month"} & names)
         return DateEffects(
@@ -422,7 +422,7 @@ class Walk:
         if expected.rare.rows.size:
             shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
             limits = shown.band(BAND_P_VALUE)
-            # A departure from a constant has to leave both bands; from other values, one of them. Bands
+            # A deviation from a constant has to leave both bands; from other values, one of them. Bands
             # that do not overlap have nothing in common: then the band of the errors is kept.
             own = bounds[shown.rows, 1:]
             widest = (np.fmin(limits[:, 0], own[:, 0]), np.fmax(limits[:, 1], own[:, 1]))
@@ -466,7 +466,7 @@ class Walk:
         return tails.cap_recurring_errors(score, error, expected.now, self._harmless_errors(past))
 
     def _harmless_errors(self, past: slice) -> Floats | None:
-        """Return the errors of earlier points labelled as harmless, NaN for others; None if none is."""
+        """Return the errors of earlier points labeled as harmless, NaN for others; None if none is."""
         if self.is_harmless is None or not self.is_harmless[:, past].any():
             return None
         errors: Floats = np.where(
@@ -667,7 +667,7 @@ class Walk:
         return centre
 
     def _between_weeks(self, centre: Floats, spread: Floats, c: int, y: Floats) -> Floats:
-        """Return the expected values; for surprises in weekly data, a value between neighbouring weeks.
+        """Return the expected values; for surprises in weekly data, a value between neighboring weeks.
 
         A week of the year begins up to six days earlier or later than in other years.
         """

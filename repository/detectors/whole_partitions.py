@@ -424,7 +424,7 @@ MIN_PARTITIONS = 7
 LONGER_GAP_MARGIN = 2
 """A gap is unlike all earlier gaps if it is at least this many positions longer."""
 MIN_DELAY_HOURS = 0.1
-"""Shorter delays count as this one: differences between them do not matter."""
+"""Shorter delays count as this delay, because differences between them do not matter."""
 LATE_DELAY_RATIO = 2.0
 """A partition is late above this multiple of the usual delay."""
 
@@ -442,8 +442,8 @@ class MissingPartition(PartitionDetector):
 
     These gaps count as a hundred times rarer: the first gap; the second gap and further gaps, once the
     next partition has arrived, if there is at most one gap in four weeks; and a gap that is at least two
-    positions longer than all earlier gaps. So a table that has stopped is reported whatever was missing
-    in its past.
+    positions longer than all earlier gaps. So a table that has stopped is reported regardless of what was
+    missing before.
 
     A partition is overdue after twice the longest of the last seven delays, counted from its end. For
     partitions within days, all delays of the last day are used. All of these delays must be known, and
@@ -516,15 +516,15 @@ class MissingPartition(PartitionDetector):
 
 
 NEWS_GAPS = 2
-"""This many gaps are news; after them, gaps can be a habit."""
+"""This many gaps are always reported as new; later gaps can be usual."""
 NEWS_GAP_DISTANCE = np.timedelta64(28, "D")
-"""Further gaps are news if gaps are at least this far apart on average."""
+"""Later gaps are reported as new if gaps are at least this far apart on average."""
 HABIT_MEMORY = np.timedelta64(364, "D")
 """Older gaps are ignored."""
 
 
 def _is_news(since: np.datetime64, earlier: Sequence[np.datetime64]) -> bool:
-    """Return whether a gap is news, not a habit, given the times of earlier gaps.
+    """Return whether a gap is new rather than usual, given the times of earlier gaps.
 
     Examples
     --------
@@ -649,7 +649,7 @@ USUALLY_MISSING_RATE = 0.5
 RECENT_DELAYS = 7
 """Partitions are overdue by this many recent delays, or more, whose median is at most this many steps."""
 MIN_WHOLE_WEEK_SHARE = 0.8
-"""Weekly grids need this share of whole weeks, to a day, in their first steps: ten days are not regular."""
+"""On a weekly grid, at least this share of the first steps must be whole weeks, give or take a day."""
 MIN_KNOWN_SEASONS = 3
 """With fewer earlier seasons, a position is usual if its time of day is usual over all days."""
 
@@ -678,8 +678,8 @@ class _Absences:
         Number of gaps at the same position of this and all earlier seasons. A gap of n positions counts
         1/n at each, so that an outage counts once however long it was.
     recent : array of int, shape (columns,)
-        Number of absences at the same position of the last `RECENT_SEASONS` seasons. Outages are left
-        out: gaps longer than a season and than `RECENT_SEASONS` positions are not a habit.
+        Number of absences at the same position of the last `RECENT_SEASONS` seasons. Outages are left out:
+        gaps longer than a season and than `RECENT_SEASONS` positions do not become usual.
     """
 
     season: int
@@ -716,7 +716,7 @@ class _Absences:
     def rates(self, begin: int) -> Floats:
         """Return the past frequencies of absences at each position of the season after a column.
 
-        They are smoothed towards the frequency of gaps at positions that usually have a partition.
+        They are smoothed toward the frequency of gaps at positions that usually have a partition.
         Other positions, such as nights, are not evidence for these.
         """
         # Look up the counts of the season that ends at the column; positions before the start have none.

@@ -42,7 +42,7 @@ MAX_SMALL_SHARE = 0.2
 def number_of_bins(baseline: Quantiles, current: Quantiles) -> int:
     """Return the number of bins for two samples: 4 to 20, by rows and rank error.
 
-    It is 20 from 1000 rows on, fewer below, and 10 for sketches of 1 %.
+    It is 20 for 1,000 rows or more, fewer for fewer rows, and 10 for sketches with a rank error of 1%.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def align_categories(
 def pool_rare_categories(expected: Floats, actual: Floats) -> tuple[Floats, Floats]:
     """Pool categories with fewer than 5 rows expected, from the baseline's shares, on either side.
 
-    Categories that the baseline lacks are pooled also. So a column of many rare values does not differ by
+    Categories that the baseline lacks are also pooled. So a column of many rare values does not differ by
     chance alone.
 
     Examples
@@ -168,7 +168,7 @@ def joined(counts: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 MAX_POOLED_SHARE = 0.5
 """With a larger share of rows in rare categories, PSI does not describe the distribution."""
 KOLMOGOROV_CRITICAL_VALUE = 1.8
-"""Critical value c of c sqrt((n + m) / (n m)): Kolmogorov's bound at about 0.3 %, as in Deequ."""
+"""Critical value c of c sqrt((n + m) / (n m)): Kolmogorov's bound at about 0.3%, as in Deequ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,7 +404,7 @@ def wasserstein(baseline: Quantiles, current: Quantiles) -> float:
 def effect_size(moved: float, baseline: Quantiles) -> float:
     """Return a Wasserstein distance as a multiple of the baseline's interquartile range.
 
-    If that range is 0: 0 if nothing moved, else infinite. NaN stays NaN.
+    If that range is 0, the result is 0 if nothing moved, and infinite otherwise. NaN stays NaN.
 
     Examples
     --------

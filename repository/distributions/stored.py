@@ -381,7 +381,7 @@ class StoredColumn:
         )
 
     def _is_measured(self, connection: Connection) -> bool:
-        """Return whether the column has any metric. If so, its name is not misspelt."""
+        """Return whether the column has any metric. If so, its name is not misspelled."""
         dataset_key = dataset_id(connection, self.dataset)
         query = (
             sa.select(s.series.c.id)

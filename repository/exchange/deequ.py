@@ -191,7 +191,7 @@ def _by_tags(
 
 @dataclass(frozen=True)
 class _Dates:
-    """The partition columns of a date, and how they write it."""
+    """The partition columns of a date, and the format of their values."""
 
     keys: tuple[str, ...]
     format: str | None

@@ -14,12 +14,12 @@ medians of nearly the same points add no information. The percentile accounts fo
 differences: each weekend differs from its Friday.
 
 If a series has fewer than `MIN_USUAL_DIFFERENCES` usual differences, or if all usual differences of
-long sides are 0, the differences between neighbouring partitions replace them. Then m = 0, and
+long sides are 0, the differences between neighboring partitions replace them. Then m = 0, and
 their spread is multiplied by sqrt((1/e(n) + 1/e(k)) / 2) for sides of n and k values: the median of
 n values counts as the mean of e(n) = max(1, 2n/pi) values. Pairs across the edge of a side are
 excluded, and all pairs that touch a side if both sides are single partitions. A restatement of n
-partitions is also compared with differences between neighbours, with the factor sqrt(1/e(n)). With
-fewer than `MIN_USUAL_DIFFERENCES` differences between neighbours, the surprise is unknown.
+partitions is also compared with differences between neighbors, with the factor sqrt(1/e(n)). With
+fewer than `MIN_USUAL_DIFFERENCES` differences between neighbors, the surprise is unknown.
 
 The floor is `min_spread_of`, the lower bound of a point's standard deviation, times sqrt(1/e(n) +
 1/e(k)). If nine in ten usual differences are equal, the spread would be 0; 1.2533 times their mean
@@ -147,7 +147,7 @@ class ComparedSides:
         return baseline, current
 
     def _neighbor_spread(self) -> tuple[Floats, Floats, Floats]:
-        """Return center, spread and never-moved flag from differences between neighbours."""
+        """Return center, spread and never-moved flag from differences between neighbors."""
         history = self.history
         steps = _drop_rounding(history[:, 1:] - history[:, :-1], history[:, 1:], history[:, :-1])
         side = np.zeros(history.shape[1], dtype=np.int8)

@@ -264,7 +264,7 @@ MetricsByPartition = dict[int, Metric[Any]]
 
 @dataclass
 class LoadedEvidence:
-    """Metrics of partitions and judgements of detectors, loaded for checks by `load_evidence`.
+    """Metrics of partitions and judgments of detectors, loaded for checks by `load_evidence`.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ class LoadedEvidence:
     metrics : dict
         Metrics by segment and analyzer.
     judge : PointJudge
-        Source of the detectors' judgements.
+        Source of the detectors' judgments.
     instances : frozenset of str
         All measured columns.
     """
@@ -331,7 +331,7 @@ class PartitionEvidence:
         return self.loaded.earlier(self.target, analyzer)
 
     def judged(self, analyzer: AnyAnalyzer, usual: AnomalySettings) -> Judgement | None:
-        """Return the detector's judgement of the partition."""
+        """Return the detector's judgment of the partition."""
         target = self.target
         series = JudgedSeries(target.within, target.segment, analyzer)
         return self.loaded.judge.judged(series, usual, target.id)

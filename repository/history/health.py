@@ -209,7 +209,7 @@ def failed_analyzers() -> sa.Subquery:
 
 
 def _newest_metrics() -> sa.Subquery:
-    """Summarise the newest row count and completeness of whole tables by dataset."""
+    """Summarize the newest row count and completeness of whole tables by dataset."""
     a, e, n = s.analyzer.c, s.series.c, s.newest_metric.c
     size, complete = e.name == "Size", e.name == "Completeness"
     return (

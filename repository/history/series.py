@@ -357,7 +357,7 @@ _STANDALONE_STYLE = (
     "<style>svg{color:#222;background:#fff}"
     "@media(prefers-color-scheme:dark){svg{color:#ddd;background:#16181c}}</style>"
 )
-"""A standalone SVG file cannot inherit the colours of a page."""
+"""A standalone SVG file cannot inherit the colors of a page."""
 
 
 @dataclass(frozen=True)
@@ -407,7 +407,7 @@ class Plot:
 
     @property
     def standalone(self) -> str:
-        """The content of a standalone SVG file, including its colours."""
+        """The content of a standalone SVG file, including its colors."""
         return self.svg.replace(">", f">{_STANDALONE_STYLE}", 1)
 
     def save(self, path: str | Path) -> Path:

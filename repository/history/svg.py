@@ -1,8 +1,8 @@
 """Static SVG charts of series: values, expected bands and anomalies. Pure.
 
-Charts are self-contained: they need no script, style sheet or font. A line has the colour of the
-page or a colour of the Okabe-Ito palette, which works on light and dark backgrounds and for
-colour-blind readers. Anomalies are also marked by shape. Names are untrusted input and are escaped.
+Charts are self-contained: they need no script, style sheet or font. A line has the color of the
+page or a color of the Okabe-Ito palette, which works on light and dark backgrounds and for color-blind
+readers. Anomalies are also marked by shape. Names are untrusted input and are escaped.
 
 An `Axis` scales values to pixels and has ticks for values, times or names. `panels_of` groups lines
 with similar value ranges into panels. If a line has more points than a panel can show, it is thinned.
@@ -109,13 +109,13 @@ def value_ticks(
     Examples
     --------
     >>> value_ticks(0.35, 1.0, percent=True)
-    [(0.4, '40 %'), (0.6, '60 %'), (0.8, '80 %'), (1.0, '100 %')]
+    [(0.4, '40%'), (0.6, '60%'), (0.8, '80%'), (1.0, '100%')]
     >>> [label for _, label in value_ticks(-1500, 2500)]
     ['-1,000', '0', '1,000', '2,000']
     """
     finite = isfinite(high - low)
     step = step_of(high - low, max_ticks) if finite else 2 * step_of(high / 2 - low / 2, max_ticks)
-    scale, unit = (100.0, " %") if percent else (1.0, "")
+    scale, unit = (100.0, "%") if percent else (1.0, "")
     digits = max(0, -floor(log10(step * scale) + _ROUNDING_TOLERANCE))
     magnitude = max(abs(low), abs(high)) * scale
     number_format = ",.4g" if magnitude >= 1e9 or digits > 6 else f",.{digits}f"
@@ -233,7 +233,7 @@ def _time_label(time: datetime, step: int, with_year: bool) -> str:  # noqa: FBT
 MAX_PANEL_RANGE_RATIO = 2.5
 """In a panel of more than 2.5 times its own range, a line looks flat."""
 MAX_PANEL_LINES = 6
-"""There are six colours and six dashes."""
+"""There are six colors and six dashes."""
 
 
 @dataclass(frozen=True)
@@ -693,7 +693,7 @@ def bars(names: Sequence[str], sides: Sequence[tuple[str, Sequence[float]]]) -> 
                 )
             )
             end = left_margin + chart_width * share / max_share + 5
-            percentage = f"{number(100 * share)} %"
+            percentage = f"{number(100 * share)}%"
             parts.append(
                 f'<text x="{end:.0f}" y="{y + n * bar_height + 8}" font-size="10">{percentage}</text>'
             )

@@ -211,7 +211,7 @@ def missing_span(explanation: str) -> MissingSpan | None:
 
 
 def partition_name_at(time: datetime, neighbour: str, neighbour_time: datetime) -> str | None:
-    """Return the name of the partition at a time, in the format of a neighbour's name; None if unknown.
+    """Return the name of the partition at a time, in the format of a neighbor's name; None if unknown.
 
     Examples
     --------
@@ -339,20 +339,20 @@ def read_anomalies(
 
 
 CLEARLY_WORSE_FACTOR = 1.9
-"""A departure that doubles is clearly worse; the factor is below 2 to allow for noise."""
+"""A deviation that doubles is clearly worse; the factor is below 2 to allow for noise."""
 MOST_LOST_SHARE = 0.9
 """If at least this share is already lost, losing the rest is not worse."""
 BEYOND_LABEL_FACTOR = 1.1
-"""A departure of another partition may exceed the labelled one by a tenth: the days of a campaign differ."""
+"""A deviation of another partition may exceed the labeled one by a tenth: the days of a campaign differ."""
 _Key = TypeVar("_Key")
 _SEVERITY_ORDER = list(Severity)
 _WARNING_RANK = _SEVERITY_ORDER.index(Severity.WARNING)
 
 
 def departure_size(anomaly: Anomaly) -> float | None:
-    """Return how far a value departs from the expected value; None if either is unknown.
+    """Return how far a value deviates from the expected value; None if either is unknown.
 
-    For ratios the departure is a share of the rows. For other scales it is relative to the expected value.
+    For ratios the deviation is a share of the rows. For other scales it is relative to the expected value.
 
     Examples
     --------
@@ -369,7 +369,7 @@ def departure_size(anomaly: Anomaly) -> float | None:
 def is_clearly_worse(before: Sequence[Anomaly], after: Sequence[Anomaly]) -> bool:
     """Return whether an incident is clearly worse than it was.
 
-    An incident is clearly worse if its severity rose, if a departure of the highest severity at least
+    An incident is clearly worse if its severity rose, if a deviation of the highest severity at least
     doubled, or if one kind of anomaly (missing partitions, unusual values) joined the other. An incident
     without anomalies is worse as soon as it has one.
     """
@@ -394,17 +394,17 @@ def is_clearly_worse(before: Sequence[Anomaly], after: Sequence[Anomaly]) -> boo
 
 
 def exceeds_label(labelled: Sequence[Anomaly], after: Sequence[Anomaly]) -> bool:
-    """Return whether an incident exceeds the anomalies that a user labelled.
+    """Return whether an incident exceeds the anomalies that a user labeled.
 
-    Another partition exceeds the label by a higher severity, by a departure that is more than a tenth
-    larger, or by another metric, filter or segment. Parts of a metric whose total was labelled do not
-    count as other metrics. Anomalies of severity information count only if such anomalies were labelled.
-    A labelled partition that was measured again exceeds the label if it is clearly worse.
+    Another partition exceeds the label by a higher severity, by a deviation that is more than a tenth
+    larger, or by another metric, filter or segment. Parts of a metric whose total was labeled do not
+    count as other metrics. Anomalies of severity information count only if such anomalies were labeled.
+    A labeled partition that was measured again exceeds the label if it is clearly worse.
 
     Parameters
     ----------
     labelled, after : sequence of Anomaly
-        Anomalies of the incident when it was labelled, and now.
+        Anomalies of the incident when it was labeled, and now.
     """
     if not labelled:
         return False
@@ -447,7 +447,7 @@ def _highest_rank(anomalies: Iterable[Anomaly]) -> int:
 
 
 def _largest_departures(keyed: Iterable[tuple[_Key, Anomaly]]) -> dict[_Key, float]:
-    """Return the largest known departure of each key."""
+    """Return the largest known deviation of each key."""
     sizes: dict[_Key, float] = {}
     for key, anomaly in keyed:
         size = departure_size(anomaly)
@@ -457,7 +457,7 @@ def _largest_departures(keyed: Iterable[tuple[_Key, Anomaly]]) -> dict[_Key, flo
 
 
 def _exceeds(anomaly: Anomaly, known_size: float | None, factor: float) -> bool:
-    """Return whether a departure is at least a factor times a known size, or everything is lost now."""
+    """Return whether a deviation is at least a factor times a known size, or everything is lost now."""
     size = departure_size(anomaly)
     if size is None or known_size is None or size <= known_size:
         return False

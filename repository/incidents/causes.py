@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 MIN_NOTABLE_SCORE = 1.5
-"""A p-value of 3 %: worth a look next to an anomaly, but not an anomaly itself."""
+"""A p-value of 3%: worth a look next to an anomaly, but not an anomaly itself."""
 MIN_CORRELATION = 0.6
 MIN_COMMON_CHANGES = 20
 MAX_COMPANIONS = 5

@@ -173,7 +173,7 @@ def group_by_cause(
     """Group incidents of several tables that share a cause.
 
     Groups depend only on earlier incidents, so later incidents do not change them. Grouped incidents do
-    not count towards the usual rate: a full outage last week does not hide an outage today.
+    not count toward the usual rate: a full outage last week does not hide an outage today.
 
     Parameters
     ----------

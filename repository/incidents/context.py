@@ -1,7 +1,7 @@
 """Context of an incident outside of its metrics, and its timeline.
 
 The context is the run that measured the partitions, the runbook and the downstream tables. The timeline lists
-when the incident was found, notified and labelled, and when its partitions were measured again.
+when the incident was found, notified and labeled, and when its partitions were measured again.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Event:
     text : str or None
         The note of a label; the error of a notification; the partition measured again.
     partition, name, instance : str or None
-        Partition, metric and instance of the labelled anomaly.
+        Partition, metric and instance of the labeled anomaly.
     until : datetime or None
         The end of a snooze.
     """

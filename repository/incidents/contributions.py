@@ -270,7 +270,7 @@ def additive_parts(
     Examples
     --------
     >>> print(additive_parts("origin", (50, 100), {"EWR": (10, 50), "JFK": (40, 50)}))
-    By origin: EWR lost 80 %; EWR alone accounts for 80 % of it.
+    By origin: EWR lost 80%; EWR alone accounts for 80% of it.
     """
     change = total[0] - total[1]
     finite = {key: pair for key, pair in parts.items() if all(map(isfinite, pair))}
@@ -318,7 +318,7 @@ def ratio_parts(
     --------
     >>> parts = {"EWR": (0.5, 1.0, 50), "JFK": (1.0, 1.0, 50)}
     >>> print(ratio_parts("origin", (0.75, 1.0, 100), parts, "ratio"))
-    By origin: EWR fell from 100 % to 50 %; EWR alone accounts for 100 % of it.
+    By origin: EWR fell from 100% to 50%; EWR alone accounts for 100% of it.
     """
     change, weight = total[0] - total[1], total[2]
     weighted = {

@@ -124,7 +124,7 @@ class IncidentDetails(Rendered):
         if self.closing_note is not None:
             lines.append(self.closing_note)
         if self.group is not None:
-            lines.append(f"One of a group, {self.group.headline}.")
+            lines.append(f"Part of a group: {self.group.headline}.")
         lines += context_lines(self.context)
         groups = (
             ("First anomalies", [plain(entry) for entry in self.firsts["explanation"]]),

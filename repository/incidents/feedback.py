@@ -48,7 +48,7 @@ class FeedbackMatrix:
     Attributes
     ----------
     verdicts : array of int, shape (series, partitions)
-        1 for real, -1 for false, 0 for unlabelled.
+        1 for real, -1 for false, 0 for unlabeled.
     real : mapping of (str, int) to array of bool
         The points of each real case: an incident, an anomaly without an incident, or a range.
     """

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 
 FUTURE_OFFSET = 3
-"""A gap this wide keeps partitions in the far future or without a time out of incidents of the newest one."""
+"""A gap this wide separates partitions in the far future, or without a time, from incidents of the newest
+partition."""
 
 
 @dataclass
@@ -174,7 +175,7 @@ MAX_NAMED_PARTITIONS = 3
 def known_to_people(connection: Connection, incidents: Collection[int]) -> set[int]:
     """Return the incidents that users know of.
 
-    These are incidents that were or might have been sent, and incidents that a user labelled. An incident
+    These are incidents that were or might have been sent, and incidents that a user labeled. An incident
     that a user removed by one of `WITHDRAWING_LABELS` counts only if it was sent.
     """
     n, b = s.notice.c, s.label.c
@@ -222,7 +223,7 @@ def closing_notes(
     Returns
     -------
     dict of int to str
-        Such as "taken back on 2026-03-04 07:30 UTC because ds=2026-03-02 was measured again and looks normal".
+        Such as "withdrawn on 2026-03-04 07:30 UTC because ds=2026-03-02 was measured again and looks normal".
     """
     lost = _lost_anomalies(connection, incidents, commit)
     return {
@@ -236,7 +237,7 @@ def _closing_note(
 ) -> str:
     moment = f"{now:%Y-%m-%d %H:%M} UTC"
     if continued_in is not None:
-        return f"closed on {moment} because it goes on in incident {continued_in}"
+        return f"closed on {moment} because it continues in incident {continued_in}"
     missing = [row for row in lost if row.metric == MISSING_PARTITION]
     arrived = _arrived_partitions(connection, missing)
     if missing and len(missing) == len(lost):
@@ -247,12 +248,12 @@ def _closing_note(
         verbs = (
             "was measured again and looks" if len(measured) == 1 else "were measured again and look"
         )
-        return f"taken back on {moment} because {_join_names(measured)} {verbs} normal"
+        return f"withdrawn on {moment} because {_join_names(measured)} {verbs} normal"
     names = list(dict.fromkeys(row.partition for row in lost))
     verb = "looks" if len(names) == 1 else "look"
     return (
-        f"taken back on {moment} because {_join_names(names)} {verb} normal by the history, labels and"
-        " monitors of now"
+        f"withdrawn on {moment} because {_join_names(names)} {verb} normal given the current history,"
+        " labels and monitors"
     )
 
 
@@ -331,7 +332,7 @@ def _arrived_partitions(connection: Connection, missing: Sequence[Any]) -> list[
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Join partition names into a phrase; of many, only the first are named."""
+    """Join partition names into a phrase; if there are many, only the first are named."""
     parts = [plain(name or "the table") for name in names[:MAX_NAMED_PARTITIONS]]
     if len(names) > len(parts):
         parts.append(f"{len(names) - len(parts)} more")
@@ -420,8 +421,8 @@ def write_incidents(
     one. It is reopened when another anomaly joins it or when it exceeds a user's label. It is not over
     while one of its series continues in a wider incident. When the next partition arrives, an overdue partition becomes a gap and keeps its incident.
 
-    An incident without anomalies is withdrawn. If users know of it, it is closed instead: its course then
-    has no series, and a label gives the reason.
+    An incident without anomalies is withdrawn. If users know of it, it is closed instead: its new state has
+    no series, and a label gives the reason.
 
     Parameters
     ----------
@@ -524,7 +525,7 @@ def _store_changes(
     moved: Sequence[tuple[int, int]],
     commit: NextCommit,
 ) -> list[tuple[int, list[Anomaly], _Course]]:
-    """Store new incidents, changed courses and the incident of each anomaly; return the new incidents."""
+    """Store new incidents, changed states and the incident of each anomaly; return the new incidents."""
     ids = next_findings(connection, len(new_groups)) if new_groups else ()
     new = list(zip(ids, *zip(*new_groups, strict=True), strict=True)) if new_groups else []
     rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
@@ -561,7 +562,7 @@ def _labelled_anomalies(
     continued: Sequence[tuple[int, Sequence[Anomaly], _Course]],
     labels: Mapping[int, LastLabels],
 ) -> dict[int, list[Anomaly]]:
-    """Return the anomalies that changed incidents had when a user last labelled them."""
+    """Return the anomalies that changed incidents had when a user last labeled them."""
     labelled = {}
     for incident, group, _ in continued:
         judged_at = labels.get(incident, LastLabels()).judged_at
@@ -578,9 +579,9 @@ def _close_incidents(
     labels: Mapping[int, LastLabels],
     commit: NextCommit,
 ) -> None:
-    """Close incidents without anomalies: store a course without series, and a label with the reason.
+    """Close incidents without anomalies: store a state without series, and a label with the reason.
 
-    If a user labelled the incident as expected or resolved, the reason is a comment, and the status stays.
+    If a user labeled the incident as expected or resolved, the reason is a comment, and the status stays.
     """
     courses = [replace(course, series=0, is_over=1) for course, _ in closing.values()]
     rows = [

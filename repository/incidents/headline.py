@@ -1,6 +1,6 @@
-"""Summarise an incident in one line, and explain an anomaly in one sentence.
+"""Summarize an incident in one line, and explain an anomaly in one sentence.
 
-Consistency metrics are summarised by group-by, with the affected features and the worst rate.
+Consistency metrics are summarized by group-by, with the affected features and the worst rate.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 _REASON_PHRASES = {
-    Reason.DRIFT: "{side} its level of weeks ago, after the largest slow drift so far",
-    Reason.CONSTANT: "{side} the {expected} that it nearly always is",
+    Reason.DRIFT: "{side} its level of a few weeks ago, after the largest slow drift so far",
+    Reason.CONSTANT: "{side} {expected}, its value in nearly all partitions",
     Reason.NOVELTY: "unlike all earlier values",
 }
 _WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -74,20 +74,20 @@ def explain(
     reason : Reason
         The kind of deviation.
     unusual_count : int
-        Number of other metrics that are anomalies in the partition. A value inside its band is an
-        anomaly because of these, because the previous value was an anomaly, because it is grave, or
-        because the rule is stricter than the band.
+        Number of other metrics that are anomalies in the partition. A value inside its band is an anomaly if
+        other metrics are anomalies, if the previous value was one, if it is grave, or if the rule is stricter
+        than the band.
     scale : str
         The metric's scale, as in `Scale`. Ratios are shown in per cent.
     after : bool
         Whether the metric was an anomaly in the previous partition.
     grave : bool
-        Whether the departure is so large that it needs less evidence.
+        Whether the deviation is so large that it needs less evidence.
 
     Examples
     --------
     >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97], 0.975, 0.95, 0.99, scale="ratio")
-    'Completeness of email in ds=2013-02-08 (a Friday) is 50 %, below the usual 95 % to 99 % (expected 97.5 %): the lowest of 2 partitions.'
+    'Completeness of email in ds=2013-02-08 (a Friday) is 50%, below the usual 95% to 99% (expected 97.5%): the lowest of 2 partitions.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, after=True)
     'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and the previous value was an anomaly.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, unusual_count=2)
@@ -128,7 +128,7 @@ def _explain_inside_band(unusual_count: int, *, after: bool, grave: bool) -> str
     if after:
         return "and the previous value was an anomaly"
     if grave:
-        return "and so large a departure needs less evidence"
+        return "and a deviation this large needs less evidence"
     return "and the monitor's rule is stricter than that"
 
 
@@ -253,9 +253,9 @@ _LEADING_METRICS = frozenset({"Completeness", "Size"})
 _METRIC_SUBJECTS = {"Size": "volume"}
 VOLUME_TOPIC = ("Size", "*")
 SAME_CHANGE_TOLERANCE = 0.1
-"""Two factors are the same change if they differ by at most a tenth; for increases, of the smaller factor."""
+"""Two factors are the same change if they differ by at most a tenth (of the smaller factor, for increases)."""
 MIN_REPORTED_FACTOR = 10
-"""From this factor on, an increase is shown as "12 times as high" instead of per cent."""
+"""From this factor on, an increase is shown as "12 times as high" instead of a percentage."""
 _EQUALITY_FILTER = re.compile(r"\w+\s*=\s*'([^']*)'")
 
 
@@ -267,7 +267,7 @@ def headline(
     """Return an incident's time span and its most significant metrics.
 
     Segments that lost all of their rows come first, unless the whole table lost its rows. A metric is
-    listed once, at its largest departure, with the filters and segments that share the anomaly. Columns
+    listed once, at its largest deviation, with the filters and segments that share the anomaly. Columns
     that lack values in the same number of rows are listed together. Sums and counts that changed with the
     number of rows are left out. Consistency metrics are listed by group-by; mismatch rates take precedence
     over metrics that follow from them. A gap is shown at the time of the first missing partition.
@@ -431,7 +431,7 @@ def _lost_share(topic: Topic, anomalies: Sequence[Anomaly]) -> float:
 
 
 def _clearest_anomaly(anomalies: Sequence[Anomaly]) -> Anomaly:
-    """Return the anomaly with the largest departure, preferring anomalies of the whole table."""
+    """Return the anomaly with the largest deviation, preferring anomalies of the whole table."""
     return max(
         [anomaly for anomaly in anomalies if not anomaly.filter and not anomaly.segment]
         or anomalies,
@@ -512,7 +512,7 @@ def _departure(anomaly: Anomaly) -> tuple[float, float]:
 
 
 def _change_factor(anomalies: Sequence[Anomaly]) -> float | None:
-    """Return the factor by which a count or sum of the whole table changed at its largest departure."""
+    """Return the factor by which a count or sum of the whole table changed at its largest deviation."""
     anomaly = _clearest_anomaly(anomalies) if anomalies else None
     if (
         anomaly is None
@@ -599,15 +599,15 @@ def _describe_missing_values(anomalies: Sequence[Anomaly]) -> str:
 
 
 def _format_range(shares: Sequence[float]) -> str:
-    """Return the smallest and largest share; only one if both have the same text.
+    """Return the smallest and largest share; a single share if both are formatted alike.
 
     Examples
     --------
     >>> _format_range([0.19, 0.191]), _format_range([0.16, 0.17])
-    ('19 %', '16 to 17 %')
+    ('19%', '16 to 17%')
     """
     low, high = percent(min(shares)), percent(max(shares))
-    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+    return high if low == high else f"{low.removesuffix('%')} to {high}"
 
 
 def _part_name(anomaly: Anomaly) -> str:

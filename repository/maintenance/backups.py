@@ -1,14 +1,13 @@
 """Backups and copies of a repository: backup, restore, copy to another database, upgraded copy.
 
 A backup of a SQLite file is a SQLite file; of PostgreSQL it is an archive of ``pg_dump``,
-PostgreSQL's own tool. The files of large states are copied along, by hard links where the file
-system can: they never change. A backup has the permissions of the original file or folder; a dump
-of PostgreSQL is private.
+PostgreSQL's own tool. The files of large states are copied as well, by hard links if the file system supports
+them, because these files never change. A backup has the permissions of the original file or folder; a dump of
+PostgreSQL is private.
 
 `copy_repository` copies from SQLite to PostgreSQL, and back. Rows are copied in the order of their
-keys, in batches that are committed one by one, so a copy that was killed goes on behind the last
-batch. Until all is copied and compared, the target has the revision `UNFINISHED_REVISION`, so that
-nothing else opens it.
+keys, in batches that are committed one by one, so a copy that was killed resumes after the last batch. Until
+all is copied and compared, the target has the revision `UNFINISHED_REVISION`, so that nothing else opens it.
 
 `upgraded_copy` upgrades a copy of an older PostgreSQL repository. The copy is never committed, so
 no other session sees it.
@@ -143,7 +142,7 @@ def _warn_of_missing_files(database: Database, artifacts: Artifacts, backup: Pat
         count = plural(len(missing), "large state")
         message = (
             f"the backup {backup} lacks {count}: {artifacts.root or 'the artifacts folder'} has no file"
-            f" {missing[0]}; if the folder was moved, name it by --artifacts and back up again;"
+            f" {missing[0]}; if the folder was moved, specify it with --artifacts and back up again;"
             " `tidegauge db check` lists all that are missing"
         )
         warnings.warn(message, RepositoryWarning, stacklevel=3)
@@ -316,7 +315,7 @@ def _run_postgres(
 ) -> str:
     """Run a PostgreSQL tool on a database, or only on a file.
 
-    The password is passed by environment, not in the process list.
+    The password is passed in the environment, so that the process list does not show it.
     """
     program = shutil.which(tool)
     if program is None:
@@ -422,7 +421,9 @@ def copy_repository(
         copied = _copy_tables(reading, target, report)
         different = _differing_tables(reading, target)
         if different and resumes:  # the source has changed since the copy began
-            report(f"{', '.join(different)} changed since the copy began: all is copied again")
+            report(
+                f"{', '.join(different)} changed since the copy began: everything is copied again"
+            )
             _clear(target)
             copied = _copy_tables(reading, target, report)
             different = _differing_tables(reading, target)
@@ -443,15 +444,13 @@ def _require_copyable(source: Database, target: Database) -> None:
         msg = f"{source.name} is at revision {revision}, not {head}: run tidegauge db upgrade first"
         raise DatabaseVersionError(msg)
     if source.is_shared and target.address == source.address:
-        raise DatabaseAccessError(f"{target.name} is the source itself; give another database")
+        raise DatabaseAccessError(f"{target.name} is the source itself; use another database")
 
 
 def _require_files(names: set[str], artifacts: Artifacts) -> None:
     """Raise an error if files of large states are not in the source's folder."""
     if names and artifacts.root is None:
-        msg = (
-            f"the source has {len(names):,} large states in a folder: name it by --artifacts FOLDER"
-        )
+        msg = f"the source has {len(names):,} large states in a folder: specify it with --artifacts FOLDER"
         raise DatabaseAccessError(msg)
     missing = sorted(names - artifacts.files()) if names else []
     if missing:
@@ -461,7 +460,7 @@ def _require_files(names: set[str], artifacts: Artifacts) -> None:
             else f"{len(missing):,} files, such as {missing[0]},"
         )
         msg = (
-            f"{subject} of {artifacts.root} is missing; if the folder was moved, name it by --artifacts;"
+            f"{subject} of {artifacts.root} is missing; if the folder was moved, specify it with --artifacts;"
             " `tidegauge db check` lists all missing files"
         )
         raise CorruptStateError(msg)
@@ -471,7 +470,7 @@ def _require_target_folder(target: Database, artifacts: Artifacts) -> None:
     """Raise a `DatabaseAccessError` if the target has no folder for large states, or it cannot be written."""
     if artifacts.root is None and not target.is_sqlite:
         msg = (
-            f"{target.name} needs a folder for large states that all who use it can reach: name it by"
+            f"{target.name} needs a folder for large states that all its users can reach: specify it with"
             " --to-artifacts FOLDER"
         )
         raise DatabaseAccessError(msg)
@@ -540,7 +539,7 @@ def _running_message(target: Database) -> str:
             query = sa.select(s.lease).where(lease.dataset.startswith(COPY_OF, autoescape=True))
             row = connection.execute(query).first()
     holder = "" if row is None else f", a {row.dataset} by process {row.pid} on {row.host}"
-    return f"another copy to {target.name} is running{holder}; wait until it ends, or give another database"
+    return f"another copy to {target.name} is running{holder}; wait until it ends, or use another database"
 
 
 def _prepare_target(source: Database, target: Database, *, discard_unfinished: bool) -> bool:
@@ -560,7 +559,7 @@ def _prepare_target(source: Database, target: Database, *, discard_unfinished: b
             if not discard_unfinished:
                 msg = (
                     f"{target.name} has an unfinished copy of {earlier or 'an unknown database'}, not of"
-                    f" {source.address}: finish it with that source, give another database or schema, or replace"
+                    f" {source.address}: finish it with that source, use another database or schema, or replace"
                     " it with --discard-unfinished"
                 )
                 raise DatabaseAccessError(msg)
@@ -574,7 +573,7 @@ def _prepare_target(source: Database, target: Database, *, discard_unfinished: b
 
 
 def _taken_message(target: Database) -> str:
-    return f"{target.name} holds a repository already; give an empty database"
+    return f"{target.name} already holds a repository; use an empty database"
 
 
 def _note_source(connection: Connection, source: Database) -> None:
@@ -607,7 +606,7 @@ def _clear(target: Database) -> None:
     """
     with target.transaction(at_any_revision=True) as connection:
         if read_revision(connection) != UNFINISHED_REVISION:
-            msg = f"another copy to {target.name} has finished meanwhile; give an empty database"
+            msg = f"another copy to {target.name} has finished meanwhile; use an empty database"
             raise DatabaseAccessError(msg)
         _delete_rows(connection)
 
@@ -665,7 +664,7 @@ def _in_order(
     *,
     descending: bool = False,
 ) -> sa.Select[Any]:
-    """Select columns by the order of the key; descending only the first row."""
+    """Select columns in the order of the key; or, in descending order, only the first row."""
     query = sa.select(*columns)
     order = _by_code_points(connection, _key(table))
     if descending:

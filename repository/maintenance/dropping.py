@@ -116,7 +116,7 @@ def drop(
         msg = "drop either a partition or an analyzer: partition= (--partition) or analyzer= (--analyzer)"
         raise HistoryError(msg)
     if analyzer is None and not (segment is None and generation is None):
-        msg = "a segment or generation is dropped of an analyzer: name it by analyzer= (--analyzer)"
+        msg = "a segment or generation belongs to an analyzer: set analyzer= (--analyzer)"
         raise HistoryError(msg)
     done: list[_Dropper] = []
 
@@ -150,7 +150,7 @@ def rename(database: Database, dataset: str, name: str, *, dry_run: bool = False
             connection.execute(sa.select(s.dataset.c.id).where(s.dataset.c.name == name)).scalar()
             is not None
         ):
-            msg = f"there is a dataset {name!r} already; drop it first, or choose another name"
+            msg = f"dataset {name!r} already exists; drop it first, or choose another name"
             raise HistoryError(msg)
         return number
 
@@ -314,7 +314,7 @@ class _Dropper:
     def _drop_analyzers(
         self, rows: Sequence[Any], doomed: Sequence[Any], *, keep_ledger: bool
     ) -> None:
-        """Delete the doomed analyzers among all ``rows``, with their series."""
+        """Delete those analyzers among all ``rows`` that are to be dropped, with their series."""
         ids = sorted(row.id for row in doomed)
         is_doomed = s.analyzer.c.id.in_(ids)
         series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(ids))

@@ -281,7 +281,7 @@ class _Work:
                 for text in self.connection.execute(query).scalars():
                     is_renamed = column in _NAMES_OF_SERIES and text in self.renamed
                     if _word_pattern(spelling).search(text) and not is_renamed:
-                        yield f"{subject} is named by it: {text}"
+                        yield f"{subject} contains it: {text}"
 
     def _extremes(self) -> Iterator[str]:
         """Yield the statistics whose sums, sketches and extremes may hold a value as a number or time."""
@@ -378,8 +378,8 @@ def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
 def _spellings(value: str) -> set[str]:
     """Return the spellings of a value in text.
 
-    They are the value itself, as a bin, in JSON, in names of analyzers, cut in samples, and on one
-    line.
+    These are the value itself, and its forms as a bin, in JSON, in names of analyzers, truncated in samples,
+    and on one line.
     """
     values = {value, value[:_SAMPLE_LENGTH]}
     escaped = {json.dumps(item, ensure_ascii=False)[1:-1] for item in values}

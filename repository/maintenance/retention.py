@@ -321,7 +321,7 @@ class _Cleaner:
             self._delete(table, is_version, counted)
 
     def _remove_records(self, horizon: int, unsettled: set[tuple[int, int, int]]) -> None:
-        """Remove recorded values superseded by the horizon, except of unsettled anomalies."""
+        """Remove recorded values superseded by the horizon, except values of unsettled anomalies."""
         metric = s.metric.c
         query = sa.select(metric.partition_id, metric.series_id, metric.version).where(
             metric.series_id.in_(recorded_series()),
@@ -367,7 +367,7 @@ class _Cleaner:
                     yield span.start
 
     def _partitions(self, dataset: int, cutoff: datetime) -> list[tuple[int, int, datetime]]:
-        """Return the partitions before a cutoff, by their time, else by time of measurement."""
+        """Return the partitions before a cutoff, by their time or, without one, by the time of measurement."""
         partition, partition_version = s.partition.c, s.partition_version.c
         moment = sa.func.coalesce(
             partition.time, partition_version.measured_at, type_=s.UtcDateTime()

@@ -234,7 +234,7 @@ class RunningMoments:
 
 
 def running_absolute_medians(training_values: Floats, prefix: int) -> Floats:
-    """Return running medians of the earlier absolute values, at most the first `prefix`; 0 without any.
+    """Return running medians of the earlier absolute values, at most the first `prefix`; 0 if there are none.
 
     Examples
     --------

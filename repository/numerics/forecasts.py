@@ -328,8 +328,8 @@ class Season:
     ) -> Floats:
         """Return the effect of each slot beyond the effects of a shorter season; 0 if it explains nothing.
 
-        Each effect is shrunk as far as chance could explain it. All effects are shrunk as far as they fail
-        to reduce the deviations.
+        Each effect is shrunk to the extent that chance could explain it. All effects are shrunk to the extent
+        that they do not reduce the deviations.
 
         Parameters
         ----------

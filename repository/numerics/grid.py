@@ -28,7 +28,7 @@ FIRST_STEPS = 7
 MAX_GAP_CYCLES = 14
 """Longer gaps are shortened to this many seasons, keeping their phase in the longest season."""
 FUTURE_GAP_POSITIONS, MAX_FUTURE_PARTITIONS, MAX_FUTURE_SHARE = 7, 7, 0.05
-"""Future partitions are ignored after a gap of more than 7 positions, if they are at most 7 or 5 % of all."""
+"""Future partitions are ignored after a gap of more than 7 positions, if they are at most 7 or 5% of all."""
 DAYS_PER_WEEK = 7
 WEEKS_PER_YEAR, MONTHS_PER_YEAR = 52, 12
 """Slots of a year."""
@@ -45,7 +45,7 @@ class Grid:
     size : int
         Number of columns.
     period : int
-        Columns per season: 7 for days, 24 for hours, 2 for half days, 12 for months, else 1.
+        Columns per season: 7 for days, 24 for hours, 2 for half days, 12 for months, otherwise 1.
     step : int
         Seconds between columns; 0 for months and without a regular step.
     """
@@ -142,7 +142,7 @@ class Grid:
 
     @property
     def length(self) -> np.timedelta64:
-        """Maximum time that a partition spans; a day without a regular step."""
+        """Maximum time that a partition spans; a day if there is no regular step."""
         return np.timedelta64(self.step or (MONTH_SECONDS[1] if self.months else DAY_SECONDS), "s")
 
     def after(

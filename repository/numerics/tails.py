@@ -1,9 +1,9 @@
-"""Tail scores of points given their forecasts, and of several departures together.
+"""Tail scores of points given their forecasts, and of several deviations together.
 
 Scores are -log10 of p-values. Points are scored by Student's t and Pareto tails, nearly constant
 series by the frequency of other values, and slow drifts by the changes of earlier weeks.
 
-`jointly_significant` tests the largest departures of a partition. Each alone could be chance; together
+`jointly_significant` tests the largest deviations of a partition. Each alone could be chance; together
 they may not be.
 
 `noise_ratios` compares the noise of the series of a table with earlier weeks, independent of level and
@@ -61,11 +61,11 @@ COUNT_STEP_TOLERANCE = 1.5
 EQUAL_COUNT_TOLERANCE, MAX_STEP_CONSTANT = 0.5, 10
 """Counts are equal below this difference. The first change by one is scored only for smaller constants."""
 FIRST_DEPARTURE_SCORE = 2.0
-"""Score of the size of the first departure from a constant."""
+"""Score of the size of the first deviation from a constant."""
 SHIFT_REPORTED_ALARMS = 2
 """After this many alarms to one side, a new level has already been reported."""
 LARGE_DEPARTURE = 0.1
-"""First departures of a larger relative size score more, except from 0."""
+"""First deviations of a larger relative size score more, except from 0."""
 DEFAULT_RELATIVE_SPREAD = 0.01
 """Relative spread of constants whose scale implies no lower bound."""
 MEDIAN_NOISE_SHARE = 0.6
@@ -91,10 +91,11 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
 class HeavyTail:
     """Pareto tails beyond 2.5 spreads, fitted to earlier errors (Hill 1975).
 
-    The errors include the first alarm of each run. Without alarms a heavy tail would look light and alarm
-    again and again. Because alarms can be incidents, larger errors count as twice the start of the tail.
+    The errors include the first alarm of each run. If alarms were left out, a heavy tail would look light and
+    cause alarms again and again. Because alarms can be incidents, larger errors count as twice the start of
+    the tail.
 
-    The exponent is shrunk towards 4, as if four more errors had been observed.
+    The exponent is shrunk toward 4, as if four more errors had been observed.
 
     Attributes
     ----------
@@ -151,7 +152,7 @@ def cap_recurring_errors(
     """Cap scores at log10(points + 1) where an error of this side and size is usual.
 
     An error is usual after two errors at training points that were about as large or larger, after
-    four runs of alarms that began with a similar error, or after one that was labelled as harmless.
+    four runs of alarms that began with a similar error, or after one that was labeled as harmless.
     Errors to the other side, and alarms of another size, do not make it usual: three outages do not
     explain why the rows double.
 
@@ -164,7 +165,7 @@ def cap_recurring_errors(
     now : Forecast
         Forecast of the current point.
     harmless : array of float, shape (series, memory), optional
-        Errors of the earlier points that were labelled as harmless; NaN for other points.
+        Errors of the earlier points that were labeled as harmless; NaN for other points.
 
     Returns
     -------
@@ -212,13 +213,13 @@ def has_repeats(past: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class ConstantModel:
-    """Nearly constant series and their departures from the constant; all arrays are of shape (rows,).
+    """Nearly constant series and their deviations from the constant; all arrays are of shape (rows,).
 
-    The p-value of another value is the frequency of departures from the constant, times the tail
-    probability of its distance among earlier departures. For counts that are nearly always 0 it is at
+    The p-value of another value is the frequency of deviations from the constant, times the tail
+    probability of its distance among earlier deviations. For counts that are nearly always 0 it is at
     least the p-value of a Poisson count: a first 2 is less surprising than a first 6.
 
-    These departures are never anomalies: below twice the lower bound of the spread; below 2 % of numbers
+    These deviations are never anomalies: below twice the lower bound of the spread; below 2% of numbers
     without a lower bound, and of counts that are more constant than Poisson counts; and counts that differ
     by one from their constant or from its seasonal value, unless it is the first change of a count of
     values from 1 to 9.
@@ -230,11 +231,11 @@ class ConstantModel:
     mode, tolerance : array of float
         The constant, and the distance within which values are equal to it.
     points, departures, examples : array of int
-        Number of earlier points, of departures among them, and of departures with a typical size.
+        Number of earlier points, of deviations among them, and of deviations with a typical size.
     mean, spread : array of float
-        Mean and spread of the size of the next departure, given the examples.
+        Mean and spread of the size of the next deviation, given the examples.
     bound : array of float
-        Departures below twice this size are never anomalies.
+        Deviations below twice this size are never anomalies.
     is_count : array of bool
         Series that are counts. All of their numbers are log(1 + count).
     near_counts : array of float, shape (2, rows)
@@ -305,7 +306,7 @@ class ConstantModel:
         rows, values, same = rows[selected], values[selected], same[selected]
         mode, tolerance, points = mode[selected], tolerance[selected], points[selected]
         is_count, alarmed = counts[rows], alarms[rows]
-        # Measure the departures from the constant. Few alarms and rare counts by one have no typical size.
+        # Measure the deviations from the constant. Few alarms and rare counts by one have no typical size.
         is_known = ~np.isnan(values)
         sizes = np.where(~same & is_known, np.abs(values - mode[:, None]), np.nan)
         departures = (~np.isnan(sizes)).sum(axis=1)
@@ -313,7 +314,7 @@ class ConstantModel:
         sizes[excluded | (_rarely_by_one(values, mode) & is_count[:, None])] = np.nan
         examples = (~np.isnan(sizes)).sum(axis=1)
         mean, spread = _moments(sizes, np.maximum(examples, 1))
-        # Bound the departures that are never anomalies.
+        # Bound the deviations that are never anomalies.
         bound = np.where(
             min_spread[rows] > 0, min_spread[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode)
         )
@@ -351,7 +352,7 @@ class ConstantModel:
 
     def score(self, value: Floats) -> Floats:
         """Return the scores of values, of shape (rows,)."""
-        # Add the score of a departure's frequency and the score of its size.
+        # Add the score of a deviation's frequency and the score of its size.
         distance = np.abs(value - self.mode)
         beyond = np.maximum(distance - self.mean, 0) / np.where(self.spread > 0, self.spread, 1)
         large_size = self._large_size
@@ -360,7 +361,7 @@ class ConstantModel:
             self.examples > 0, student_score(beyond, self._freedom), FIRST_DEPARTURE_SCORE + large
         )
         score = self._frequency_score + size_score
-        # Cap the scores of departures that are too small, and of counts that differ by one.
+        # Cap the scores of deviations that are too small, and of counts that differ by one.
         is_one_step = self.is_count & (np.abs(np.expm1(value) - self.near_counts) < self.step).any(
             axis=0
         )
@@ -373,7 +374,7 @@ class ConstantModel:
 
     def band(self, limit: float) -> Floats:
         """Return the lower and upper limits at which the score reaches a limit, of shape (rows, 2)."""
-        # Invert the score of a departure's size.
+        # Invert the score of a deviation's size.
         size_score = np.maximum(limit - self._frequency_score, 0.0)
         large_size = self._large_size
         is_beyond_first = size_score > FIRST_DEPARTURE_SCORE
@@ -396,18 +397,18 @@ class ConstantModel:
 
     @property
     def _frequency_score(self) -> Floats:
-        """Score of a departure's frequency."""
+        """Score of a deviation's frequency."""
         score: Floats = np.log10((self.points + 2) / (self.departures + 1))
         return score
 
     @property
     def _large_size(self) -> Floats:
-        """Size from which a first departure scores more."""
+        """Size from which a first deviation scores more."""
         return LARGE_DEPARTURE * np.abs(self.mode)
 
     @property
     def _freedom(self) -> Floats:
-        """Degrees of freedom of the size of departures."""
+        """Degrees of freedom of the size of deviations."""
         return np.clip(self.examples, 1, 12).astype(float)
 
 
@@ -420,7 +421,7 @@ def _rarely_by_one(past: Floats, usual: Floats) -> NDArray[np.bool_]:
 
 
 def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return mean and spread of the next departure from a constant."""
+    """Return mean and spread of the next deviation from a constant."""
     mean = np.nansum(away, axis=1) / n
     spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
     return mean, np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
@@ -449,7 +450,7 @@ def drift(
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts; return the score, the starting level and the usual spread of changes.
 
-    Only a drift larger than at all of the last 14 points scores, so that each drift is reported once. A
+    A drift scores only if it is larger than at each of the last 14 points, so that each drift is reported once. A
     drift does not score after alarms to one side, because these have reported the new level, and not at
     a point close to the starting level.
 
@@ -551,14 +552,14 @@ def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
     """Return whether the largest scores of a partition are significant together.
 
     Fisher's product of the three smallest of n p-values is tested at a significance level (the rank
-    truncated product of Dudbridge and Koeleman 2003). Series that usually depart together, such as a
-    number of rows and a sum, are not independent evidence: the product has the distribution of fewer
-    independent p-values, given the correlations of earlier scores (Brown 1975; for observed correlations
-    Poole et al. 2016). One standard error is subtracted from each correlation, because chance correlates
-    all series somewhat.
+    truncated product of Dudbridge and Koeleman 2003). Series that usually deviate together, such as a number
+    of rows and a sum, are not independent evidence: the product has the distribution of fewer independent
+    p-values, given the correlations of earlier scores (Brown 1975; for observed correlations Poole et al.
+    2016). One standard error is subtracted from each correlation, because chance correlates all series
+    somewhat.
 
     Independent series keep the level. For series that share a fifth to a half of their variance, false
-    alarms are two to three and a half times as frequent: large departures coincide more often than the
+    alarms are two to three and a half times as frequent: large deviations coincide more often than the
     usual scores suggest.
 
     Parameters

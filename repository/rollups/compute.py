@@ -110,7 +110,7 @@ class RollupWindow:
 
 
 def is_in_segment(segment: str, parent: str) -> bool:
-    """Return whether a segment equals its parent, a segment made by partition keys, or is nested in it.
+    """Return whether a segment equals, or is nested in, a parent segment that partition keys form.
 
     Examples
     --------

@@ -408,8 +408,8 @@ def rollup_rows(
     windows = rolled_windows(connection, dataset)
     if name not in windows:
         msg = (
-            f"no roll-ups {window!r} are kept of {dataset!r} (there are: {', '.join(windows) or 'none'});"
-            f" name it in the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
+            f"{dataset!r} has no roll-ups {window!r} (there are: {', '.join(windows) or 'none'});"
+            f" add it to the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
         )
         raise HistoryError(msg)
     analyzer, series = s.analyzer.c, s.series.c

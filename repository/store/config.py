@@ -142,7 +142,7 @@ def _stored() -> dict[str, Any]:
             raise UnknownNameError(kind, key, _SETTING_NAMES)
         if key == "notify":  # may hold secrets, so it is not shown
             if not isinstance(value, list) or not all(isinstance(sink, str) for sink in value):
-                msg = f"{file}: notify is a list of strings"
+                msg = f"{file}: notify must be a list of strings"
                 raise DatabaseAccessError(msg)
         elif key == "private":
             _check_private(file, value)
@@ -164,7 +164,9 @@ def _check_private(file: Path, value: Any) -> None:
     if not isinstance(value, dict) or not all(
         isinstance(x, str) for patterns in lists for x in patterns
     ):
-        msg = f'{file}: private is a table of lists of strings: [private] columns = ["*email*"]'
+        msg = (
+            f'{file}: private must be a table of lists of strings: [private] columns = ["*email*"]'
+        )
         raise DatabaseAccessError(msg)
 
 

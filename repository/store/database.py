@@ -363,13 +363,13 @@ class Database:
             raise DatabaseVersionError(msg)
 
     def require_writable(self) -> None:
-        """Make the database if it is missing; raise an error if it is not writable."""
+        """Create the database if it is missing; raise an error if it is not writable."""
         self.check_writable()
         if self._is_file_missing:
             self._create()
 
     def check_writable(self) -> None:
-        """Raise an error if this user may only read the database; a missing file is not made.
+        """Raise an error if this user may only read the database; a missing file is not created.
 
         Raises
         ------
@@ -408,7 +408,7 @@ class Database:
 
     def _require_open(self) -> None:
         if self._closed:
-            msg = f"the repository {self.name} is closed; open it again by tg.Repository(url)"
+            msg = f"the repository {self.name} is closed; open it again with tg.Repository(url)"
             raise RepositoryError(msg)
 
     def _has_committed(self, commit: tuple[int, datetime]) -> bool:
@@ -453,8 +453,8 @@ class Database:
             return
         if revision < min(all_revisions()):
             msg = (
-                f"{self.name} is at revision {revision!r} of a development version; bring it to"
-                f" {min(all_revisions())!r} with tidegauge db upgrade, of the version that wrote it or a later one"
+                f"{self.name} is at revision {revision!r} of a development version; upgrade it to"
+                f" {min(all_revisions())!r} with tidegauge db upgrade of the version that wrote it, or of a later one"
             )
             raise DatabaseVersionError(msg)
         raise DatabaseVersionError(self._newer_message(revision))
@@ -471,13 +471,13 @@ class Database:
             source = copy_source(connection)
         command = f"tidegauge db copy {source or 'SOURCE_URL'} {self.address}"
         return (
-            f"{self.name} is an unfinished copy of {source or 'another database'}; finish it by the same command:"
+            f"{self.name} is an unfinished copy of {source or 'another database'}; finish it with the same command:"
             f" {command}; or replace it: add --discard-unfinished to the copy of another database, or"
             " use `tidegauge db restore`"
         )
 
     def _open(self, *, upgrade: bool) -> None:
-        """Bring the database up; wait for another process that makes it at the same time."""
+        """Create the database; wait if another process creates it at the same time."""
         deadline = time.monotonic() + _RETRY_SECONDS
         while True:
             try:
@@ -528,7 +528,7 @@ class Database:
             examples = ", ".join(sorted(tables)[:3])
             msg = (
                 f"{self.name} is not a tidegauge repository: it holds other tables ({examples}, ...);"
-                " give an empty database"
+                " use an empty database"
             )
             raise NotOurDatabaseError(msg)
 

@@ -105,7 +105,7 @@ class Watched:
 
     @property
     def metric(self) -> str:
-        """The metric's name, which is the detector's."""
+        """The metric's name: the name of the detector."""
         return self.detector.partition("(")[0]
 
     def canonical(self) -> str:
@@ -320,7 +320,7 @@ def dataset_named(connection: Connection, name: str) -> int:
 
 def _check_name(name: str) -> None:
     if "\0" in name:
-        msg = f"a dataset's name must not contain a zero character: {name!r}"
+        msg = f"a dataset's name must not contain a null character: {name!r}"
         raise SuiteError(msg)
     if len(name) > MAX_NAME_LENGTH:
         msg = f"a dataset's name has at most {MAX_NAME_LENGTH} characters, not {len(name)}"

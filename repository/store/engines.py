@@ -69,7 +69,7 @@ def parse_address(url: str) -> URL:
 
 
 def _without_password(url: str) -> str:
-    """Hide the password of a URL that may be malformed: all from the first colon to the last ``@``.
+    """Hide the password of a URL that may be malformed: everything from the first colon to the last ``@``.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def check_file_exists(file: Path | None) -> None:
 def inspect_file(file: Path, *, must_exist: bool) -> None:
     """Check that a file is a repository or empty, before anything could change it."""
     if file.is_dir():
-        msg = f"{file} is a folder; give a file in it, such as sqlite:///{file / 'tidegauge.db'}"
+        msg = f"{file} is a folder; use a file in it, such as sqlite:///{file / 'tidegauge.db'}"
         raise DatabaseAccessError(msg)
     if must_exist:
         check_file_exists(file)
@@ -123,7 +123,7 @@ def inspect_file(file: Path, *, must_exist: bool) -> None:
         raise _why_unreadable(file, error) from error
     if tables and VERSION_TABLE not in tables:
         examples = ", ".join(tables[:3])
-        msg = f"{file} is not a tidegauge repository: it holds other tables ({examples}); give another file"
+        msg = f"{file} is not a tidegauge repository: it holds other tables ({examples}); use another file"
         raise NotOurDatabaseError(msg)
 
 
@@ -149,7 +149,7 @@ def has_sqlite_header(file: Path) -> bool:
 def not_sqlite_message(file: Path) -> str:
     """Return the message for a file that is not a SQLite database."""
     return (
-        f"{file} is not a SQLite database, or its first bytes are damaged; give another file for the"
+        f"{file} is not a SQLite database, or its first bytes are damaged; use another file for the"
         " repository"
     )
 
@@ -210,7 +210,7 @@ def make_engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
 
 
 def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
-    """Return an engine that keeps nothing in a session, as a connection pooler may change it.
+    """Return an engine that keeps nothing in a session, because a connection pooler may switch sessions.
 
     PgBouncer's transaction mode gives each transaction another connection to the server. So settings
     are made in each transaction, and statements are not prepared unless the URL has

@@ -81,7 +81,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def spreadsheet(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose names and texts no spreadsheet runs as formulas, to be written as CSV.
+    """Return a frame to write as CSV, whose names and strings a spreadsheet does not run as formulas.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def spreadsheet(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of texts as cells; numbers and times stay as they are, and whole numbers whole."""
+    """Return a column with its strings escaped; numbers and times are unchanged, and whole numbers stay whole."""
     import pandas as pd
 
     if column.dtype.kind in "iufbmM" or isinstance(column.dtype, pd.DatetimeTZDtype):

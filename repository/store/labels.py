@@ -115,7 +115,7 @@ def add_label(
         raise UnknownNameError("label", label, STATUS_OF)
     end = moment_of(until, "until")
     if isinstance(until, datetime) and until.tzinfo is None:
-        msg = f"until={until} has no time zone; give an aware datetime, such as datetime.now(UTC)"
+        msg = f"until={until} has no time zone; use an aware datetime, such as datetime.now(UTC)"
         raise HistoryError(msg)
     _check_details(label, note, end)
     target = index(target)
@@ -191,7 +191,7 @@ def last_label_id(connection: Connection, incident: int) -> int:
 
 
 def last_labelled(connection: Connection, commit: int | None = None) -> dict[int, datetime]:
-    """Return the time of the last label of each incident that has any, its anomalies' labels included."""
+    """Return the time of the last label of each labeled incident, including the labels of its anomalies."""
     label, finding, anomaly = s.label.c, s.finding.c, s.anomaly.c
     members = (
         sa.select(finding.incident_id)
@@ -454,7 +454,7 @@ class LastLabels:
         resolved or snoozed. None if a person reopened it, or if it has since worsened beyond the
         label.
     beyond_at : datetime or None
-        When detection last found that the incident exceeds the labelled state.
+        When detection last found that the incident exceeds the labeled state.
     """
 
     label: str | None = None
@@ -465,11 +465,11 @@ class LastLabels:
 
 
 BEYOND_LABEL = "beyond what was labelled"
-"""Beginning of the note of an automatic label on an incident that has worsened since a person labelled it."""
+"""Beginning of the note of an automatic label on an incident that has worsened since a person labeled it."""
 
 
 def last_labels(connection: Connection, dataset: int | None = None) -> dict[int, LastLabels]:
-    """Return the last labels of each labelled incident, in a dataset or in all datasets."""
+    """Return the last labels of each labeled incident, in a dataset or in all datasets."""
     status_labels = [label for label, status in STATUS_OF.items() if status is not None]
     query = sa.select(
         s.label.c.incident_id,

@@ -323,7 +323,7 @@ class BacktestRow(TypedDict):
 
 
 class BacktestDetailRow(TypedDict):
-    """An anomaly of a backtest, with the judgement of its label."""
+    """An anomaly of a backtest, with the judgment of its label."""
 
     detector: str
     rule: str

@@ -2,7 +2,7 @@
 
 A row of the table holds one detector's scores of one partition for a block of up to 256 series with
 consecutive ids, at one version: a bitmap of the scored series, and their numbers as packed arrays.
-So a chart of all series reads some thousand rows, not millions.
+So a chart of all series reads a few thousand rows, not millions.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ with few digits shrink to a quarter.
 
 A folded state is the sum of the states of several partition versions. These inputs of a fold are
 stored as ranges: most are consecutive. States that depend on a column's type are merged only with
-states of the same type. If a column is text for one day, that day's frequencies cannot be added to
-the frequencies of numbers on other days. The ledger has the types of each partition's columns,
-which determine the generation of each state.
+states of the same type. If a column contains strings on one day, that day's frequencies cannot be added to
+the frequencies of numbers on other days. The ledger has the types of each partition's columns, which
+determine the generation of each state.
 """
 
 from __future__ import annotations
@@ -133,12 +133,12 @@ class Artifacts:
     def require_folder(self) -> None:
         """Raise a `DatabaseAccessError` if a shared database has no folder for large states.
 
-        Reading metrics and labelling need no folder; measuring, merging large states, cleaning and
+        Reading metrics and labeling need no folder; measuring, merging large states, cleaning and
         backups do.
         """
         if self.root is None and self._database:
             msg = (
-                f"{self._database} needs a folder for large states that all who use it can reach:"
+                f"{self._database} needs a folder for large states that all its users can reach:"
                 " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
             )
             raise DatabaseAccessError(msg)
@@ -274,11 +274,11 @@ class Artifacts:
             raise DatabaseAccessError(msg) from error
 
     def _path(self, relative: str) -> str:
-        """Return the path of a file; raise an error if it is outside the folder, also by a link."""
+        """Return the path of a file; raise an error if it is outside the folder, including through a link."""
         assert self.root is not None
         path = child(self.root, _inside(relative))
         if isinstance(self.root, Path) and not _is_within(Path(path), self.root):
-            msg = f"the path {relative!r} of a state leads out of the artifacts' folder by a link"
+            msg = f"the path {relative!r} of a state leads out of the artifacts' folder through a link"
             raise CorruptStateError(msg)
         return path
 

@@ -350,7 +350,7 @@ def failing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
     """Select the current failed verdicts, each with ``is_known`` and ``is_labelled``.
 
     A known failure need not be reported again: it was reported before the dataset's last runs, and
-    a newer partition has arrived since; or somebody has labelled the partition since.
+    a newer partition has arrived since; or somebody has labeled the partition since.
     """
     standing = standing_verdicts(datasets)
     verdict = standing.c

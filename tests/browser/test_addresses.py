@@ -56,7 +56,7 @@ def test_the_link_in_a_message_leads_to_the_segment_of_the_cause(page, served, b
     number, series, part = bad_incident
     page.goto(f"{served}#/incidents/{number}")  # the first click, in the message
     wait_for_state(page, "drawn")
-    assert page.title().startswith(f"Incident {number}: 19 Feb 2013: volume -70 %")
+    assert page.title().startswith(f"Incident {number}: 19 Feb 2013: volume -70%")
     cause = page.locator(".tg-cause").first
     row = cause.locator("tbody tr").first
     assert row.locator("th").inner_text() == part
@@ -206,7 +206,7 @@ def test_in_lab_the_state_is_in_traits(page, lab, bad_incident):
         f"d = tg.Dashboard(repo, view='incidents')\nd.options = {{'incidents': {{'id': {number}}}}}\nd",
     )
     root = open_lab(page, lab, lab.write("state.ipynb", *cells))
-    root.locator(".tg-incident h2").get_by_text("volume -70 %").wait_for()
+    root.locator(".tg-incident h2").get_by_text("volume -70%").wait_for()
     assert "incidents" not in page.evaluate("location.hash")
 
 

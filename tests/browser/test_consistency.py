@@ -61,7 +61,7 @@ def test_features_are_ranked_selected_and_drawn(root):
         f"team.ads {features.MARKUP}",
         "stream clicks",
     ]
-    assert row.first.inner_text().split("\n")[2:5] == ["90 %", "15 %", "0 %"]
+    assert row.first.inner_text().split("\n")[2:5] == ["90%", "15%", "0%"]
     assert heads(root) == ["batch spend", "Rows of batch"]
     assert charts(root)[0] == "rates"
     line = row.first.locator("canvas")
@@ -137,8 +137,8 @@ def test_the_keyboard_selects_features_and_dragging_sets_the_window(root):
     pane.focus()
     pane.press("ArrowRight")
     told = root.locator(".tg-status").inner_text()
-    assert told == "2023-01-05: mismatch 30 %, missing 25 %, extra 0 %, both_null 0 %"
-    assert "mismatch 30 %" in root.locator(".tg-fan figcaption").first.inner_text()
+    assert told == "2023-01-05: mismatch 30%, missing 25%, extra 0%, both_null 0%"
+    assert "mismatch 30%" in root.locator(".tg-fan figcaption").first.inner_text()
     pane.press("ArrowRight")
     assert root.locator(".tg-features-cursor").inner_text() == "2023-01-05 00:30"
 

@@ -63,7 +63,7 @@ def test_a_page_survives_a_restart_of_its_server(page, tmp_path, coast):
     with dashboard_server(tmp_path / "first", coast, "--port", port) as (_, url):
         open_served(page, url)
     page.get_by_role("tab", name="Partitions").click()  # not loaded yet
-    told = "The server of this page does not answer. To start it, run: tidegauge dashboard"
+    told = "The server of this page does not respond. To start it, run: tidegauge dashboard"
     page.get_by_text(told).wait_for()
     with dashboard_server(tmp_path / "second", coast, "--port", port):
         page.get_by_role("tab", name="Heat map").click()

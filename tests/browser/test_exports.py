@@ -41,7 +41,7 @@ SEEN = {
 """Options of each view that filter it, and its dataset; consistency has no data here."""
 TEXTS = {
     "home": {"Incidents", PLAIN, "failed analyzers"},
-    "overview": {"Colour", "change ▾", "2 of 16 series · 60 partitions"},
+    "overview": {"Color", "change ▾", "2 of 16 series · 60 partitions"},
     "series": {"Lay over", "a week earlier ▾", "Uniqueness s"},
     "compare": {"Metric", "Histogram.abs.b", "Surprise"},
     "distribution": {"Jensen-Shannon", "Category", "Drift over time by"},

@@ -36,7 +36,7 @@ PLACES = {
 """Options of each view, as our page saved them."""
 SEEN = {
     "home": {"Search tables": "coast"},
-    "overview": {"Filter series": "size", "Colour": "change", "Group by": "segment"},
+    "overview": {"Filter series": "size", "Color": "change", "Group by": "segment"},
     "series": {"From": "2013-02-01", "To": "2013-02-18"},
     "compare": {"Filter metrics": "size"},
     "distribution": {"Column": "s"},

@@ -260,7 +260,7 @@ def test_incidents_can_be_searched_and_labelled_together(root, repo):
     assert said["note"].dropna().tolist() == ["all of them"] * len(numbers)
     root.get_by_label("Search incidents").fill("volume")
     root.get_by_text("1 incident", exact=True).wait_for()
-    root.locator(".tg-incident h2").get_by_text("volume -70 %").wait_for()
+    root.locator(".tg-incident h2").get_by_text("volume -70%").wait_for()
     root.locator(".tg-incident").get_by_role("button", name="Snooze").click()
     root.locator(".tg-timeline").get_by_text("snoozed").wait_for()
     assert repo.labels()["label"].tolist()[-1] == "snoozed"

@@ -80,7 +80,7 @@ def test_charts_explain_their_lines_and_marks(page, harbour_served):
     root = go(page, harbour_served, "#/overview")
     foot = root.locator(".tg-overview .tg-foot")
     foot.get_by_text("p-value of the score; blank: not scored · ● anomaly").wait_for()
-    root.get_by_label("Colour").select_option("change")
+    root.get_by_label("Color").select_option("change")
     foot.get_by_text("change from the previous value; blank: fewer than two values").wait_for()
     leave(page)
 

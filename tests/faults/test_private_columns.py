@@ -169,8 +169,8 @@ def test_recorded_values_cannot_have_private_partitions_or_segments(configured, 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[private]\ncolumns = 'email'\n", "private is a table of lists of strings"),
-        ("private = ['email']\n", "private is a table of lists of strings"),
+        ("[private]\ncolumns = 'email'\n", "private must be a table of lists of strings"),
+        ("private = ['email']\n", "private must be a table of lists of strings"),
         ("[private]\ncolums = ['email']\n", "did you mean 'columns'"),
     ],
 )

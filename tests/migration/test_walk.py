@@ -75,7 +75,7 @@ def test_metrics_equal_those_of_pydeequ(deequ, spark, orders):
         "Correlation stars,helpful": tg.Correlation("stars", "helpful"),
     }
     ours = tg.calculate(spark.sql(REVIEWS), list(tutorial.values()))
-    # Both estimate distinct values within about 5 %; there are 2,000.
+    # Both estimate distinct values within about 5%; there are 2,000.
     assert said["tutorial"].pop("ApproxCountDistinct review") == pytest.approx(2000, rel=0.1)
     assert ours[tutorial.pop("ApproxCountDistinct review")].value == pytest.approx(2000, rel=0.1)
     same = {name: ours[analyzer].value for name, analyzer in tutorial.items()}
@@ -136,7 +136,7 @@ def test_profiles_equal_those_of_pydeequ(deequ, spark):
         row = ours.loc[name]
         assert row["type"] in TYPES[said["type"]], (name, row["type"])
         assert row["completeness"] == pytest.approx(said["completeness"])
-        # Both estimate it within about 5 %.
+        # Both estimate it within about 5%.
         assert row["distinct"] == pytest.approx(said["distinct"], rel=0.1)
         for theirs_name, own in STATISTICS.items():
             if said.get(theirs_name) is not None:

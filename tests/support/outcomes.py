@@ -37,7 +37,7 @@ FILTERED = HEAD + "checks:\n  - is_complete: {column: x, where: y > 1}\n"
 RULES = (
     HEAD + "dqm:\n  rules:\n    - NotNullRule: fare\n  policies: [FailTotalRuleCountPolicy: 1]\n"
 )
-REFUSED = CheckResult(False, (("fare", "3 records, none wanted"),), outcomes=(("fare", False),))
+REFUSED = CheckResult(False, (("fare", "3 records, none allowed"),), outcomes=(("fare", False),))
 MISSING = tg.Mean("nope")
 PARTLY_EMPTY = tg.Completeness("x", where="y > 1")
 

@@ -127,10 +127,10 @@ def test_a_failed_day_fails_no_later_run_and_the_run_shows_how_to_settle_it(maki
     making.run(FULL, size(3))
     assert status(making) == 0
     *_, failure, advice, _ = making.summary.lines(" --db x.db")
-    assert "known error: ds=2013-01-02: row count is 10, at least 900 needed" in failure
+    assert "known error: ds=2013-01-02: row count is 10, at least 900 required" in failure
     label = "tidegauge dataset label d bad --since 2013-01-02 --until 2013-01-02 --db x.db"
     assert advice.startswith(
-        f"  to settle ds=2013-01-02: repair the data; or label its time: {label}; or accept it: "
+        f"  to settle ds=2013-01-02: repair the data; or label the time range: {label}; or accept it: "
     )
     assert advice.endswith("tidegauge dataset accept d ds=2013-01-02 --db x.db")
     results = json.loads(making.summary.json())["results"]
@@ -221,7 +221,7 @@ def test_failures_are_accepted_until_the_data_or_the_check_changes(making):
     (row,) = repo.overview().to_dict("records")
     assert (row["failing"], row["failing_known"]) == (0, 0)
     log = json.loads(repo.verdicts("d", partition="ds=2013-01-02")["result"][0])["checkLog"]
-    assert log == ["accepted by ann: a test load", "row count is 10, at least 900 needed"]
+    assert log == ["accepted by ann: a test load", "row count is 10, at least 900 required"]
     said = r"on 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 'checks' was accepted by ann: a test load\."
     for dry_run in (True, False):
         with pytest.raises(tg.HistoryError, match=rf"fails on 'ds=2013-01-02': {said}"):
@@ -283,11 +283,11 @@ def test_commands_accept_and_label_failures(making, tmp_path, capsys):
         accept = ["dataset", "accept", "d", "ds=2013-01-02", "--note", "a test load", "--db", url]
         assert run_command([*accept, "--dry-run"]) == 0
         assert capsys.readouterr().out.startswith(
-            "would be accepted: checks: row count is 10, at least 900 needed"
+            "would be accepted: checks: row count is 10, at least 900 required"
         )
         assert run_command(accept) == 0
         assert capsys.readouterr().out.startswith(
-            "accepted: checks: row count is 10, at least 900 needed"
+            "accepted: checks: row count is 10, at least 900 required"
         )
         file.run(FULL)
         assert status(file) == 0

@@ -57,7 +57,7 @@ def test_a_profile_finds_keys_categories_patterns_and_ranges(shop, spark):
     assert kinds["size(`my tags`)"] == {"Mean"}
     assert "ds" not in by_column
     reasons = {c.analyzer: c.reason for c in found.choices}
-    assert reasons[tg.Completeness("amount")] == "90 % are not null."
+    assert reasons[tg.Completeness("amount")] == "90% are not null."
     assert reasons[tg.Completeness("order_id")] == "Never null in the sample."
 
 
@@ -106,7 +106,7 @@ def test_a_notebook_shows_a_chart_of_each_column(shop, spark):
     with pytest.raises(NoSuchColumnError, match="did you mean 'status'"):
         found.buckets("statsu")
     text = shown(found)
-    for told in ("Profile of shop.orders", "order_id", "90 %", "999.5", "new, paid, sent", "2,000"):
+    for told in ("Profile of shop.orders", "order_id", "90%", "999.5", "new, paid, sent", "2,000"):
         assert told in text, told
     tags, _ = read_page(found._repr_html_())
     assert tags.count("path") == 9  # of all columns except sizes of arrays
@@ -121,7 +121,7 @@ def test_the_written_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     assert {c.description for check in file.checks for c in check.constraints} >= {
         "Size(): at least 1",
         "Completeness('order_id'): at least 1",
-        "Completeness('amount'): at least 0.8",  # 90 % are complete, and twice as many can be null
+        "Completeness('amount'): at least 0.8",  # 90% are complete, and twice as many can be null
     }
     assert file.table == shop
     assert "\n# segments: [[status]]\n" in text
@@ -170,12 +170,12 @@ def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsy
     assert run_command(["profile", "orders.csv"]) == 1
     assert "write './orders.csv'" in capsys.readouterr().err
     assert run_command(["profile", "./orders.csv"]) == 1
-    assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
+    assert "would be read as Parquet: set the format 'csv'" in capsys.readouterr().err
     day = tmp_path / "days" / "ds=2013-01-01"
     day.mkdir(parents=True)
     (day / "a.csv.gz").write_bytes(gzip.compress(b"amount\n1\n"))
     assert run_command(["profile", str(tmp_path / "days")]) == 1
-    assert "would be read as Parquet: give the format 'csv'" in capsys.readouterr().err
+    assert "would be read as Parquet: set the format 'csv'" in capsys.readouterr().err
     options = ["--option", "header=true", "--option", "inferSchema=true", "--output", "orders.yml"]
     assert run_command(["profile", "./orders.csv", "--format", "csv"]) == 0
     told = capsys.readouterr()

@@ -72,7 +72,7 @@ def profile_of(**shares):
 
 
 def test_a_proposed_suite_has_checks_that_read_back(tmp_path):
-    """98 % complete allows 5 % more nulls. A column that is mostly null gets no check."""
+    """98% complete allows 5% more nulls. A column that is mostly null gets no check."""
     file = tmp_path / "orders.yml"
     file.write_text(profile_of(id=1.0, email=0.98, note=0.3).to_yaml())
     constraints = {

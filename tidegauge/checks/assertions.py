@@ -233,13 +233,13 @@ def violation_message(
     Examples
     --------
     >>> violation_message(0.49247311828, Between(0.95), "email is {} complete".format, Scale.RATIO)
-    'email is 49.2 % complete, at least 95 % needed'
+    'email is 49.2% complete, at least 95% required'
     >>> violation_message(0.9999996, Between(1), scale=Scale.RATIO), violation_message(7, Between(1000))
-    ('99.99996 %, at least 100 % needed', '7, at least 1,000 needed')
+    ('99.99996%, at least 100% required', '7, at least 1,000 required')
     >>> violation_message(7500.2, Between(None, 3600), scale="duration")
-    '2 h 5 min, at most 1 h needed'
+    '2 h 5 min, at most 1 h required'
     >>> violation_message(3600.2, Between(None, 3600), scale="duration")
-    '1 h 0.2 s, at most 1 h needed'
+    '1 h 0.2 s, at most 1 h required'
     """
     if not isinstance(assertion, Between) or not isinstance(value, Real):
         return f"{sentence(format_number(value))}, which does not satisfy {assertion}"
@@ -255,7 +255,7 @@ def violation_message(
     rounded_value = next(
         (number for number in rounded if not assertion.holds(number)), float(value)
     )
-    return f"{sentence(written(rounded_value))}, {assertion.in_words(written)} needed"
+    return f"{sentence(written(rounded_value))}, {assertion.in_words(written)} required"
 
 
 _ROUNDED_TO = ((86_400, 3600), (3600, 60), (1, 1))
@@ -272,7 +272,7 @@ def number_text(number: float, scale: str, digits: int = 12) -> str:
     Examples
     --------
     >>> number_text(0.9999996, Scale.RATIO), number_text(1_000_000, Scale.COUNT), number_text(2.5, Scale.SIGNED)
-    ('99.99996 %', '1,000,000', '2.5')
+    ('99.99996%', '1,000,000', '2.5')
     """
     number = float(number)
     if scale == DURATION:
@@ -282,7 +282,7 @@ def number_text(number: float, scale: str, digits: int = 12) -> str:
     if not isfinite(number):
         return format_number(number)
     if scale == Scale.RATIO:
-        return f"{format_number(100 * float(format_number(number, digits)))} %"
+        return f"{format_number(100 * float(format_number(number, digits)))}%"
     if number.is_integer() and abs(number) < _MAX_EXACT_INTEGER:
         return f"{number:,.0f}"
     return format_number(number, digits)

@@ -371,7 +371,7 @@ class MetricMethods(ConstraintBuilder):
         column : str
             The column.
         values : iterable
-            Texts, numbers, booleans, dates or times, at most 999.
+            Strings, numbers, booleans, dates or times, at most 999.
         hint : str
             Text that is added to the failure message.
 
@@ -952,7 +952,7 @@ class RowMethods(ConstraintBuilder):
         column : str
             The column.
         values : iterable, optional
-            Texts, numbers, booleans, dates or times.
+            Strings, numbers, booleans, dates or times.
         lower, upper : optional
             Bounds instead of values; either may be omitted.
         closed : str
@@ -1145,7 +1145,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
             msg = f"check {self.name!r}: a query has its own WHERE; where() is not for {last_constraint.description}"
             raise SuiteError(msg)
         if last_constraint.analyzer.where is not None:
-            msg = f"check {self.name!r}: {last_constraint.analyzer!r} has a filter already; join both by AND"
+            msg = f"check {self.name!r}: {last_constraint.analyzer!r} already has a filter; combine both with AND"
             raise SuiteError(msg)
         if "where" not in {option.name for option in fields(last_constraint.analyzer)}:
             msg = f"check {self.name!r}: {last_constraint.analyzer!r} takes no filter"

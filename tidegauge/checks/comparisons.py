@@ -529,7 +529,7 @@ class ComparisonMethods(ConstraintBuilder):
             test, of categories, which also tests the number of rows with categories never seen before; ``psi`` or ``js`` (Jensen-Shannon, in bits) of either.
         assertion : callable, float, pair of float, or Between, optional
             On the distance; for ``chi_square`` on the p-value. Without one, ``ks`` must not be
-            significant at 0.3 % beyond the errors of sketches, the p-value be at least 0.003, ``psi`` at
+            significant at 0.3% beyond the errors of sketches, the p-value be at least 0.003, ``psi`` at
             most 0.2 and ``js`` at most 0.1. With millions of rows any difference is significant:
             give a limit there. With too few values for a chi-square test, it passes with the status
             ``no history``.

@@ -670,8 +670,8 @@ def value_sentence(analyzer: AnyAnalyzer, text: str) -> str:
 
     Examples
     --------
-    >>> value_sentence(Completeness("email"), "69.1 %"), value_sentence(Size(where="x > 0"), "7")
-    ('email is 69.1 % complete', 'row count where x > 0 is 7')
+    >>> value_sentence(Completeness("email"), "69.1%"), value_sentence(Size(where="x > 0"), "7")
+    ('email is 69.1% complete', 'row count where x > 0 is 7')
     """
     where = f" where {analyzer.where}" if analyzer.where else ""
     template = _SENTENCE_FORMATS.get(type(analyzer))

@@ -355,8 +355,8 @@ def examples_of(
     data : DataFrame
         The verified data.
     constraints : iterable of Constraint
-        The constraints. Constraints that values do not explain are omitted: completeness, nested columns,
-        and conditions on many columns.
+        The constraints. Constraints that bad values would not explain are omitted: completeness, nested
+        columns, and conditions on many columns.
     private : Privacy, optional
         Columns whose values must not be shown; constraints on them are omitted.
     groups : Groups, optional

@@ -179,7 +179,7 @@ class ColumnProfile:
         min_share = floor2(wilson(share, self.rows)[0])
         reason = (
             f"{self.values} of {self.rows} rows are not null; a share of at least {format_number(min_share)} is"
-            " expected with 95 % confidence."
+            " expected with 95% confidence."
         )
         return self._suggestion("is_complete", at_least=min_share, reason=reason)
 
@@ -225,7 +225,7 @@ class ColumnProfile:
         mean_text = f"The mean of {self.values} numbers is {format_number(mean, 6)}, their standard deviation {format_number(spread, 6)}"
         reason = f"{mean_text}; the mean may change by one standard deviation."
         yield self._suggestion("has_mean", widen(mean, mean, spread), reason=reason)
-        reason = f"{mean_text}; from half to double of it is allowed."
+        reason = f"{mean_text}; values between half and double are allowed."
         yield self._suggestion(
             "has_standard_deviation", widen(spread / 2, 2 * spread, 0), reason=reason
         )
@@ -331,7 +331,7 @@ QUANTILE_MARGIN = 0.5
 MAY_FAIL = 0.05
 """Largest share of partitions in which a suggestion is allowed to fail."""
 MAX_SUGGESTED_DROP = 0.25
-"""Largest 99 % quantile of weekly drops for which a week-over-week limit is suggested."""
+"""Largest 99% quantile of weekly drops for which a week-over-week limit is suggested."""
 ONE_WEEK = timedelta(days=7)
 GOOD_SHARES = (Completeness, Compliance, PatternMatch)
 """Shares for which only low values are bad."""
@@ -416,7 +416,7 @@ class MetricHistory:
         if isinstance(self.analyzer, GOOD_SHARES):
             if min_share > 0:
                 reason = (
-                    f"It was below {low:.4g} in 1 % of {len(self.values)} partitions; less {uncertainty} that is"
+                    f"It was below {low:.4g} in 1% of {len(self.values)} partitions; less {uncertainty} that is"
                     f" {format_number(min_share)}."
                 )
                 yield self._least(min_share, reason)
@@ -424,7 +424,7 @@ class MetricHistory:
         max_share = ceil2(wilson(high, rows)[1])
         if min_share > 0 or max_share < 1:
             reason = (
-                f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}, widened by"
+                f"98% of {len(self.values)} partitions were between {low:.4g} and {high:.4g}, widened by"
                 f" {uncertainty}."
             )
             bounds = Between(min_share or None, max_share if max_share < 1 else None)
@@ -441,7 +441,7 @@ class MetricHistory:
         margin = QUANTILE_MARGIN * (high - low)
         lower, upper = widen(low, high, margin)
         reason = (
-            f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}; the margin is half"
+            f"98% of {len(self.values)} partitions were between {low:.4g} and {high:.4g}; the margin is half"
             f" their distance, {margin:.4g}."
         )
         if scale is not Scale.SIGNED and lower <= 0:
@@ -465,7 +465,7 @@ class MetricHistory:
         allowed_drop = ceil2(rare)
         if 0 < allowed_drop <= MAX_SUGGESTED_DROP:
             reason = (
-                f"From one week to the next it fell by more than {rare:.4g} in 1 % of {len(drops)} pairs;"
+                f"From one week to the next it fell by more than {rare:.4g} in 1% of {len(drops)} pairs;"
                 f" rounded up, this is {format_number(allowed_drop)}."
             )
             yield self._suggestion("not_below", self.analyzer, "7d", by=allowed_drop, reason=reason)
@@ -491,7 +491,7 @@ def suggest_from_history(
     """Return suggestions from a dataset's history, and rejected suggestions with reasons.
 
     Suggestions on metrics of the dataset come first. Each suggestion was evaluated in all stored partitions:
-    it holds in the newest partition and in at least 95 % of all partitions, as its reason states.
+    it holds in the newest partition and in at least 95% of all partitions, as its reason states.
     """
     drafts, left_out = [], {}
     for name, past in _histories(repository, dataset, segment):
@@ -515,7 +515,7 @@ def suggest_from_history(
 
 def _rejection_reason(past: MetricHistory) -> str:
     if len(past.values) < MIN_PARTITIONS:
-        return f"{len(past.values)} partitions are too few; at least {MIN_PARTITIONS} are needed"
+        return f"{len(past.values)} partitions are too few; at least {MIN_PARTITIONS} are required"
     if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
         return "times increase, so no limit would last"
     if len(set(past.values)) == 1:
@@ -627,14 +627,14 @@ def suggest(
     """Propose checks from a table's rows, from its history in a repository, or from both.
 
     Rows give constraints on nulls, keys, categories, patterns, types and ranges. History gives limits at the
-    1 % and the 99 % quantile, with half their distance as a margin. For shares it gives a minimum at the 1 %
+    1% and the 99% quantile, with half their distance as a margin. For shares it gives a minimum at the 1%
     quantile less the sampling uncertainty of its rows (Wilson, rounded down to two decimals), and a largest
-    drop against the previous week at the 99 % quantile of weekly drops. It also gives the normal range of the
+    drop against the previous week at the 99% quantile of weekly drops. It also gives the normal range of the
     seasonal detector. Limits need 20 partitions, the detector needs 28. If history limits a metric, rows do not
     limit it again.
 
     Every suggestion was verified: a suggestion from rows holds for the rows read. A suggestion from history
-    holds in the newest partition and in at least 95 % of all partitions, as its reason states. Rejected
+    holds in the newest partition and in at least 95% of all partitions, as its reason states. Rejected
     suggestions are in `Suggestions.left_out`.
 
     Parameters

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 TWO_DIGITS = Decimal("0.01")
 NORMAL_QUANTILE_95 = 1.959963984540054
-"""Two-sided 95 % quantile of the standard normal distribution."""
+"""Two-sided 95% quantile of the standard normal distribution."""
 SIGNIFICANT_DIGITS = 3
 """Few digits, because bounds include a margin anyway."""
 
 
 def wilson(share: float, rows: float) -> tuple[float, float]:
-    """Return Wilson's 95 % confidence interval of an observed share.
+    """Return Wilson's 95% confidence interval of an observed share.
 
     Parameters
     ----------

@@ -599,7 +599,7 @@ def verify(
     >>> check = tg.Check("flights").is_complete("dep_time", at_least=0.95).has_size((600, None))
     >>> result = tg.verify(flights, check)  # doctest: +SKIP
     >>> result.passed, result.failures["message"].tolist()  # doctest: +SKIP
-    (False, ['dep_time is 91 % complete, at least 95 % needed: 54 of 600 rows'])
+    (False, ['dep_time is 91% complete, at least 95% required: 54 of 600 rows'])
     """
     repository = as_repository(repository)
     check_list = (checks,) if isinstance(checks, Check) else tuple(checks)

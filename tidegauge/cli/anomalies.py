@@ -77,7 +77,7 @@ def detect(
         bool,
         typer.Option(
             "--fail-on-anomaly",
-            help="Exit with 2 if an anomaly is open: not resolved, and not labelled expected or acknowledged.",
+            help="Exit with 2 if an anomaly is open: not resolved, and not labeled expected or acknowledged.",
         ),
     ] = False,
 ) -> int:

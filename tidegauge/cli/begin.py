@@ -64,7 +64,7 @@ def doctor(
     *,
     session: SparkOptions,
 ) -> int:
-    """Check the installation: report each part's status, with fixes for problems."""
+    """Check each part of the installation, and suggest fixes for problems."""
     from tidegauge.installation import STATUS_WRONG, examine, examine_spark
     from tidegauge.repository.store.config import settings
 

@@ -113,12 +113,12 @@ def clean(
     namespace: Annotated[str, typer.Argument(help="Database of the query log.")],
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only print the days to drop and the files to join."),
+        typer.Option("--dry-run", help="Only print the days to drop and the files to merge."),
     ] = False,
     compact: Annotated[
         bool,
         typer.Option(
-            "--compact", help="Also join the small files of past days; needs the repository."
+            "--compact", help="Also merge the small files of past days; needs the repository."
         ),
     ] = False,
     db: Db = None,

@@ -88,14 +88,14 @@ def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator
 
 
 COMMAND_PANELS = {
-    "Begin": {
+    "Get started": {
         "demo": CommandEntry(
             "tidegauge.cli.begin:demo",
             "Run a demonstration on real data: all flights from New York in 2013.",
         ),
         "doctor": CommandEntry(
             "tidegauge.cli.begin:doctor",
-            "Check the installation: report each part's status, with fixes for problems.",
+            "Check each part of the installation, and suggest fixes for problems.",
         ),
         "notebooks": CommandEntry(
             "tidegauge.cli.begin:notebooks",
@@ -113,7 +113,7 @@ COMMAND_PANELS = {
         ),
         "explain": CommandEntry(
             "tidegauge.cli.measuring:explain",
-            "Show the measurement plan of the suites' tables: jobs, passes, columns, bytes of states.",
+            "Show the measurement plan of the suites' tables: jobs, passes, columns and state sizes.",
         ),
         "run": CommandEntry(
             "tidegauge.cli.measuring:run",
@@ -124,7 +124,7 @@ COMMAND_PANELS = {
             "Measure new and changed partitions, and evaluate the checks of suite files on them.",
         ),
     },
-    "Look": {
+    "Explore": {
         "report": CommandEntry(
             "tidegauge.cli.showing:report",
             "Print an overview of all datasets and their failed rules and checks, or write it as an HTML page.",

@@ -218,8 +218,8 @@ def drop(
 ) -> None:
     """Drop a dataset, a partition or series from the repository; tables are not changed.
 
-    The database is backed up first, and `tidegauge db restore` restores it. The next run measures again
-    the partitions and analyzers that the table and the suite still contain.
+    The database is backed up first, and `tidegauge db restore` restores it. If the table and the suite still
+    contain the dropped partitions and analyzers, the next run measures them again.
     """
     selection = {
         "partition": partition,
@@ -429,7 +429,7 @@ def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
             print(f"{plural(len(orphans), 'file')} without references; `db clean` removes them")
         with _open_at_any_revision(db) as database:
             _print_leftovers(database)
-        print(f"{name}: " + (plural(len(problems), "problem") if problems else "sound"))
+        print(f"{name}: " + (plural(len(problems), "problem") if problems else "no problems found"))
     return TOOL_FAILED if problems else 0
 
 
@@ -456,7 +456,7 @@ def backup(
 
 @db_app.command()
 def restore(
-    file: Annotated[Path, typer.Argument(help="File of `db backup`.")],
+    file: Annotated[Path, typer.Argument(help="Backup file, as written by `db backup`.")],
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:

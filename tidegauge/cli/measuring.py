@@ -333,7 +333,7 @@ def explain(
     *,
     session: SparkOptions,
 ) -> None:
-    """Show the measurement plan of the suites' tables: jobs, passes, columns, bytes of states."""
+    """Show the measurement plan of the suites' tables: jobs, passes, columns and state sizes."""
     from tidegauge.analysis import explain as plan_of
     from tidegauge.files.runs import tables_of
     from tidegauge.files.suite_files import find_suites, load_suite

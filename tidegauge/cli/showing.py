@@ -68,7 +68,7 @@ def report(
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Write the report as one HTML page to this file, replacing it (default: print a table)."
+            help="Write the report to this HTML file, replacing an existing one (default: print a table)."
         ),
     ] = None,
 ) -> None:
@@ -153,7 +153,7 @@ MIN_TOKEN_CHARACTERS = 16
 
 
 class Theme(StrEnum):
-    """The colour theme of the page."""
+    """The color theme of the page."""
 
     LIGHT = "light"
     DARK = "dark"
@@ -176,14 +176,14 @@ def dashboard(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen on. Other addresses than this machine's own need a token and are"
+            help="Address to listen on. Addresses other than this machine's own require a token and are"
             " read-only; see --no-token and --write."
         ),
     ] = _LOOPBACK_ADDRESS,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Do not allow labelling.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Do not allow labeling.")] = False,
     user_header: Annotated[
         str | None,
         typer.Option(
@@ -207,7 +207,7 @@ def dashboard(
         bool,
         typer.Option(
             "--no-token",
-            help="With --host and --user-header: need no token, because a reverse proxy authenticates users.",
+            help="With --host and --user-header: do not ask for a token, because a reverse proxy authenticates users.",
         ),
     ] = False,
     theme: Annotated[

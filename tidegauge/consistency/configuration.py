@@ -262,7 +262,10 @@ DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
     {"detector": "Late()"},
     {"detector": "SchemaChange()"},
 )
-"""Monitors of a join without own monitors. Quantiles are not included, because they vary in hours with few rows."""
+"""Monitors of a join without monitors of its own.
+
+Quantiles are not included, because they vary in hours with few rows.
+"""
 
 
 ALL_METRICS: tuple[str, ...] = (

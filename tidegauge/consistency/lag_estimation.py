@@ -49,7 +49,7 @@ MIN_KEY_GROUPS = 5
 SIGNIFICANCE_LEVEL = 0.05
 """The conventional level."""
 _TAIL_PROBABILITY = 0.05
-"""Probability in each tail of the 90 % interval."""
+"""Probability in each tail of the 90% interval."""
 _ROUNDING_TOLERANCE = 1e-9
 
 
@@ -84,7 +84,7 @@ class BestShift:
     at : int
         Index of the shift in the grid; the middle index for ties.
     low, high : int
-        Index bounds of the 90 % bootstrap interval.
+        Index bounds of the 90% bootstrap interval.
     p_value : float
         Probability that a shift fits at least this much better than no shift by chance.
     p_worse : float
@@ -197,7 +197,7 @@ class LagEstimate:
     lag_ms : int or None
         The lag with the best consistency; None if the data is inconclusive.
     low_ms, high_ms : int or None
-        Bounds of the 90 % confidence interval. ``high_ms`` is None if the lag may be longer than the
+        Bounds of the 90% confidence interval. ``high_ms`` is None if the lag may be longer than the
         longest candidate.
     step_ms : int
         Step between the candidate lags.
@@ -249,7 +249,7 @@ class LagEstimate:
         widen the interval but do not change the estimate: curves rise at different rates on both sides,
         so the middle of all nearly optimal lags is not a better guess than the best lag.
 
-        Between two candidate lags nothing is known. The interval therefore extends one lag beyond the
+        The data shows nothing about lags between two candidates. The interval therefore extends one lag beyond the
         bootstrap bounds on each side, and is at least one step wide.
 
         If no lag is significantly better than no lag at all, the estimate is 0 if the interval contains 0
@@ -307,7 +307,7 @@ class LagEstimate:
 
     def __str__(self) -> str:
         """Return a one-line summary."""
-        now = f"{_percent(self.share_now)} with {format_duration(self.now_ms)}, which is set now"
+        now = f"{_percent(self.share_now)} with the current lag {format_duration(self.now_ms)}"
         if self.lag_ms is None or self.share_best is None:
             return f"{plain(self.group_by)}: no estimate, {self.note}; unequal values: {now}"
         summary = f"{plain(self.group_by)}: {format_duration(self.lag_ms)} ({self.interval})"
@@ -362,7 +362,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
     >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
     >>> print(found)
     shop.search: 80 of 80 queries of 1 day, lags from 0 to 180 ms
-    clicks: 120 ms (60 ms to 180 ms); unequal values: 0 %, and 45 % with 0, which is set now
+    clicks: 120 ms (60 ms to 180 ms); unequal values: 0%, and 45% with the current lag 0
     >>> found.settings()
     {'clicks': {'lag_ms': 120}}
     """
@@ -502,7 +502,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
         names = [
             "group-by",
             "lag",
-            "90 % interval",
+            "90% interval",
             "unequal",
             "configured",
             "unequal (configured)",
@@ -514,7 +514,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
 
 
 def _percent(share: float) -> str:
-    return f"{number(100 * share)} %"
+    return f"{number(100 * share)}%"
 
 
 def format_duration(millis: int) -> str:

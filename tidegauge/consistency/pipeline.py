@@ -423,7 +423,7 @@ def _unlogged_notices(configuration: Configuration, flattened: Flattened) -> lis
     if not tables or logged >= conf.sample_percent:
         return []
     notice = (
-        f"a client logged {logged:g} % of the keys, but {conf.sample_percent:g} % of the keys in"
+        f"a client logged {logged:g}% of the keys, but {conf.sample_percent:g}% of the keys in"
         f" {', '.join(sorted(tables))} are compared. Rows of keys that were not logged count as row_missing;"
         f" set sample_percent: {logged:g}"
     )
@@ -595,7 +595,7 @@ def _measure_days(
 def _compared_features(
     table: ComparisonTable, sides: ComparisonInputs
 ) -> dict[str, tuple[str, ...]]:
-    """Return the features of each group-by: configured, or or common to both sides and the table.
+    """Return the features of each group-by: the configured ones, or those common to both sides and the table.
 
     Raises
     ------

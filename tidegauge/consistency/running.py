@@ -45,7 +45,7 @@ def run(
 
     The configuration's monitors detect anomalies. By default they detect unusual rates and numbers of
     rows. An anomaly is always reported if more than half of the rows are on one side only, or if more
-    than 5 % of a day's queries could not be read. Daily counts of read queries are stored in the dataset
+    than 5% of a day's queries could not be read. Daily counts of read queries are stored in the dataset
     ``<dataset>.log``. Every step completes whole days, and the next run finishes days that a killed run
     did not finish. If the backfill is a table, a day is compared again when the table's files of that
     day change. Inputs of a query or a callable are not tracked, so set ``recompute`` when they change.

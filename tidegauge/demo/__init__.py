@@ -1,1 +1,1 @@
-"""The demonstration: analyse a year of real flights in a Hive table, and explain the anomalies."""
+"""The demonstration: analyze a year of real flights in a Hive table, and explain the anomalies."""

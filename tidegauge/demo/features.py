@@ -350,7 +350,7 @@ def make_features(
     """Generate the query log of a shop's join ``search``, and tables for backfilling its features.
 
     Clicks are served with a lag of 45 minutes, prices from 90 minutes after midnight UTC, and
-    searches with a lag of two seconds. For two hours of the third last day, a broken deploy serves
+    searches with a lag of two seconds. For two hours of the third-to-last day, a broken deployment serves
     null for search features.
 
     Parameters

@@ -73,7 +73,7 @@ def _format_interval(interval: Interval | None) -> str:
     if interval is None:
         return ""
     text = f"{number(interval.lower)} to {number(interval.upper)}"
-    return f"{text} ({100 * interval.confidence:.4g} %)"
+    return f"{text} ({100 * interval.confidence:.4g}%)"
 
 
 PICTURE_WIDTH, PICTURE_HEIGHT = 120, 26
@@ -131,7 +131,7 @@ def _profile_row(
             else ""
         )
         values_text = ", ".join(str(value) for value in most_frequent)
-    not_null = "" if share is None or share != share else f"{number(100 * share)} %"  # noqa: PLR0124
+    not_null = "" if share is None or share != share else f"{number(100 * share)}%"  # noqa: PLR0124
     return (
         row["column"],
         row["type"],
@@ -272,7 +272,7 @@ def _render_drift_parts(drift: Drifted, max_rows: int, width: int) -> Iterator[M
     curves = [PlotLine(t, ranks, v[inner]) for t, v in zip(titles, values, strict=True)]
     yield Markup(picture(curves, partial(value_ticks, percent=True), one_panel=True))
     yield note(
-        "Quantiles: the value that each share of rows does not exceed. The lowest and highest 1 % are omitted."
+        "Quantiles: the value that each share of rows does not exceed. The lowest and highest 1% are omitted."
     )
 
 
@@ -286,7 +286,7 @@ def _render_cause_parts(causes: Causes, max_rows: int, width: int) -> Iterator[M
         yield sentence(str(move), 8 * width)
         for dimension in move.dimensions[:_MAX_DIMENSIONS]:
             rows = [
-                (part.name, *_format_amounts(part, dimension.scale), f"{100 * part.share:.0f} %")
+                (part.name, *_format_amounts(part, dimension.scale), f"{100 * part.share:.0f}%")
                 for part in dimension.parts
             ]
             head = [dimension.name, "value", "expected", "change", "share of the change"]
@@ -300,7 +300,7 @@ def _render_cause_parts(causes: Causes, max_rows: int, width: int) -> Iterator[M
 
 
 def _format_amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
-    """Return the value, expectation and change of a part; ratios are in per cent and percentage points."""
+    """Return the value, expectation and change of a part; for ratios, percentages and percentage points."""
     if scale not in {"ratio", DURATION}:
         return part.value, part.expected, part.change
     value, expected = (Markup(measured(amount, scale)) for amount in (part.value, part.expected))
@@ -329,7 +329,7 @@ def _render_incident_parts(details: IncidentDetails, max_rows: int, width: int) 
     if details.closing_note is not None:
         yield sentence(details.closing_note, 8 * width)
     if details.group is not None:
-        yield sentence(f"One of a group, {details.group.headline}.", 8 * width)
+        yield sentence(f"Part of a group: {details.group.headline}.", 8 * width)
     explanations = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
     if explanations:
         yield table(["First anomalies"], Rows.first_of(explanations, max(2, max_rows // 4)), width)

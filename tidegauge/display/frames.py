@@ -108,7 +108,7 @@ def _fit_columns(frame: pd.DataFrame) -> tuple[str, list[Any]]:
 
 
 def _to_text(frame: pd.DataFrame, limits: Mapping[str, int]) -> str:
-    """Return a frame as text; of many rows only the first and the last.
+    """Return a frame as text; if it has many rows, only the first and the last.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _format_sentence(value: Any) -> Any:
 
 def _format_share(value: Any) -> Any:
     is_number = isinstance(value, float) and not isnan(value)
-    return Markup(f"{signed_number(100 * value)} %") if is_number else None
+    return Markup(f"{signed_number(100 * value)}%") if is_number else None
 
 
 def _shorten_analyzer(analyzer: Any) -> Any:

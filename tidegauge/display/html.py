@@ -1,8 +1,8 @@
 """HTML display of results for notebooks and pages: escaped text and small tables.
 
-Names, values and notes are untrusted. This module sanitises them: it replaces invisible characters,
+Names, values and notes are untrusted. This module sanitizes them: it replaces invisible characters,
 escapes markup, isolates the writing direction, and truncates long text. The output needs no script
-and no external resource. Colours are inherited, so that it fits light and dark pages.
+and no external resource. Colors are inherited, so that it fits light and dark pages.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STATUS_MARKS = {
     "late": ("▲", "#e69f00"),
     "restated": ("●", "#e69f00"),
 }
-"""Symbol and colour of status words. The word is always shown as well, so neither is needed to understand it."""
+"""Symbol and color of status words. The word is always shown as well, so neither is needed to understand it."""
 
 CARD_CSS = """
 .tidegauge-output{font:13px/1.45 system-ui,sans-serif;color:inherit;max-width:100%;overflow-x:auto}

@@ -54,7 +54,7 @@ class CheckedTable:
     run : Run
         The run that measured the table.
     verification : Verification
-        Results for the judged partitions, which are new or changed or failed before; for a table without
+        Results for the judged partitions: those that are new, changed, or failed before. For a table without
         partitions, results for the table.
     known_failures : KnownFailures
         The failures that do not fail the run.

@@ -79,7 +79,7 @@ class _GroupBy(Document):
     features : list of str
         Names of the features.
     lag_ms : str
-        How much later than the logged time features are seen: milliseconds, or such as ``45m``.
+        How much later than the logged time features are seen: milliseconds, or a duration such as ``45m``.
     backfill : dict
         The source of its backfilled features, if it has one of its own.
     """

@@ -2,7 +2,7 @@
 
 Files are read as strings (`YamlFile.plain`), which fields convert by their types. Analyzers, checks, rules and
 other named items are registered classes or methods; a `Catalogue` derives their options, with types and
-defaults, from the signature. `tidegauge.files.schema` makes the JSON Schema of a file from the same models.
+defaults, from the signature. `tidegauge.files.schema` generates the JSON Schema of a file from the same models.
 """
 
 from __future__ import annotations

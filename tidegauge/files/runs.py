@@ -312,7 +312,7 @@ class SuiteResult(JobResult[SuiteReport]):
             for number in incidents[:MAX_LISTED_ANOMALIES]:
                 yield f"  see: {incident_address(self.url, number)}"
             return
-        yield f"  explained: tidegauge anomalies show {incidents[0]}{options}"
+        yield f"  details: tidegauge anomalies show {incidents[0]}{options}"
         if len(incidents) > 1:
             dataset = shlex.quote(gravest["dataset"].iloc[0])
             listed = f"tidegauge anomalies list {dataset} --incidents{options}"

@@ -191,7 +191,7 @@ def _with_constraint(check: Check, method: str, options: dict[str, Any]) -> Chec
         arguments["assertion"] = _as_between(arguments["assertion"])
     extended: Check = getattr(check, method)(**arguments)
     if isinstance(constraint := extended.constraints[-1], AnomalyConstraint):
-        # Raise an error about a misspelt detector here, so that it has the line of the check.
+        # Raise an error about a misspelled detector here, so that it has the line of the check.
         monitor_of(constraint.usual, constraint.analyzer)
     if "where" in options:
         extended = extended.where(options["where"])
@@ -316,7 +316,7 @@ class SuiteFile:
         Outcome without data of constraints that do not set it; None for the default of
         `resolve_no_data`.
     allow_empty : bool
-        Whether all constraints pass without data, whatever their ``on_empty``.
+        Whether all constraints pass without data, regardless of their ``on_empty``.
     is_from_pattern : bool
         Whether the file selects the table by a pattern.
     """
@@ -446,7 +446,7 @@ def load_suites(
     variables : mapping of str to str, optional
         As for `load_suite`.
     allow_empty : bool
-        Whether constraints and rules without data pass, whatever the files set.
+        Whether constraints and rules without data pass, regardless of the files.
 
     Raises
     ------

@@ -164,7 +164,7 @@ class YamlFile:
             value = overrides.get(name, default)
             if name in overrides and not overrides[name].strip() and default != overrides[name]:
                 problem = f"the variable {name!r} is given an empty value"
-                cure = f"give it one, or allow it by an empty default: variables: {{{name}: ''}}"
+                cure = f"set a value, or allow an empty one with an empty default: variables: {{{name}: ''}}"
                 raise self.error(default_node, f"{problem}; {cure}")
             if value is not None:
                 inner = next((m for m in _VARIABLE_SYNTAX.finditer(value) if m[0] != "$${"), None)

@@ -76,7 +76,7 @@ def _arguments() -> _Arguments:
         help="a detail of the rule, or error.confs; a value may be JSON, without spaces or in quotes",
     )  # fmt: skip
     parser.add_argument("--records", type=int, default=10, help="how many records to show")
-    parser.add_argument("--help", action="store_true", help="show this and run nothing")
+    parser.add_argument("--help", action="store_true", help="show this help")
     return parser
 
 

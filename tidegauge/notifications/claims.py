@@ -146,7 +146,7 @@ def due_news(
     """Return the news of incidents that a sink has not received, the oldest first, one entry per message.
 
     An incident is news if it is open and the sink has not received it, if it began and ended between two
-    runs, if it became clearly worse since the last message or exceeds what a person labelled, or if it was
+    runs, if it became clearly worse since the last message or exceeds what a person labeled, or if it was
     closed after the last message. Snoozed incidents wait.
 
     Raises
@@ -266,7 +266,7 @@ class _NewsReader:
         if beyond_at is not None and beyond_at > informed_at:
             note = "it goes beyond the label"
         elif is_clearly_worse(anomalies_before, anomalies_now):
-            note = "it got worse since it was sent" if anomalies_before else "it is back"
+            note = "it has become worse since it was sent" if anomalies_before else "it is back"
         else:
             return None
         return note if row["status"] == "open" else f"{note}; {self._end_phrase(row)}"

@@ -1,4 +1,7 @@
-"""Notification messages about incidents and checks. Names and notes are untrusted, so they are sanitised and truncated."""
+"""Notification messages about incidents and checks.
+
+Names and notes are untrusted, so they are sanitized and truncated.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _CHAT_MARKUP = re.compile(r"<(?=[@#:/&!]|a:|t:|id:)|\](?=\()", re.IGNORECASE)
 
 
 def plain(text: str, max_length: int) -> str:
-    r"""Sanitise text for a message: one line, no invisible characters, no mentions, no Markdown links, truncated.
+    r"""Sanitize text for a message: one line, no invisible characters, no mentions, no Markdown links, truncated.
 
     Examples
     --------
@@ -61,11 +64,11 @@ def incident_message(
 
     Examples
     --------
-    >>> incident = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
+    >>> incident = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52%"}
     >>> title, body = incident_message(incident, ["Size is 444 instead of about 930"])
     >>> print(title, body, sep=chr(10))
     Tidegauge: error in d
-    8 Feb 2013: volume -52 %
+    8 Feb 2013: volume -52%
     - Size is 444 instead of about 930
     See: tidegauge anomalies show 7
     """
@@ -73,7 +76,7 @@ def incident_message(
     details = [_as_sentence(incident["note"])] if incident.get("note") else []
     details += [f"- {plain(explanation, _MAX_LINE_LENGTH)}" for explanation in explanations]
     if group is not None:
-        details.append(plain(f"One of a group, {group.headline}", _MAX_LINE_LENGTH))
+        details.append(plain(f"Part of a group: {group.headline}", _MAX_LINE_LENGTH))
     return title, "\n".join(
         [plain(incident["headline"], _MAX_LINE_LENGTH), *details, _see_line(incident, url)]
     )
@@ -99,15 +102,15 @@ def group_message(
     >>> day = datetime(2013, 2, 8)
     >>> both = (Candidate(7, "a", day), Candidate(8, "b", day))
     >>> rows = [
-    ...     {"id": one.id, "dataset": one.dataset, "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
+    ...     {"id": one.id, "dataset": one.dataset, "severity": "error", "headline": "8 Feb 2013: volume -52%"}
     ...     for one in both
     ... ]
     >>> title, body = group_message(IncidentGroup(day, both, "fewer rows", "", 0.01), rows)
     >>> print(title, body, sep=chr(10))
     Tidegauge: error in 2 tables
     8 Feb 2013: fewer rows in 2 tables: a and b
-    - a: 8 Feb 2013: volume -52 %
-    - b: 8 Feb 2013: volume -52 %
+    - a: 8 Feb 2013: volume -52%
+    - b: 8 Feb 2013: volume -52%
     See: tidegauge anomalies show 7
     """
     tables = list(
@@ -138,14 +141,14 @@ def resolved_message(
 
     Examples
     --------
-    >>> first = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
-    >>> other = first | {"id": 8, "headline": "9 Mar 2013: volume +99 %"}
+    >>> first = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52%"}
+    >>> other = first | {"id": 8, "headline": "9 Mar 2013: volume +99%"}
     >>> title, body = resolved_message([first | {"note": "back to normal since ds=2013-02-09"}, other])
     >>> print(title, body, sep=chr(10))
     Tidegauge: error in d
     2 incidents are resolved
-    - 8 Feb 2013: volume -52 % (back to normal since ds=2013-02-09)
-    - 9 Mar 2013: volume +99 %
+    - 8 Feb 2013: volume -52% (back to normal since ds=2013-02-09)
+    - 9 Mar 2013: volume +99%
     See: tidegauge anomalies show 7
     """
     first = incidents[0]
@@ -165,13 +168,13 @@ def closing_message(
 
     Examples
     --------
-    >>> incident = {"id": 7, "dataset": "d", "headline": "8 Feb 2013: volume -52 %"}
-    >>> note = "taken back on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal"
+    >>> incident = {"id": 7, "dataset": "d", "headline": "8 Feb 2013: volume -52%"}
+    >>> note = "withdrawn on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal"
     >>> title, body = closing_message([incident | {"note": note}])
     >>> print(title, body, sep=chr(10))
     Tidegauge: closed in d
-    8 Feb 2013: volume -52 %
-    Taken back on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal.
+    8 Feb 2013: volume -52%
+    Withdrawn on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal.
     See: tidegauge anomalies show 7
     """
     first = incidents[0]
@@ -238,12 +241,12 @@ def verdict_message(
 
     Examples
     --------
-    >>> failed = {"ds=2013-02-08": ["row count is 12, at least 600 needed"]}
+    >>> failed = {"ds=2013-02-08": ["row count is 12, at least 600 required"]}
     >>> title, body = verdict_message("flights", "checks", failed, ["ds=2013-02-07"])
     >>> print(title, body, sep=chr(10))
     Tidegauge: checks failed in flights
     1 partition fails, 1 passes again
-    - ds=2013-02-08: row count is 12, at least 600 needed
+    - ds=2013-02-08: row count is 12, at least 600 required
     - ds=2013-02-07 passes again
     See: tidegauge rules history flights --failed
     """

@@ -104,8 +104,8 @@ def notify(
     """Notify sinks of open incidents and failed checks; each sink receives each piece of news once.
 
     For checks, and for rules with policies, a sink receives a message when a partition fails or warns, when
-    other constraints fail than before, and when the partition passes again. Only the newest verdict on the
-    current content of the partition counts. Each check of a dataset gets one message for all partitions.
+    different constraints fail than before, and when the partition passes again. Only the newest verdict on
+    the current content of the partition counts. Each check of a dataset gets one message for all partitions.
     Incidents of several tables that share a cause also get one message.
 
     If sending fails, later calls retry after 1, 5 and 30 minutes and 2 hours, and then once a day while the
@@ -204,7 +204,7 @@ def notify_all(
 
 
 def summarize(notices: Sequence[Notice]) -> str:
-    """Summarise notices in one line: sent messages by sink, the number of failures, and the first failure.
+    """Summarize notices in one line: sent messages by sink, the number of failures, and the first failure.
 
     Examples
     --------

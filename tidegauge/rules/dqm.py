@@ -650,7 +650,7 @@ class Dataset:
         return self._persisted(data, tests, open_target(data.sparkSession, self._table))
 
     def _check_parser(self, parser: object) -> ValidationTask:
-        """Return the parser that the user's function made."""
+        """Return the parser that the user's function returned."""
         if isinstance(parser, ValidationTask):
             return parser
         msg = (

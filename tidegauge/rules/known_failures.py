@@ -38,8 +38,8 @@ class KnownFailures:
     """The failures of a dataset that do not fail a run.
 
     A failed verdict is known if it was reported before the last runs and a newer partition arrived since, or if
-    the partition's time was labelled since. A run of selected partitions is judged only by these partitions,
-    unless they were labelled.
+    the partition's time was labeled since. A run of selected partitions is judged only by these partitions,
+    unless they were labeled.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class KnownFailures:
         if (time := self.times.get(partition)) is not None:
             day = f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix("T00:00:00")
             label = f"tidegauge dataset label {dataset} bad --since {day} --until {day}{options}"
-            remedies.append(f"label its time: {label}")
+            remedies.append(f"label the time range: {label}")
         remedies.append(f"accept it: tidegauge dataset accept {dataset} {quoted}{options}")
         return [f"  to settle {partition or self.dataset}: {'; or '.join(remedies)}"]
 

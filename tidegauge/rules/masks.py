@@ -508,7 +508,10 @@ class _Builder:
 
 
 def _is_random(error: str) -> bool:
-    """Return whether an error reports a random expression; the file of a record is nondeterministic but constant."""
+    """Return whether an error reports a random expression.
+
+    A record's file name is nondeterministic for Spark, but constant.
+    """
     return "NONDETERMINISTIC" in error and "input_file_" not in error
 
 

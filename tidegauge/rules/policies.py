@@ -67,7 +67,7 @@ class DQMTaskPolicy:
         return [type(self).__name__, [], source_hash(self)]
 
     def __repr__(self) -> str:
-        """Return the expression that makes the policy."""
+        """Return the expression that creates the policy."""
         return f"{type(self).__name__}({', '.join(map(repr, vars(self).values()))})"
 
     def __eq__(self, other: object) -> bool:
@@ -121,7 +121,7 @@ class FailCount(DQMTaskPolicy):
     Examples
     --------
     >>> FailCount(10).refuses(9, 100) is None, FailCount(10).refuses(10, 100)
-    (True, '10 of 100 records, fewer than 10 wanted')
+    (True, '10 of 100 records, fewer than 10 allowed')
     """
 
     def __init__(self, limit: int) -> None:
@@ -138,7 +138,7 @@ class FailAny(DQMTaskPolicy):
     Examples
     --------
     >>> FailAny().refuses(0, 100) is None, FailAny().refuses(1, 100)
-    (True, '1 of 100 records, none wanted')
+    (True, '1 of 100 records, none allowed')
     """
 
     def refuses(self, count: int, records: int) -> str | None:
@@ -157,7 +157,7 @@ class FailPercent(DQMTaskPolicy):
     Examples
     --------
     >>> FailPercent(0.05).refuses(5, 100)
-    '5 of 100 records are 5 %, less than 5 % wanted'
+    '5 of 100 records are 5%, less than 5% allowed'
     >>> FailPercent(50)
     Traceback (most recent call last):
         ...
@@ -309,7 +309,7 @@ class FailTotalRuleCountPolicy(_TotalCount):
     >>> state.add_rule("fare", 10)
     >>> state.snapshot()
     >>> FailTotalRuleCountPolicy(31).holds(state), FailTotalRuleCountPolicy(30).message(state)
-    (True, '30 of 100 records, fewer than 30 wanted')
+    (True, '30 of 100 records, fewer than 30 allowed')
     """
 
     def counted(self, state: DQMState) -> int:
@@ -328,7 +328,7 @@ class FailTotalRulePercentPolicy(_TotalPercent):
     >>> state.add_rule("fare", 10)
     >>> state.snapshot()
     >>> FailTotalRulePercentPolicy(0.3).message(state)
-    '30 of 100 records are 30 %, less than 30 % wanted'
+    '30 of 100 records are 30%, less than 30% allowed'
     """
 
     def counted(self, state: DQMState) -> int:
@@ -364,7 +364,7 @@ class FailTotalFixPercentPolicy(_TotalPercent):
     >>> state.add_fix("cap", 5)
     >>> state.snapshot()
     >>> FailTotalFixPercentPolicy(0.05).message(state)
-    '5 of 100 records are 5 %, less than 5 % wanted'
+    '5 of 100 records are 5%, less than 5% allowed'
     """
 
     def counted(self, state: DQMState) -> int:
@@ -381,7 +381,7 @@ class FailParserCountPolicy(_TotalCount):
     >>> state.add_parsed(lines=100, rejects={"number": 2, "date": 1})
     >>> state.snapshot()
     >>> FailParserCountPolicy(3).message(state)
-    '3 of 100 records, fewer than 3 wanted'
+    '3 of 100 records, fewer than 3 allowed'
     """
 
     def counted(self, state: DQMState) -> int:
@@ -412,15 +412,15 @@ def _too_many(count: int, records: int, limit: int) -> str | None:
     if count < limit:
         return None
     expected = "none" if limit == 1 else f"fewer than {limit}"
-    return f"{count} of {records} records, {expected} wanted"
+    return f"{count} of {records} records, {expected} allowed"
 
 
 def _too_large(count: int, records: int, share: float) -> str | None:
     # Compare the quotient: 0.07 * 100 is above 7, so a product would let 7 of 100 pass a limit of 0.07.
     if not records or count / records < share:
         return None
-    counted = f"{count} of {records} records are {100 * count / records:.4g} %"
-    return f"{counted}, less than {100 * share:.4g} % wanted"
+    counted = f"{count} of {records} records are {100 * count / records:.4g}%"
+    return f"{counted}, less than {100 * share:.4g}% allowed"
 
 
 def _count(limit: Any, owner: object) -> int:

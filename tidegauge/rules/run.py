@@ -424,7 +424,7 @@ def run_rules(
     variables : mapping of str to str, optional
         As for `load_rules`; every file declares them.
     allow_empty : bool
-        Whether partitions without records pass, whatever the files set.
+        Whether partitions without records pass, regardless of the files.
     jobs : int
         Number of tables to work on at the same time, in threads of one session.
 

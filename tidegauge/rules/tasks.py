@@ -96,7 +96,7 @@ _PLAIN_TYPES = (str, bytes, Number, date, time, timedelta, Enum, type(None))
 
 
 def source_hash(value: Any) -> str:
-    """Return a hash of the behaviour of a function, a class or an object.
+    """Return a hash of the behavior of a function, a class or an object.
 
     It covers the source, the closure, the defaults and the attributes of objects, and recursively
     the functions, classes and plain values of the same module that it names. Imports from other modules
@@ -279,7 +279,7 @@ class Expression:
 
     @classmethod
     def from_input(cls, user_input: ExpressionInput, owner: str) -> Expression:
-        """Make an expression of user input.
+        """Create an expression from user input.
 
         Raises
         ------
@@ -300,7 +300,7 @@ class Expression:
 
     @classmethod
     def from_column_pieces(cls, column: str | Column, pieces: Sequence[Any]) -> Expression:
-        """Make an expression about a column from SQL pieces, in which the column replaces `COLUMN_PLACEHOLDER`."""
+        """Build an expression on a column from pieces of SQL, in which the column replaces `COLUMN_PLACEHOLDER`."""
         if not isinstance(column, str) and not is_column(column):
             msg = f"a rule takes one column, as a name or a Column, not {column!r}; add a rule for each column"
             raise RuleError(msg)

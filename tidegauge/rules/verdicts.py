@@ -63,7 +63,7 @@ class CheckResult:
     Examples
     --------
     >>> good = CheckResult(True, outcomes=(("age", True),))
-    >>> bad = CheckResult(False, (("fare", "3 records, none wanted"),), outcomes=(("fare", False),))
+    >>> bad = CheckResult(False, (("fare", "3 records, none allowed"),), outcomes=(("fare", False),))
     >>> (good + bad).passed, (good + bad).outcomes
     (False, (('age', True), ('fare', False)))
     >>> CheckResult.from_json(bad.to_json()) == bad
@@ -318,8 +318,8 @@ def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
 
     Examples
     --------
-    >>> failure_messages(CheckResult(False, (("fare", "3 records, none wanted"),)).to_json())
-    ['fare: 3 records, none wanted']
+    >>> failure_messages(CheckResult(False, (("fare", "3 records, none allowed"),)).to_json())
+    ['fare: 3 records, none allowed']
     """
     try:
         verdict = CheckResult.from_json(result)
@@ -329,7 +329,7 @@ def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
 
 
 _NAMES_SUBJECT = re.compile(
-    r", (?:at least|at most|more than|less than|exactly) .* needed\b|, which does not satisfy "
+    r", (?:at least|at most|more than|less than|exactly) .* (?:required|needed)\b|, which does not satisfy "
     r"|\Ahas_schema: |\A[^:]+: no row has '"
 )
 """Messages of constraints, which name the metric. Messages of rules and of older releases have only a number."""
@@ -340,10 +340,10 @@ def failure_sentence(name: str, message: str) -> str:
 
     Examples
     --------
-    >>> failure_sentence("fare", "3 records, none wanted")
-    'fare: 3 records, none wanted'
-    >>> failure_sentence("Completeness('email'): at least 0.9", "email is 69.1 % complete, at least 90 % needed")
-    'email is 69.1 % complete, at least 90 % needed'
+    >>> failure_sentence("fare", "3 records, none allowed")
+    'fare: 3 records, none allowed'
+    >>> failure_sentence("Completeness('email'): at least 0.9", "email is 69.1% complete, at least 90% required")
+    'email is 69.1% complete, at least 90% required'
     """
     return message if _NAMES_SUBJECT.search(message) else f"{name}: {message}"
 
@@ -653,7 +653,7 @@ class ValidationSet:
         Store of the verdict, if not a folder.
     fingerprint : str, optional
         Fingerprint of the data, see `frame_fingerprint`. Without one, unchanged data cannot be
-        recognised, so no verdict is stored and the data is judged each time.
+        recognized, so no verdict is stored and the data is judged each time.
 
     Raises
     ------

@@ -442,7 +442,7 @@ def _to_datetime(seconds: float) -> datetime:
 
 
 def _ranking_choices(index: ConsistencyIndex) -> list[str]:
-    """Return the metrics to rank features by: scalar metrics, then 5 %, 50 % and 95 % quantiles."""
+    """Return the metrics to rank features by: scalar metrics, then 5%, 50% and 95% quantiles."""
     features = set(index.features.tolist())
     metrics = [metric for metric, positions in index.series.items() if features & positions.keys()]
     quantiles = ("p5", "p50", "p95")

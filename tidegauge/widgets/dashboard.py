@@ -37,7 +37,7 @@ class Dashboard(anywidget.AnyWidget):
     Parameters
     ----------
     repository : Repository or str
-        A repository, or its URL. If it was opened with ``read_only=True``, incidents cannot be labelled.
+        A repository, or its URL. If it was opened with ``read_only=True``, incidents cannot be labeled.
     dataset : str, optional
         The dataset to show first; the first one if not given. Home, overview and incidents show all
         datasets.
@@ -151,7 +151,7 @@ class Dashboard(anywidget.AnyWidget):
         Raises
         ------
         HistoryError
-            If a required option of the view is missing or misspelt; the message names it.
+            If a required option of the view is missing or misspelled; the message names it.
         """
         options = self.options.get(self.view, {})
         return self.backend.frame(self.view, options, self.dataset)

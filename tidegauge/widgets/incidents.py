@@ -271,7 +271,7 @@ def label_incident(
     Raises
     ------
     ConflictError
-        If the incident was labelled after the page read it.
+        If the incident was labeled after the page read it.
     HistoryError
         If the author is missing.
     UnknownNameError
@@ -285,7 +285,7 @@ def label_incident(
 def label_incidents(
     repository: Repository, params: Mapping[str, Any], author: str | None
 ) -> Answer:
-    """Take one action on several incidents, even if they were labelled since the page read them.
+    """Take one action on several incidents, even if they were labeled since the page read them.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class CatalogueArrays(TypedDict):
 
 
 class LevelsQuestion(TypedDict):
-    """Parameters of `levels`: colour scale, rows and columns of the heat map; all if not given."""
+    """Parameters of `levels`: color scale, rows and columns of the heat map; all if not given."""
 
     level_kind: LevelKind
     rows: NotRequired[Sequence[int]]
@@ -161,7 +161,7 @@ class SparklineArrays(TypedDict):
 
 
 class RowOrderQuestion(TypedDict):
-    """Parameters of `row_order`: colour scale, sort order and grouping of the heat map."""
+    """Parameters of `row_order`: color scale, sort order and grouping of the heat map."""
 
     level_kind: LevelKind
     sort: Annotated[str, "`name`, `worst`, `newest` or `anomalies`."]
@@ -254,7 +254,7 @@ class SeriesLabel(TypedDict):
     name: str | None
     instance: str | None
     dataset: str
-    target_id: Annotated[int | None, "Id of the labelled anomaly or incident; null for a range."]
+    target_id: Annotated[int | None, "Id of the labeled anomaly or incident; null for a range."]
 
 
 class SeriesAnswer(TypedDict):
@@ -512,7 +512,7 @@ class LabelIncidentsQuestion(Action):
 
 
 class LabelIncidentsAnswer(TypedDict):
-    """Number of labelled incidents."""
+    """Number of labeled incidents."""
 
     labelled: int
 

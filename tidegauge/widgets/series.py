@@ -63,7 +63,7 @@ LEVEL_READERS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
     "score": score_levels,
     "change": change_levels,
 }
-"""Functions that read colour levels, by the name of the colour scale; the first is the default."""
+"""Functions that read color levels, by the name of the color scale; the first is the default."""
 GROUPING_KEYS: Mapping[str, Sequence[str]] = {
     "column": ("dataset", "instance"),
     "dataset": ("dataset",),
@@ -173,12 +173,12 @@ class Overview:
         return Answer(payload, {**numbers, **codes})
 
     def levels(self, params: Mapping[str, Any]) -> Answer:
-        """Return colour levels, one byte for each cell.
+        """Return color levels, one byte for each cell.
 
         Parameters
         ----------
         params : mapping
-            ``level_kind`` is the colour scale. ``rows``, ``first`` and ``last`` limit rows and columns.
+            ``level_kind`` is the color scale. ``rows``, ``first`` and ``last`` limit rows and columns.
         """
         with self.repository.database.read() as connection:
             heatmap = self.panorama(connection, params)
@@ -257,7 +257,7 @@ class Overview:
         Parameters
         ----------
         params : mapping
-            ``level_kind`` is the colour scale, ``sort`` the order and ``group`` the grouping.
+            ``level_kind`` is the color scale, ``sort`` the order and ``group`` the grouping.
         """
         with self.repository.database.read() as connection:
             heatmap = self.panorama(connection, params)
@@ -273,7 +273,7 @@ class Overview:
         Parameters
         ----------
         params : mapping
-            ``by`` is the colour scale, and ``table`` the only dataset to return. ``rows`` are the ids
+            ``by`` is the color scale, and ``table`` the only dataset to return. ``rows`` are the ids
             of the series that the page displays, including the series of folded groups. ``columns``
             are the first and last displayed label. Without a page, rows follow ``filter``, ``sort``
             and ``group``, and columns follow ``since`` and ``until``.
@@ -383,7 +383,7 @@ def _strength(levels: NDArray[np.uint8], scale: str) -> NDArray[np.int16]:
 
 
 def _level_reader(scale: str) -> Callable[..., NDArray[np.uint8]]:
-    """Return the function that reads the levels of a colour scale."""
+    """Return the function that reads the levels of a color scale."""
     if scale not in LEVEL_READERS:
         raise UnknownNameError("colour", scale, LEVEL_READERS)
     return LEVEL_READERS[scale]

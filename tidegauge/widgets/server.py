@@ -56,7 +56,7 @@ MAX_WAITING_QUESTIONS = 256
 MAX_CONNECTIONS = 512
 """Maximum number of open connections: a page has up to six, and a process often 1024 files."""
 MAX_CONNECTIONS_PER_ADDRESS = 64
-"""Maximum number of connections from one address without a proxy, so that no client uses up all."""
+"""Maximum number of connections from one address without a proxy, so that no client uses up all of them."""
 FIRST_REQUEST_SECONDS = 10.0
 """Time limit for the headers of the first request of a connection."""
 IDLE_SECONDS = 60.0

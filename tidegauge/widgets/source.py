@@ -28,7 +28,7 @@ class DashboardConfig:
     dataset : str or None
         The dataset to show first.
     read_only : bool
-        If true, incidents cannot be labelled.
+        If true, incidents cannot be labeled.
     samples : bool
         If true, show samples of failing records, which are data of the tables.
     """

@@ -378,7 +378,7 @@ def test_preconditions_name_the_problem(analyzer, error, message):
         (
             lambda: tg.ApproxQuantile("n", 0.5, relative_error=1e-9),
             tg.IllegalAnalyzerParameterError,
-            "an exact quantile is ExactQuantile's",
+            "for an exact quantile, use ExactQuantile",
         ),
         (
             lambda: tg.HistogramBinned("n", bin_count=0),
@@ -388,7 +388,7 @@ def test_preconditions_name_the_problem(analyzer, error, message):
         (
             lambda: tg.ApproxQuantile("n", 0.5, 0),
             tg.IllegalAnalyzerParameterError,
-            "relative_error must be between 5e-05 and 1; an exact quantile is ExactQuantile's",
+            "relative_error must be between 5e-05 and 1; for an exact quantile, use ExactQuantile",
         ),
         (lambda: tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "1 and 1000"),
         (

@@ -262,7 +262,7 @@ def test_quantiles_are_within_their_bound(spark):
 
 @pytest.mark.parametrize("n", [1, 10, 100, 1000, 10_000, 100_000, 1_000_000])
 def test_distinct_counts_are_within_three_standard_errors(spark, n):
-    """Deequ's own sketch is 7.4 % off at a million."""
+    """Deequ's own sketch is 7.4% off at a million."""
     found = tg.ApproxCountDistinct("id").calculate(spark.range(n)).value
     assert abs(found - n) <= 3 * 0.0163 * n
 

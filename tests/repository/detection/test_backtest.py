@@ -249,7 +249,7 @@ def test_every_database_gives_the_same_backtest(url, tmp_path):
         assert backtest_outcomes(repo)["recall"] == 1
         assert repo.anomaly_counts("d", "1w")["anomalies"].tolist() == [1]
         text = repo.incident(int(found["incident_id"][0])).explain()
-        assert "By s: p lost 100 %; p alone accounts for 100 % of it." in text
+        assert "By s: p lost 100%; p alone accounts for 100% of it." in text
         assert repo.anomalies(incident=int(found["incident_id"][0]), where="").equals(
             repo.anomalies("d")
         )

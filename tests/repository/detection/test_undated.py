@@ -48,7 +48,7 @@ def test_an_anomaly_of_the_newest_day_is_separate_from_partitions_without_a_time
         repo.detect("orders")
         repo.record("orders", "rows", {"ds=2024-03-01": 100.0}, scale="count")
         repo.detect("orders")
-        told = "1 Mar 2024: rows -90 %"
+        told = "1 Mar 2024: rows -90%"
         assert told in repo.incidents("orders", status="open")["headline"].tolist()
         for day in ("2024-03-02", "2024-03-03"):
             repo.record("orders", "rows", {f"ds={day}": 1001.0}, scale="count")

@@ -266,7 +266,7 @@ def test_online_normal_ignores_the_start():
     assert detect(OnlineNormal(), values) == [20]
     assert detect(OnlineNormal(ignore_start_percentage=0.4), values) == [20]
     assert detect(OnlineNormal(ignore_start_percentage=0.41), values) == []
-    # It is the newest of 21 points, after 41 % of them. Otherwise its score would change with later
+    # It is the newest of 21 points, after 41% of them. Otherwise its score would change with later
     # points.
     assert indices_outside(OnlineNormal(ignore_start_percentage=0.41), values) == [20]
     assert indices_outside(OnlineNormal(ignore_start_percentage=0.96), values) == []

@@ -218,7 +218,7 @@ def test_grids_of_days_hours_and_months():
 
 
 def test_false_discoveries_match_the_example_of_the_paper():
-    """Benjamini and Hochberg's own example of 15 p-values: at 5 % the first four are significant."""
+    """Benjamini and Hochberg's own example of 15 p-values: at 5% the first four are significant."""
     p = np.array(
         [.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1.0]
     )[:, None]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Joint test of the largest departures of a partition, without a database."""
+"""Joint test of the largest deviations of a partition, without a database."""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ import tidegauge as tg
 
 FIRST_DAY = dt.date(2025, 1, 1)
 REPORTED = 3.65
-"""Score from which a departure of one series is reported: -log10(0.1 / 450)."""
+"""Score from which a deviation of one series is reported: -log10(0.1 / 450)."""
 
 
 def partition(number):
@@ -86,7 +86,7 @@ def test_rare_events_are_forecast_from_their_share():
     events, rows = np.ones((1, 10)), np.full((1, 10), 100.0)
     forecast = CountForecast.from_rates(events, rows, np.array([200.0]))
     assert forecast.mean.tolist() == [pytest.approx(2.1)]
-    # Pearson's statistic is 10 (1 - 1.05)² / 1.05, shrunk towards 6 with a weight of 14 points; then the
+    # Pearson's statistic is 10 (1 - 1.05)² / 1.05, shrunk toward 6 with a weight of 14 points; then the
     # variance of the share is added.
     dispersion = (10 * 0.05**2 / 1.05 + 6 * 14) / 24
     assert forecast.variance.tolist() == [pytest.approx(2.1 * dispersion + 2.1 * 0.2)]

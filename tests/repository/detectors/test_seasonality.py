@@ -41,7 +41,7 @@ def test_weekdays_and_days_of_the_month_are_reported_by_name():
     weekday = np.arange(300) % 7
     factor = np.where(weekday == 5, 0.55, 1.0) * np.where(last_of_month(times), 2.5, 1.0)
     words = phrases(times, 1e5 * factor)
-    assert words == "month ends 2.5 times as high; Saturdays 45 % lower"
+    assert words == "month ends 2.5 times as high; Saturdays 45% lower"
 
 
 def test_parts_of_the_day_are_reported_by_the_clock():
@@ -55,7 +55,7 @@ def test_month_ends_of_parts_of_the_day_are_reported_as_days():
     times = times_of(6 * HOUR, 150)
     factor = np.where(hour_of(times) < 6, 0.5, 1.0) * np.where(last_of_month(times), 2.5, 1.0)
     words = phrases(times, 1e5 * factor)
-    assert words == "month ends 2.5 times as high; 00:00 to 06:00 50 % lower"
+    assert words == "month ends 2.5 times as high; 00:00 to 06:00 50% lower"
 
 
 def test_shares_are_reported_in_points_and_months_by_name():
@@ -87,7 +87,7 @@ def test_noise_is_not_reported():
 def test_only_the_configured_seasons_are_learned():
     times = times_of(DAY, 300)
     factor = np.where(np.arange(300) % 7 == 5, 0.55, 1.0) * np.where(last_of_month(times), 2.5, 1)
-    assert phrases(times, 1e5 * factor, seasons=["week"]) == "Saturdays 45 % lower"
+    assert phrases(times, 1e5 * factor, seasons=["week"]) == "Saturdays 45% lower"
     assert "Saturdays" not in phrases(times, 1e5 * factor, seasons=["month"], noise=0.01)
     assert phrases(times, 1e5 * factor, seasons=[]) == ""
 
@@ -119,7 +119,7 @@ def test_a_repository_reports_the_seasons_of_its_series():
         repo.record("t", "rows", sizes, scale="count")
         repo.record("t", "others", dict.fromkeys(sizes, 7), scale="count")
         found = repo.seasons("t").set_index("name")["seasons"].to_dict()
-        assert found == {"rows": "Saturdays and Sundays 60 % lower", "others": ""}
+        assert found == {"rows": "Saturdays and Sundays 60% lower", "others": ""}
         assert repo.seasons("t", name="rows", detector="Seasonal(seasons='month')").shape == (1, 5)
         with pytest.raises(tg.SuiteError, match="learns no seasons; use Seasonal"):
             repo.seasons("t", detector="OnlineNormal()")

@@ -41,7 +41,7 @@ def test_a_suite_has_a_sensitivity_for_monitors_without_one():
 
 @pytest.fixture
 def labelled():
-    """Two series with three departures each: detected by all, by normal and high, by high only."""
+    """Two series with three deviations each: detected by all, by normal and high, by high only."""
     values = 1e5 + np.random.default_rng(4).normal(0, 500, 120)
     places = (60, 75, 90)
     values[list(places)] += [6000, 3300, 3150]

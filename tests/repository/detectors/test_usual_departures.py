@@ -1,4 +1,4 @@
-"""Which earlier departures make a departure usual, and which labels do."""
+"""Which earlier deviations make a deviation usual, and which labels do."""
 
 import datetime as dt
 
@@ -83,7 +83,7 @@ def test_a_labelled_departure_is_usual_at_once(label):
 
 @given(seed=st.integers(0, 10**6), labelled=st.sets(st.integers(40, 100), max_size=5))
 def test_harmless_labels_never_raise_a_score(seed, labelled):
-    """For series with seasons, outliers and level shifts, whether labelled points are outliers or not."""
+    """For series with seasons, outliers and level shifts, whether labeled points are outliers or not."""
     rng = np.random.default_rng(seed)
     days = 120
     level = 1000 * np.where(np.arange(days) % 7 >= 5, rng.uniform(0.3, 1), 1.0)

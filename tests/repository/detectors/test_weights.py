@@ -1,4 +1,4 @@
-"""Weights of departures by size in the decision, without a database."""
+"""Weights of deviations by size in the decision, without a database."""
 
 import numpy as np
 import pytest

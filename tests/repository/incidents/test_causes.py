@@ -43,7 +43,7 @@ def test_a_change_in_no_part_is_left_over():
     found = additive_parts("origin", (60, 100), {"EWR": (30, 50)})
     assert (shares(found), found.rest) == ({"EWR": 0.5}, 0.5)
     assert str(found) == (
-        "By origin: EWR lost 40 %; EWR alone accounts for 50 % of it; 50 % is in no part."
+        "By origin: EWR lost 40%; EWR alone accounts for 50% of it; 50% is in no part."
     )
 
 
@@ -51,7 +51,7 @@ def test_a_part_can_move_against_the_total():
     found = additive_parts("origin", (90, 100), {"EWR": (30, 50), "JFK": (60, 50)})
     assert shares(found) == {"EWR": 2, "JFK": -1}
     assert found.rest == 0
-    assert str(found) == "By origin: EWR lost 40 %; EWR alone accounts for 200 % of it."
+    assert str(found) == "By origin: EWR lost 40%; EWR alone accounts for 200% of it."
 
 
 def test_a_ratio_has_a_mix_effect():
@@ -64,8 +64,8 @@ def test_a_ratio_has_a_mix_effect():
     assert found.rest == pytest.approx(-0.2)
     assert fsum([*shares(found).values(), found.rest]) == 1
     assert str(found) == (
-        "By origin: A fell from 1 to 0.8; A alone accounts for 120 % of it;"
-        " 20 % the other way is a shift between parts, or in none."
+        "By origin: A fell from 1 to 0.8; A alone accounts for 120% of it;"
+        " 20% the other way is a shift between parts, or in none."
     )
 
 
@@ -79,7 +79,7 @@ def test_parts_that_moved_equally_are_reported_together():
     parts = {"EWR": (51, 100), "JFK": (50, 100), "LGA": (40, 80)}
     found = additive_parts("origin", (141, 280), parts)
     assert str(found) == (
-        "By origin: JFK, EWR and LGA each lost about half; JFK alone accounts for 36 % of it."
+        "By origin: JFK, EWR and LGA each lost about half; JFK alone accounts for 36% of it."
     )
     assert abs(found.concentration) < 0.001
 
@@ -118,7 +118,7 @@ def test_new_and_missing_parts():
     told = str(ratio_parts("o", (0.5, 1.0, 100), half, "ratio"))
     assert (
         told
-        == "By o: a and b each fell by about 50 percentage points; a alone accounts for 50 % of it."
+        == "By o: a and b each fell by about 50 percentage points; a alone accounts for 50% of it."
     )
 
 
@@ -128,7 +128,7 @@ def test_hostile_names_are_plain_strings():
     assert "\n" not in str(found)
     assert "\x1b" not in str(found)
     assert str(found) == (
-        r"By a\n\x1b[31m{x}%s: a\n\x1b[31m{x}%s lost 100 %; a\n\x1b[31m{x}%s alone accounts for 100 % of it."
+        r"By a\n\x1b[31m{x}%s: a\n\x1b[31m{x}%s lost 100%; a\n\x1b[31m{x}%s alone accounts for 100% of it."
     )
     assert found.frame()["part"].tolist() == [name, ""]
     assert plain("") == "''"
@@ -211,8 +211,8 @@ def test_an_incident_names_the_part_that_moved_it(fell):
     assert shares(move.dimensions[1]) == {"UA": 0.5, "a/b": 0.5}
     assert shares(move.dimensions[2]) == {"p": 0.5, "q": 0.5}
     assert str(move) == (
-        "Size in ds=2013-01-30 is 50 instead of 100. By origin: EWR lost 83 %;"
-        " EWR alone accounts for 100 % of it."
+        "Size in ds=2013-01-30 is 50 instead of 100. By origin: EWR lost 83%;"
+        " EWR alone accounts for 100% of it."
     )
     frame = found.causes.frame()
     assert list(frame.columns) == [

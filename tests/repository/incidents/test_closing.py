@@ -108,7 +108,7 @@ def test_an_incident_that_was_sent_is_closed_and_stays_readable(repo):
     details = repo.incident(number)
     assert details.anomalies.empty
     assert details.closing_note in details.explain()
-    assert details.closing_note.startswith("Taken back on 20")
+    assert details.closing_note.startswith("Withdrawn on 20")
     reason = f"because {ds(3)} was measured again and looks normal."
     assert details.closing_note.endswith(reason)
     assert reason in details._repr_html_().replace("&#61;", "=")
@@ -168,7 +168,7 @@ def test_other_monitors_can_close_an_incident(repo):
     number = the_only_incident(repo)["id"]
     send(repo, number)
     repo.detect("d", NEVER)
-    reason = f"because {ds(3)} looks normal by the history, labels and monitors of now"
+    reason = f"because {ds(3)} looks normal given the current history, labels and monitors"
     assert reason in repo.incident(number).explain()
 
 
@@ -178,7 +178,7 @@ def test_an_incident_merged_into_another_says_so(repo):
     repo.label(second, "acknowledged", by="ann")
     record(repo, "x", [500], first=3)  # of two normal days between them, one is left
     assert repo.incidents("d")["series"].tolist() == [0, 1]
-    assert f"because it goes on in incident {first}" in repo.incident(second).explain()
+    assert f"because it continues in incident {first}" in repo.incident(second).explain()
     record(repo, "x", [1], first=3)
     assert repo.incidents("d")["id"].tolist() == [second, first]
     assert repo.incidents("d")["series"].tolist() == [1, 1]
@@ -220,7 +220,7 @@ def test_a_departure_beyond_the_label_reopens_the_incident(halved, label, quiet)
     assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (number, "open")
     note = repo.labels("d")["note"].tolist()[-1]
     assert note.startswith("beyond what was labelled: 2-")
-    assert note.endswith("rows -100 %")
+    assert note.endswith("rows -100%")
     repo.detect("d", [tg.Monitor()], replay=True)
     assert repo.labels("d")["note"].tolist().count(note) == 1
 

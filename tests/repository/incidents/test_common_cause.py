@@ -202,7 +202,7 @@ def test_the_listing_of_one_table_names_the_group_of_its_incidents(repo):
     repo.label(int(found["id"].min()), "resolved")
     assert repo.incidents(status="open")["group"].tolist() == [found["id"].min()] * 2
     details = repo.incident(int(found["id"].max()))
-    assert "One of a group, 30 Jan 2013: fewer rows in 3 tables: a, b and c." in details.explain()
+    assert "Part of a group: 30 Jan 2013: fewer rows in 3 tables: a, b and c." in details.explain()
 
 
 def test_a_table_has_no_group_until_other_tables_follow(repo):

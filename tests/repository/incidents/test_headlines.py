@@ -111,38 +111,38 @@ def test_a_group_by_is_reported_with_its_hours_and_its_worst_feature():
     ]
     assert headline(night, HOUR, {"prices"}) == (
         "5 Jan 2023 00:00-02:00 UTC: prices mismatch in 3 features, most in offers"
-        " (41 % of rows, usually 0 %)"
+        " (41% of rows, usually 0%)"
     )
     assert headline(night[:1], None).startswith("5 Jan 2023 00:00 UTC: prices mismatch in index (2")
-    assert headline(night[:1], DAY).startswith("5 Jan 2023: prices mismatch in index (20 % of rows")
+    assert headline(night[:1], DAY).startswith("5 Jan 2023: prices mismatch in index (20% of rows")
 
 
 def test_the_worst_feature_is_the_one_of_the_worst_hour():
     rates = [("x", 0.1, 0), ("y", 0.2, 0), ("x", 0.5, 1), ("x", 0.3, 2)]
     found = [anomaly("mismatch", f"p.{name}", rate, place=place) for name, rate, place in rates]
-    assert "in 2 features, most in x (50 % of rows, usually 0 %)" in headline(found, HOUR)
+    assert "in 2 features, most in x (50% of rows, usually 0%)" in headline(found, HOUR)
 
 
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        ([("mismatch", "p.x", 0.5, None)], "p mismatch in x (50 % of rows)"),
-        ([("extra", "p.x", 0.5, 0.021)], "p extra in x (50 % of rows, usually 2.1 %)"),
+        ([("mismatch", "p.x", 0.5, None)], "p mismatch in x (50% of rows)"),
+        ([("extra", "p.x", 0.5, 0.021)], "p extra in x (50% of rows, usually 2.1%)"),
         (
             [("missing", "p.x", 1.0, 0.0), ("missing", "p.y", 1.0, 0.0)],
-            "p missing in 2 features alike (100 % of rows, usually 0 %)",
+            "p missing in 2 features alike (100% of rows, usually 0%)",
         ),
         (
             [("mismatch", "p.x", 0.1, 0.4), ("mismatch", "p.y", 0.2, 0.3)],
-            "p mismatch in 2 features, clearest in x (10 % of rows, usually 40 %)",
+            "p mismatch in 2 features, clearest in x (10% of rows, usually 40%)",
         ),
-        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (25 % instead of 0 %)"),
-        ([("smape", "p.x", 0.25, None)], "p smape in x (25 %)"),
+        ([("smape", "p.x", 0.25, 0.0)], "p smape in x (25% instead of 0%)"),
+        ([("smape", "p.x", 0.25, None)], "p smape in x (25%)"),
         ([("delta-p50", "p.x", None, None)], "p delta-p50 in x (no number)"),
         ([("row_missing", "p", 120.0, 0.0)], "p row_missing (120 instead of 0)"),
-        ([("mismatch", "*.x", 0.5, 0.0)], "mismatch in x (50 % of rows, usually 0 %)"),
-        ([("mismatch", "x", 0.5, 0.0)], "mismatch in x (50 % of rows, usually 0 %)"),
-        ([("mismatch", "p.x.y", 0.5, None)], "p mismatch in x.y (50 % of rows)"),
+        ([("mismatch", "*.x", 0.5, 0.0)], "mismatch in x (50% of rows, usually 0%)"),
+        ([("mismatch", "x", 0.5, 0.0)], "mismatch in x (50% of rows, usually 0%)"),
+        ([("mismatch", "p.x.y", 0.5, None)], "p mismatch in x.y (50% of rows)"),
     ],
 )
 def test_headlines_of_consistency_metrics(found, text):
@@ -158,7 +158,7 @@ def test_consequences_of_a_mismatch_are_counted_and_not_listed():
         anomaly("row_extra", "q", 7.0, score=4),
     ]
     assert headline_text(*found) == (
-        "p mismatch in 2 features, most in x (50 % of rows, usually 0 %);"
+        "p mismatch in 2 features, most in x (50% of rows, usually 0%);"
         " q row_extra (7 instead of 0); and 2 more metrics"
     )
 
@@ -170,7 +170,7 @@ def test_the_worse_of_two_group_bys_comes_first_and_minor_anomalies_are_counted(
         anomaly("mismatch", "q.x", 0.0, 0.1),
     ]
     assert headline_text(*found) == (
-        "q missing in x (90 % of rows, usually 0 %); p mismatch in x (20 % of rows, usually 0 %);"
+        "q missing in x (90% of rows, usually 0%); p mismatch in x (20% of rows, usually 0%);"
         " and 1 more metric"
     )
 
@@ -178,12 +178,12 @@ def test_the_worse_of_two_group_bys_comes_first_and_minor_anomalies_are_counted(
 def test_partitions_without_a_time_are_reported_by_name():
     found = anomaly("mismatch", "p.x", 0.5, None)
     timeless = dataclasses.replace(found, time=None, partition_name="part=a")
-    assert headline([timeless], None) == "part=a: p mismatch in x (50 % of rows)"
+    assert headline([timeless], None) == "part=a: p mismatch in x (50% of rows)"
 
 
 def test_segments_are_part_of_the_headline():
     found = [anomaly("mismatch", "p.x", 0.5, None, segment="query_source=app")]
-    assert headline_text(*found) == "p mismatch in x (50 % of rows) for query_source=app"
+    assert headline_text(*found) == "p mismatch in x (50% of rows) for query_source=app"
 
 
 def test_names_of_group_bys_come_from_the_stored_series(repo):
@@ -193,7 +193,7 @@ def test_names_of_group_bys_come_from_the_stored_series(repo):
     repo.record("s.j", "Consistency.row_missing", hours, instance="team.ads", scale="count")
     repo.detect("s.j", [tg.Monitor({"name": name}, tg.SimpleThreshold(0.1))])
     assert repo.incidents("s.j")["headline"].tolist() == [
-        "5 Jan 2023 00:00-02:00 UTC: team.ads mismatch in a.b <b> (50 % of rows)"
+        "5 Jan 2023 00:00-02:00 UTC: team.ads mismatch in a.b <b> (50% of rows)"
     ]
 
 
@@ -223,7 +223,7 @@ def test_the_first_evidence_is_the_metric_that_the_headline_names_first():
         )
         for n, (column, where, value, score) in enumerate(told)
     ]
-    assert "dep_time (usually 1 %) (JFK and LGA alike); 70 % of rows have no tailnum" in headline(
+    assert "dep_time (usually 1%) (JFK and LGA alike); 70% of rows have no tailnum" in headline(
         found, DAY
     )
     rows = [{**vars(one), "series_id": one.series} for one in found]
@@ -236,7 +236,7 @@ def test_the_first_evidence_is_the_metric_that_the_headline_names_first():
 @pytest.mark.parametrize(
     ("scale", "text"),
     [
-        ("ratio", "Uniqueness of email is 13.8 % instead of 99.98 %"),
+        ("ratio", "Uniqueness of email is 13.8% instead of 99.98%"),
         ("positive", "Uniqueness of email is 0.1378 instead of 0.9998"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_sum_that_changed_with_the_rows_is_not_reported():
         flights("Sum", "distance", 6.4e5, 1e6),
         flights("Sum", "fare", 9e5, 1e6),
     ]
-    assert headline(some, DAY).partition(": ")[2] == "volume -37 %; Sum of fare -10 %"
+    assert headline(some, DAY).partition(": ")[2] == "volume -37%; Sum of fare -10%"
 
 
 @pytest.mark.parametrize(
@@ -259,20 +259,20 @@ def test_a_sum_that_changed_with_the_rows_is_not_reported():
     [
         (
             {"dep_time": 0.19, "dep_delay": 0.19, "arr_delay": 0.19},
-            "19 % of rows have no dep_time, dep_delay or arr_delay (usually 1 %)",
+            "19% of rows have no dep_time, dep_delay or arr_delay (usually 1%)",
         ),
         (
             {"dep_time": 0.16, "dep_delay": 0.16, "arr_delay": 0.17},
-            "16 to 17 % of rows have no dep_time, dep_delay or arr_delay (usually 1 %)",
+            "16 to 17% of rows have no dep_time, dep_delay or arr_delay (usually 1%)",
         ),
         (
             {"dep_time": 0.1, "arr_delay": 0.13, "dep_delay": 0.1},
-            "10 % of rows have no dep_time or dep_delay (usually 1 %);"
-            " 13 % of rows have no arr_delay (usually 1 %)",
+            "10% of rows have no dep_time or dep_delay (usually 1%);"
+            " 13% of rows have no arr_delay (usually 1%)",
         ),
         (
             dict.fromkeys("abcdef", 0.5),
-            "50 % of rows have no a, b, c or 3 more columns (usually 1 %)",
+            "50% of rows have no a, b, c or 3 more columns (usually 1%)",
         ),
     ],
 )
@@ -286,7 +286,7 @@ def test_columns_with_equally_many_nulls_are_reported_together(lost, told):
 
 def test_nulls_above_a_limit_are_reported_without_a_usual_value():
     one = flights("Completeness", "dep_time", 0.876, None, scale="ratio")
-    assert headline([one], DAY).partition(": ")[2] == "12 % of rows have no dep_time"
+    assert headline([one], DAY).partition(": ")[2] == "12% of rows have no dep_time"
 
 
 def test_the_worst_day_is_reported_even_without_the_highest_score():
@@ -295,7 +295,7 @@ def test_the_worst_day_is_reported_even_without_the_highest_score():
         flights("Completeness", "arr_delay", 0.78, 0.9955, 1, 6.0, "ratio"),
     ]
     told = headline(some, DAY).partition(": ")[2]
-    assert told == "22 % of rows have no arr_delay (usually 0.45 %)"
+    assert told == "22% of rows have no arr_delay (usually 0.45%)"
 
 
 def in_segment(one, segment):
@@ -311,7 +311,7 @@ def test_segments_without_rows_are_reported_first():
     ]
     told = headline(some, DAY).partition(": ")[2]
     assert told == (
-        "no rows with team=returns or team=sales; volume -30 %; CountDistinct of team -50 %"
+        "no rows with team=returns or team=sales; volume -30%; CountDistinct of team -50%"
     )
     alone = headline(some[2:3], DAY).partition(": ")[2]
     assert alone == "no rows with team=sales"
@@ -338,12 +338,12 @@ def test_the_latest_time_is_reported_as_a_time():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"": 1900, "a": 950, "b": 950}, "volume -37 % (a and b alike)"),
-        ({"": 1900, "a": 200, "b": 2550}, "volume -37 % (a; b the other way)"),
-        ({"": 1900, "b": 2550}, "volume -37 % (b the other way)"),
-        ({"a": 200, "b": 200}, "volume -87 % for a and b"),
-        ({"a": 200, "b": 900}, "volume -87 % for a (b, too)"),
-        ({"a": 200, "b": 4000}, "volume +167 % for b (a the other way)"),
+        ({"": 1900, "a": 950, "b": 950}, "volume -37% (a and b alike)"),
+        ({"": 1900, "a": 200, "b": 2550}, "volume -37% (a; b the other way)"),
+        ({"": 1900, "b": 2550}, "volume -37% (b the other way)"),
+        ({"a": 200, "b": 200}, "volume -87% for a and b"),
+        ({"a": 200, "b": 900}, "volume -87% for a (b, too)"),
+        ({"a": 200, "b": 4000}, "volume +167% for b (a the other way)"),
     ],
 )
 def test_parts_that_changed_in_the_same_direction_and_other_parts(changes, said):
@@ -377,13 +377,13 @@ def test_a_factor_that_overflows_is_unknown():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (0, "volume -100 %"),
-        (3, "volume -99.7 %"),
-        (5, "volume -99.5 %"),
-        (6, "volume -99 %"),
-        (530, "volume -50 %"),
-        (1059, "volume -0.094 %"),
-        (1063, "volume +0.28 %"),
+        (0, "volume -100%"),
+        (3, "volume -99.7%"),
+        (5, "volume -99.5%"),
+        (6, "volume -99%"),
+        (530, "volume -50%"),
+        (1059, "volume -0.094%"),
+        (1063, "volume +0.28%"),
     ],
 )
 def test_only_zero_rows_are_a_hundred_per_cent_less(rows, said):

@@ -473,7 +473,7 @@ def test_an_incident_of_a_segment_depends_only_on_partitions_of_that_segment(rep
     repo.record("d", "rows", values | {f"{ds(40)}/region=eu": 100.0}, scale="count")
     repo.detect("d")
     (incident,) = repo.incidents("d").to_dict("records")
-    assert incident["headline"] == "9 Feb 2013, region=eu: rows -90 %"
+    assert incident["headline"] == "9 Feb 2013, region=eu: rows -90%"
     assert incident["status"] == status
 
 

@@ -33,9 +33,9 @@ NULLS = {"series": 3, "name": "Completeness", "instance": "email", "scale": Scal
     ("after", "worse"),
     [
         (HALF, False),
-        ([anomaly(), anomaly(2, 400)], False),  # 50 and 60 %
-        ([anomaly(), anomaly(2, 0)], True),  # 50 and 100 %
-        # 90 % more is neither twice as much nor a total loss
+        ([anomaly(), anomaly(2, 400)], False),  # 50 and 60%
+        ([anomaly(), anomaly(2, 0)], True),  # 50 and 100%
+        # 90% more is neither twice as much nor a total loss
         ([anomaly(), anomaly(2, 1900)], False),
         ([anomaly(), anomaly(2, 2000)], True),
         ([anomaly(1, 0)], True),  # measured again
@@ -56,7 +56,7 @@ def test_an_incident_is_clearly_worse_if_its_severity_rose():
 
 
 def test_a_nearly_total_loss_that_becomes_total_is_not_worse():
-    """From 99 to 100 % is not worse; from half of the emails to none is worse."""
+    """From 99 to 100% is not worse; from half of the emails to none is worse."""
     assert not is_clearly_worse([anomaly(1, 10)], [anomaly(2, 0)])
     usual = {**NULLS, "expected": 0.99}
     assert is_clearly_worse([anomaly(1, 0.48, **usual)], [anomaly(2, 0.0, **usual)])
@@ -68,8 +68,8 @@ def test_a_nearly_total_loss_that_becomes_total_is_not_worse():
         (HALF, False),
         ([anomaly(1, 499)], False),  # a few late rows
         ([anomaly(1, 0)], True),
-        ([anomaly(), anomaly(2, 460)], False),  # 54 %: the same campaign
-        ([anomaly(), anomaly(2, 400)], True),  # 60 %
+        ([anomaly(), anomaly(2, 460)], False),  # 54%: the same campaign
+        ([anomaly(), anomaly(2, 400)], True),  # 60%
         ([anomaly(), anomaly(2, 800, **NULLS)], True),  # another metric
         ([anomaly(), anomaly(2, 800, "info", **NULLS)], False),
         ([anomaly(), anomaly(2, 0, "warning", **COUNTRY)], False),  # a part of the labeled total

@@ -251,7 +251,8 @@ def test_the_errors_for_revisions_that_cannot_be_migrated(
     out, err = capsys.readouterr()
     if revision == "copying":
         assert (
-            f"{target} is an unfinished copy of {first}; finish it by the same command" in out + err
+            f"{target} is an unfinished copy of {first}; finish it with the same command"
+            in out + err
         )
         assert status == (0 if command == ["current"] else 1)
         assert sorted(path.name for path in tmp_path.glob("new*")) == before
@@ -298,11 +299,11 @@ def test_missing_folders_are_requested(postgres, tmp_path, capsys, sources):
     fill(source, tmp_path / "a")
     target = f"sqlite:///{tmp_path}/new.db"
     assert run_command(["db", "copy", source, target]) == 1
-    assert "the source has 2 large states in a folder: name it by --artifacts" in (
+    assert "the source has 2 large states in a folder: specify it with --artifacts" in (
         capsys.readouterr().err
     )
     assert run_command(["db", "copy", sources[0], postgres.database()]) == 1
-    assert "name it by --to-artifacts FOLDER" in capsys.readouterr().err
+    assert "specify it with --to-artifacts FOLDER" in capsys.readouterr().err
     with contextlib.closing(Database.unchecked(target)) as database:
         assert database.revision() is None
 
@@ -314,7 +315,7 @@ def test_rows_that_cannot_be_copied_are_reported_and_nothing_is_lost(tmp_path):
         copy(source, source, tmp_path)
     with tg.Repository(target) as repo:
         repo.record("mine", "rows", {"ds=2026-01-01": 1.0})
-    with pytest.raises(tg.DatabaseAccessError, match="new.db holds a repository already"):
+    with pytest.raises(tg.DatabaseAccessError, match="new.db already holds a repository"):
         copy(source, target, tmp_path)
     with tg.Repository(target) as repo:
         assert repo.datasets() == ["mine"]

@@ -140,7 +140,7 @@ def test_after_dropping_a_generation_it_is_as_if_never_measured(repo):
     assert len(repo.generations("d")) == 6  # three of Histogram and three of Uniqueness
     with pytest.raises(tg.HistoryError, match="has no generation 's is a date'.*'s is a text'"):
         repo.drop("d", analyzer=HIST, generation="s is a date")
-    with pytest.raises(tg.HistoryError, match="name it by analyzer="):
+    with pytest.raises(tg.HistoryError, match="set analyzer="):
         repo.drop("d", generation="s is a number")
     planned = repo.drop("d", analyzer=HIST, generation="s is a number", dry_run=True)
     # Uniqueness reads the same states, which stay. Each of two days has the bins, and the ratio and
@@ -305,7 +305,7 @@ def test_a_renamed_dataset_keeps_its_history(repo):
     fill(repo)
     commit(repo, day(1), dataset="other")
     metrics, incidents = repo.metrics("d"), repo.incidents("d")
-    with pytest.raises(tg.HistoryError, match="there is a dataset 'other' already"):
+    with pytest.raises(tg.HistoryError, match="dataset 'other' already exists"):
         repo.rename("d", "other")
     with pytest.raises(tg.HistoryError, match="not a valid name of a dataset"):
         repo.rename("d", " ")

@@ -156,7 +156,7 @@ def test_places_that_cannot_be_changed_are_reported(repo, capsys):
     url = str(repo.database.url)
     assert run_command(["db", "forget", "--db", url, "--value", PERSON, "--value", "42"]) == 1
     said = capsys.readouterr().out
-    assert "an analyzer is named by it: Size(where=" in said
+    assert "an analyzer contains it: Size(where=" in said
     assert "may hold it as a number" in said
     assert run_command(["db", "forget", "--db", url, "--value", "nobody"]) == 0
     assert "changed 0 states, 0 series, 0 messages" in capsys.readouterr().out
@@ -232,11 +232,11 @@ def test_labels_verdicts_states_and_runs_named_after_the_value_are_reported(repo
         )  # fmt: skip
     told = repo.forget(PERSON).unreplaced
     assert set(told) == {
-        f"the suite of a run is named by it: suite of {PERSON}",
-        f"the partition of a verdict is named by it: mail={PERSON}",
-        f"a stored state is named by it: of {PERSON}",
-        f"the series of a label is named by it: {PERSON}",
-        f"the segment of a label is named by it: m={PERSON}",
+        f"the suite of a run contains it: suite of {PERSON}",
+        f"the partition of a verdict contains it: mail={PERSON}",
+        f"a stored state contains it: of {PERSON}",
+        f"the series of a label contains it: {PERSON}",
+        f"the segment of a label contains it: m={PERSON}",
     }
 
 

@@ -22,7 +22,7 @@ def fit(past, *, min_spread=0.5, counts=False, alarms=(), counts_of_values=False
 
 def test_a_first_departure_scores_its_frequency_and_its_relative_size():
     model = fit([5.0] * 20)
-    # 1 in 22, 2 for a first departure, and a fifth is twice the large size of a tenth
+    # 1 in 22, 2 for a first deviation, and a fifth is twice the large size of a tenth
     assert model.score(np.array([6.0])) == pytest.approx(np.log10(22) + 2 + np.log10(2))
     assert model.score(np.array([5.0])) == 0
     reach = 0.5 * 10 ** (4 - np.log10(22) - 2)

@@ -412,7 +412,7 @@ def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path):
         (
             "sqlite:////proc",
             tg.DatabaseAccessError,
-            "/proc is a folder; give a file in it, such as",
+            "/proc is a folder; use a file in it, such as",
         ),
         (Path("/proc"), tg.DatabaseAccessError, "/proc is a folder"),
         (5, tg.DatabaseAccessError, "5 is not the URL of a database"),

@@ -171,7 +171,7 @@ def test_a_database_of_a_development_version_is_refused_with_instructions(revisi
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
         connection.commit()
     with pytest.raises(
-        tg.DatabaseVersionError, match="tidegauge db upgrade, of the version that wrote it"
+        tg.DatabaseVersionError, match="tidegauge db upgrade of the version that wrote it"
     ):
         tg.Repository(url)
 

@@ -282,7 +282,7 @@ def test_a_constraint_has_a_failure_limit_and_a_warning_limit(complete, status, 
     if status == "warning":
         assert (
             result.message
-            == "x is 92 % complete, at least 95 % needed: 8 of 100 rows. Ask the shop."
+            == "x is 92% complete, at least 95% required: 8 of 100 rows. Ask the shop."
         )
     assert result.constraint == check.constraints[0]
 
@@ -302,17 +302,17 @@ def test_messages_contain_the_value_the_limit_and_the_hint():
         "row count is 512, which does not satisfy n > 600. The feed was cut off."
     )
     result = result_of(CHECK.is_complete("x", at_least=0.99), NumMatchesAndCount(95, 100))
-    assert result.message == "x is 95 % complete, at least 99 % needed: 5 of 100 rows"
+    assert result.message == "x is 95% complete, at least 99% required: 5 of 100 rows"
     assert result_of(CHECK.is_complete("x"), NumMatchesAndCount(9_999_999, 10_000_000)).message == (
-        "x is 99.99999 % complete, at least 100 % needed: 1 of 10,000,000 rows"
+        "x is 99.99999% complete, at least 100% required: 1 of 10,000,000 rows"
     )
     assert result_of(
         CHECK.is_complete("x", at_least=0.95), NumMatchesAndCount(458, 930)
-    ).message == ("x is 49.2 % complete, at least 95 % needed: 472 of 930 rows")
+    ).message == ("x is 49.2% complete, at least 95% required: 472 of 930 rows")
     atmost = CHECK.has(tg.Completeness("x"), (None, 0.5))
     assert (
         result_of(atmost, NumMatchesAndCount(3, 4)).message
-        == "x is 75 % complete, at most 50 % needed"
+        == "x is 75% complete, at most 50% required"
     )
     good = result_of(CHECK.is_complete("x"), NumMatchesAndCount(3, 3))
     assert (good.status, good.message, good.passed) == (SUCCESS, "", True)
@@ -458,7 +458,7 @@ def test_constraints_judge_published_example_data():
     assert result_of(CHECK.has_data_type("x", "Numeric"), mixed).passed
     found = result_of(CHECK.has_data_type("x", "Fractional"), mixed)
     assert found.value == 0.5
-    assert found.message == "x is 50 % Fractional, at least 100 % needed: 1 of 2 values: Integral 1"
+    assert found.message == "x is 50% Fractional, at least 100% required: 1 of 2 values: Integral 1"
     assert not result_of(CHECK.has_data_type("x", "String", 0.1), DataTypeState(unknown=3)).passed
 
 
@@ -466,7 +466,7 @@ def test_messages_count_failed_lookups():
     check = CHECK.has(tg.ReferentialIntegrity("carrier", "airlines", "code"), 1)
     found = result_of(check, NumMatchesAndCount(9_997, 10_000))
     assert found.message == (
-        "ReferentialIntegrity of carrier is 99.97 %, at least 100 % needed: 3 of 10,000 rows"
+        "ReferentialIntegrity of carrier is 99.97%, at least 100% required: 3 of 10,000 rows"
     )
 
 
@@ -508,7 +508,7 @@ SHARE = tg.Completeness("x")
             CHECK.not_below(SHARE, "7d", by=0.05),
             0.93,
             {1: 0.99},
-            "x is 93 % complete, after 99 % (d1): the difference is -0.06, at least -0.05 needed",
+            "x is 93% complete, after 99% (d1): the difference is -0.06, at least -0.05 required",
         ),
         (CHECK.not_below(SHARE, "1w"), 0.99, {1: 0.99, 7: 1.0}, ""),
         (CHECK.not_above(SHARE, "previous", by=0.1), 0.9, {7: 0.8}, ""),
@@ -516,14 +516,14 @@ SHARE = tg.Completeness("x")
             CHECK.not_above(SHARE, "24h"),
             0.9,
             {7: 0.8},
-            "x is 90 % complete, after 80 % (d7): the difference is 0.1, at most 0 needed",
+            "x is 90% complete, after 80% (d7): the difference is 0.1, at most 0 required",
         ),
         (CHECK.compared(SHARE, "mean of 2d", (1, 1), "ratio"), 0.5, {5: 9, 6: 0.25, 7: 0.75, 8: 7, 9: 7}, ""),
         (
             CHECK.compared(SHARE, "max of 2d", (1, 1), "ratio"),
             0.5,
             {5: 9, 6: 0.25, 7: 1.0},
-            "x is 50 % complete, after 100 % (2d before): the ratio is 0.5, exactly 1 needed",
+            "x is 50% complete, after 100% (2d before): the ratio is 0.5, exactly 1 required",
         ),
         (CHECK.compared(SHARE, "median of 1w", lambda x: x == 0), 0.5, {1: 0.25, 2: 0.5, 3: 7}, ""),
         (CHECK.compared(SHARE, "previous", (1, 1), "ratio"), 0.0, {7: 0.0}, ""),
@@ -531,7 +531,7 @@ SHARE = tg.Completeness("x")
             CHECK.compared(SHARE, "previous", (None, 2), "ratio"),
             0.5,
             {7: 0.0},
-            "x is 50 % complete, after 0 % (d7): the ratio is inf, at most 2 needed",
+            "x is 50% complete, after 0% (d7): the ratio is inf, at most 2 required",
         ),
     ],
 )  # fmt: skip
@@ -571,7 +571,7 @@ def test_messages_show_what_the_detector_expects():
     (result,) = CHECK.is_usual(SHARE).evaluate(Past(0.5, {}, judgement=far))
     assert (
         result.message
-        == "x is 50 % complete, unusual for Seasonal(), expected 99 %, usual are 97 % to 100 %"
+        == "x is 50% complete, unusual for Seasonal(), expected 99%, usual are 97% to 100%"
     )
     near = Judgement(False, 0.99, 0.97, 1.0, 0.4)
     assert CHECK.is_usual(SHARE).evaluate(Past(0.5, {}, judgement=near))[0].status == SUCCESS
@@ -635,7 +635,7 @@ def test_columns_that_differ_from_another_table_are_named():
     metric = analyzer.compute_metric_from(ColumnMatches((3, 4), 4))
     found = constraint.evaluate(Measurements({analyzer: metric}))
     assert found.message == (
-        "75 % of the values of a column are equal, at least 100 % needed: amount 0.75"
+        "75% of the values of a column are equal, at least 100% required: amount 0.75"
     )
     (whole,) = CHECK.has(analyzer, 1).constraints
     assert "a dict is not a number" in whole.evaluate(Measurements({analyzer: metric})).message
@@ -657,10 +657,10 @@ def test_a_time_in_the_future_is_not_fresh():
 @pytest.mark.parametrize(
     ("age", "text"),
     [
-        (7500.4, "2 h 5 min, at least 0 s and at most 1 h needed"),
-        (3600.4, "1 h 0.4 s, at least 0 s and at most 1 h needed"),
-        (270_000.0, "3 d 3 h, at least 0 s and at most 1 h needed"),
-        (-90.0, "-1 min 30 s, at least 0 s and at most 1 h needed"),
+        (7500.4, "2 h 5 min, at least 0 s and at most 1 h required"),
+        (3600.4, "1 h 0.4 s, at least 0 s and at most 1 h required"),
+        (270_000.0, "3 d 3 h, at least 0 s and at most 1 h required"),
+        (-90.0, "-1 min 30 s, at least 0 s and at most 1 h required"),
     ],
 )
 def test_an_age_in_a_message_is_a_duration(age, text):
@@ -676,5 +676,5 @@ def test_a_time_in_a_message_is_a_date():
     metric = tg.MaxTime("at").compute_metric_from(TimeRangeState(0, 1_768_435_200_000_000, 3))
     result = constraint.compare(metric, Measurements({}))
     assert result.message == (
-        "latest at is 2026-01-15 00:00:00 UTC, at most 2023-11-14 22:13:20 UTC needed"
+        "latest at is 2026-01-15 00:00:00 UTC, at most 2023-11-14 22:13:20 UTC required"
     )

@@ -35,7 +35,7 @@ def test_categories_are_compared_with_earlier_days(repo):
     assert first == ("no history", "no earlier distribution to compare with")
     ((status, message),) = outcomes(repo, chi, ["ds=2013-01-15"])
     assert status == "failure"
-    assert message.endswith(", at least 0.003 needed")
+    assert message.endswith(", at least 0.003 required")
     assert outcomes(repo, chi, ["ds=2013-01-14", "ds=2013-02-10"]) == [("success", "")] * 2
     ((status, message),) = outcomes(repo, chi, ["ds=2013-02-12"])
     assert (status, message.partition(",")[0]) == ("no history", "too few values")
@@ -43,7 +43,7 @@ def test_categories_are_compared_with_earlier_days(repo):
     # PSI = -.3 ln(.25 / .55) + .3 ln(.75 / .45) = 0.38978.
     psi = tg.Check("d").has_not_drifted("s", "previous", "psi", categorical=True)
     assert outcomes(repo, psi, ["ds=2013-02-11"]) == [
-        ("failure", "PSI of s is 0.3898, at least 0 and at most 0.2 needed")
+        ("failure", "PSI of s is 0.3898, at least 0 and at most 0.2 required")
     ]
     strict = tg.Check("d").has_not_drifted("s", "1d", "chi_square", missing="fail")
     assert outcomes(repo, strict, ["ds=2013-02-09"]) == [
@@ -72,7 +72,7 @@ def test_numbers_are_compared_by_their_sketches(repo):
     tight = tg.Check("d").has_not_drifted("x", "previous", assertion=(0, 0.02))
     ((status, message),) = outcomes(repo, tight, ["ds=2013-01-03"])
     assert status == "failure"
-    assert message.endswith(", at least 0 and at most 0.02 needed")
+    assert message.endswith(", at least 0 and at most 0.02 required")
 
 
 def test_a_missing_state_is_reported(repo):

@@ -34,16 +34,16 @@ def messages(found):
 
 def test_messages_show_bad_values(orders):
     assert messages(tg.verify(orders, CHECK)) == [
-        "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'x\\n'."
+        "code matches its pattern in 25% of rows, at least 100% required: 3 of 4 rows: null, 'x\\n'."
         " Codes are a letter and a digit.",
-        "status is one of new: true of 75 % of rows, at least 90 % needed: 1 of 4 rows: 'odd'",
-        "id is 50 % unique, at least 100 % needed: 2 of 4 rows: 3",
-        "MinLength of code is 2, at least 3 needed: 2 rows: 'A1', 'x\\n'",
-        "closed orders have a status: true of 75 % of rows, at least 100 % needed: 1 of 4 rows:"
+        "status is one of new: true of 75% of rows, at least 90% required: 1 of 4 rows: 'odd'",
+        "id is 50% unique, at least 100% required: 2 of 4 rows: 3",
+        "MinLength of code is 2, at least 3 required: 2 rows: 'A1', 'x\\n'",
+        "closed orders have a status: true of 75% of rows, at least 100% required: 1 of 4 rows:"
         " (id: 3, status: null)",
-        "code is 50 % complete, at least 100 % needed: 2 of 4 rows",  # the bad value is null
-        "Minimum of id is 1, at least 2 needed: 1 row: 1",
-        "row count is 4, at least 5 needed",
+        "code is 50% complete, at least 100% required: 2 of 4 rows",  # the bad value is null
+        "Minimum of id is 1, at least 2 required: 1 row: 1",
+        "row count is 4, at least 5 required",
     ]
 
 
@@ -51,23 +51,25 @@ def test_examples_break_the_limit_that_decides_the_status(spark):
     """Below 0 is a failure, below 10 a warning. For a failure, 5 is not a bad value."""
     data = spark.createDataFrame([(-1,), (5,), (11,)], "x int")
     check = tg.Check("c").has_min("x", 0).warn(10)
-    assert messages(tg.verify(data, check)) == ["Minimum of x is -1, at least 0 needed: 1 row: -1"]
+    assert messages(tg.verify(data, check)) == [
+        "Minimum of x is -1, at least 0 required: 1 row: -1"
+    ]
     assert messages(tg.verify(data.where("x > 0"), check)) == [
-        "Minimum of x is 5, at least 10 needed: 1 row: 5"
+        "Minimum of x is 5, at least 10 required: 1 row: 5"
     ]
 
 
 def test_private_values_are_never_shown(orders):
     lines = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
     assert lines[0] == (
-        "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows."
+        "code matches its pattern in 25% of rows, at least 100% required: 3 of 4 rows."
         " Codes are a letter and a digit."
     )
     assert lines[1].endswith("'odd'")
     assert lines[2:5] == [
-        "id is 50 % unique, at least 100 % needed: 2 of 4 rows",
-        "MinLength of code is 2, at least 3 needed",
-        "closed orders have a status: true of 75 % of rows, at least 100 % needed: 1 of 4 rows",
+        "id is 50% unique, at least 100% required: 2 of 4 rows",
+        "MinLength of code is 2, at least 3 required",
+        "closed orders have a status: true of 75% of rows, at least 100% required: 1 of 4 rows",
     ]
     assert messages(tg.verify(orders, CHECK, examples=False))[1].endswith("rows")
 

@@ -350,7 +350,7 @@ def test_a_facet_lists_the_assertions_of_a_partition(repo):
                     "expected": "at least 0.95",
                     "column": "x",
                     "actual": "0.9",
-                    "description": "x is 90 % complete, at least 95 % needed: 1 of 10 rows",
+                    "description": "x is 90% complete, at least 95% required: 1 of 10 rows",
                 },
                 {
                     "assertion": "Size",

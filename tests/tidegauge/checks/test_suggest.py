@@ -58,12 +58,12 @@ def test_limits_are_rounded_outward():
 
 
 def test_the_limit_of_a_share_is_its_one_percent_quantile_less_its_sampling_error():
-    # Of 101 values the 1 % quantile is the second: 0.9. Nine tenths of 100 rows: Wilson from 0.8256.
+    # Of 101 values the 1% quantile is the second: 0.9. Nine tenths of 100 rows: Wilson from 0.8256.
     found = described(past(COMPLETE, [0.2, 0.9, *[0.95] * 99]).suggestions())
     one = found["Completeness('x'): at least 0.82"]
     assert one.code == ".is_complete('x', at_least=0.82)"
     assert one.reason == (
-        "It was below 0.9 in 1 % of 101 partitions; less the uncertainty of 100 rows that is 0.82."
+        "It was below 0.9 in 1% of 101 partitions; less the uncertainty of 100 rows that is 0.82."
     )
     assert (one.rows, one.partitions, one.source) == (10100, 101, "history")
 
@@ -78,7 +78,7 @@ def test_a_constant_share_is_required_exactly():
 
 def test_a_share_that_can_be_too_high_has_two_limits():
     values = [0.5, *[0.6] * 99, 0.7]
-    # 1 % and 99 % quantiles are 0.6; of 100 rows Wilson has 0.5020 to 0.6906.
+    # 1% and 99% quantiles are 0.6; of 100 rows Wilson has 0.5020 to 0.6906.
     codes = [one.code for one in past(tg.Distinctness("x"), values).suggestions()]
     assert codes[0] == ".has(tg.Distinctness('x'), tg.Between(lower=0.5, upper=0.7))"
 
@@ -189,7 +189,7 @@ def test_a_short_history_suggests_nothing(repo):
     commit(repo, *(day(n) for n in range(1, 11)))
     found = tg.suggest(repository=repo, dataset="d")
     assert len(found) == 0
-    assert found.left_out["Size()"] == "10 partitions are too few; at least 20 are needed"
+    assert found.left_out["Size()"] == "10 partitions are too few; at least 20 are required"
     with pytest.raises(tg.SuiteError, match="no suggestions for 'd'"):
         found.check()
     assert str(found) == "d: 0 suggestions"

@@ -231,7 +231,7 @@ def test_last_week_is_counted_from_the_time_of_the_partition(days):
     }
     failed = tg.verify(days, lower, partitions="all").failures
     assert failed["message"].tolist() == [
-        "x is 80 % complete, after 90 % (ds=2013-01-01): the difference is -0.1, at least -0.05 needed"
+        "x is 80% complete, after 90% (ds=2013-01-01): the difference is -0.1, at least -0.05 required"
     ]
     assert tg.verify(days, tg.Check("d").not_below(COMPLETE, "7d", by=0.1), partitions="all").passed
     mean = tg.Check("d").compared(SIZE, "mean of 3d", (0.9, 1.1), "ratio")
@@ -341,15 +341,15 @@ def test_results_have_frames_lines_and_errors(days):
     assert len(frame) == 9
     assert frame["time"].iloc[0] == dt.datetime(2013, 1, 8, tzinfo=dt.UTC)
     assert found.failures["message"].tolist() == [
-        "row count is 5, at least 6 needed. <b>Call</b> the feed",
-        "Mean of x is 9, at most 8 needed",
-        "Mean of x is 10, at most 8 needed",
+        "row count is 5, at least 6 required. <b>Call</b> the feed",
+        "Mean of x is 9, at most 8 required",
+        "Mean of x is 10, at most 8 required",
     ]
     assert str(found).splitlines() == [
         "error: 3 of 9 constraints failed, in 3 of 3 partitions",
-        "  sizes (warning), d ds=2013-01-08: row count is 5, at least 6 needed. <b>Call</b> the feed",
-        "  sizes (2) (error), d ds=2013-01-09: Mean of x is 9, at most 8 needed",
-        "  sizes (2) (error), d ds=2013-01-10: Mean of x is 10, at most 8 needed",
+        "  sizes (warning), d ds=2013-01-08: row count is 5, at least 6 required. <b>Call</b> the feed",
+        "  sizes (2) (error), d ds=2013-01-09: Mean of x is 9, at most 8 required",
+        "  sizes (2) (error), d ds=2013-01-10: Mean of x is 10, at most 8 required",
     ]
     page = found._repr_html_()
     assert "&lt;b&gt;Call" in page

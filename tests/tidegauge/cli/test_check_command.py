@@ -52,7 +52,7 @@ def test_failing_checks_are_stored_and_fail_again_without_a_scan(spark, table, c
     status, out = check()
     assert status == 2
     first, second = (f"ds={day}: name is " for day in DAYS)
-    warning, error = ("75 % complete, at least 90 % needed", "50 % complete, at least 75 % needed")
+    warning, error = ("75% complete, at least 90% required", "50% complete, at least 75% required")
     assert f"people.yml:8: warning: {first}{warning}: 1 of 4 rows" in out
     assert f"people.yml:8: error: {second}{error}: 2 of 4 rows" in out
     assert out.endswith("notifications: 1 sent (to log: checks of people)\n")
@@ -129,7 +129,7 @@ def test_constraints_of_one_name_have_their_own_lines_and_messages(table, check)
     for of_second in ("ds=2013-01-01", both):
         status, out = check(text=text)
         assert status == 2
-        shares = ("75 % of rows, at least 100 % needed", "25 % of rows, at least 100 % needed")
+        shares = ("75% of rows, at least 100% required", "25% of rows, at least 100% required")
         assert f"people.yml:6: error: ds=2013-01-01: named: true of {shares[0]}" in out
         assert f"people.yml:7: error: {of_second}: named: true of {shares[1]}" in out
 
@@ -178,8 +178,8 @@ def test_failures_show_bad_values_unless_they_are_private(table, check):
     # Null does not match.
     first, second = (f"ds={day}: name matches its pattern in " for day in DAYS)
     message = (
-        f"{first}50 % of rows, at least 100 % needed: 2 of 4 rows: null, 'd'",
-        f"{second}25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'd'",
+        f"{first}50% of rows, at least 100% required: 2 of 4 rows: null, 'd'",
+        f"{second}25% of rows, at least 100% required: 3 of 4 rows: null, 'd'",
     )
     for _ in range(2):  # The second time, the stored message is shown without a scan.
         status, out = check(text=PATTERN)
@@ -206,8 +206,8 @@ def test_the_run_command_judges_checks(table, check, tmp_path, repo, capsys):
     assert run_command(["run", str(tmp_path / "people.yml"), "--db", str(repo.database.url)]) == 2
     out = capsys.readouterr().out
     assert "notifications: 1 sent" in out
-    assert "people.yml:8: warning: ds=2013-01-01: name is 75 % complete" in out
-    assert "people.yml:8: error: ds=2013-01-02: name is 50 % complete" in out
+    assert "people.yml:8: warning: ds=2013-01-01: name is 75% complete" in out
+    assert "people.yml:8: error: ds=2013-01-02: name is 50% complete" in out
     assert len(repo.verdicts("people", name="checks")) == 2
 
 

@@ -266,7 +266,7 @@ def test_a_run_ends_with_the_addresses_of_its_incidents(url, repo):
     assert lines[-1].startswith("  see:")
     assert (
         SuiteResult(anomalies=[found]).lines()[-1]
-        == f"  explained: tidegauge anomalies show {number}"
+        == f"  details: tidegauge anomalies show {number}"
     )
 
 
@@ -283,7 +283,7 @@ def test_a_run_shows_the_ten_gravest_anomalies_and_where_to_find_the_others(url,
         "  warning: 10",
         *(f"  info: {n}" for n in range(7)),
         "  and 3 more anomalies",
-        "  explained: tidegauge anomalies show 8",
+        "  details: tidegauge anomalies show 8",
         "  all 3 incidents: tidegauge anomalies list d --incidents",
     ]
 
@@ -312,7 +312,7 @@ def test_db_commands_migrate_and_report(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
     assert capsys.readouterr().out == "0007 (newest: 0007)\n"
     assert run_command(["db", "check", "--db", url]) == 0
-    assert "sound" in capsys.readouterr().out
+    assert "no problems found" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
     assert "the newest" in capsys.readouterr().out
     assert run_command(["db", "backup", "--db", url]) == 0

@@ -145,7 +145,7 @@ def test_failing_records_are_sent_only_if_samples_are_allowed(url, tmp_path, opt
         repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
         row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
         log = ("rule fare: 1 of 99 records", "  ds=2013-01-04: fare=-3")
-        verdict = tg.CheckResult(False, (("fare", "1 record, none wanted"),), log)
+        verdict = tg.CheckResult(False, (("fare", "1 record, none allowed"),), log)
         repo.keep_verdict(
             "d", name="fares", specification="1", passed=False, result=verdict.to_json(),
             partition="ds=2013-01-04", fingerprint=row["fingerprint"],
@@ -155,7 +155,7 @@ def test_failing_records_are_sent_only_if_samples_are_allowed(url, tmp_path, opt
     with dashboard_server(tmp_path, url, "--read-only", *options) as (_, address):
         answer = post_question(address, question)
     (check,) = answer["checks"]
-    assert check["reasons"] == ["fare: 1 record, none wanted"]
+    assert check["reasons"] == ["fare: 1 record, none allowed"]
     assert check["samples"] == samples
 
 

@@ -115,7 +115,7 @@ def simulate_counts(true, seed, groups=48, rows=60, rate=0.02):
 
 
 def test_the_interval_contains_the_true_lag_as_often_as_stated():
-    """True lags also lie between the tried lags. Limit: 90 % of the draws less three standard errors."""
+    """True lags also lie between the tried lags. Limit: 90% of the draws less three standard errors."""
     times, held = soak(60, 600), 0
     for seed in range(times):
         true = 3 + (seed * 0.37) % 18
@@ -128,7 +128,7 @@ def test_the_interval_contains_the_true_lag_as_often_as_stated():
 
 
 def test_chance_is_rarely_mistaken_for_a_lag():
-    """If all lags are alike, at most 5 % of the draws plus three standard errors can show an effect."""
+    """If all lags are alike, at most 5% of the draws plus three standard errors can show an effect."""
     times = soak(100, 1000)
     random = np.random.default_rng(4)
     found = [estimate(random.binomial(60, 0.2, size=(40, 25)), compared=60) for _ in range(times)]
@@ -163,9 +163,9 @@ def test_estimates_are_printed_and_shown():
     assert found.settings() == {"clicks": {"lag_ms": 2 * MINUTE}}
     assert str(found).splitlines() == [
         "shop.search: 80 of 800 queries of 1 day, lags from 0 to 3 min",
-        "g: 2 min (1 min to 3 min); unequal values: 0 %, and 40 % with 0, which is set now",
+        "g: 2 min (1 min to 3 min); unequal values: 0%, and 40% with the current lag 0",
         "<b>x</b>: no estimate, all lags are about as consistent as no lag: chance alone has the same effect"
-        " in 100 % of cases; unequal values: 7 % with 0, which is set now",
+        " in 100% of cases; unequal values: 7% with the current lag 0",
         "t<i>: skipped because its backfill is a table",
     ]
     frame = found.frame()
@@ -424,7 +424,7 @@ def test_the_command_prints_the_settings(namespace, tmp_path, capsys):
     command = ["consistency", "run", str(file), "--estimate-lag", "--until", "2023-01-05"]
     assert run_command([*command, "--longest-lag", "1h", "--lag-step", "15m"]) == 0
     printed = capsys.readouterr().out
-    assert "clicks: 45 min (30 min to 1 h); unequal values: 0 %, and " in printed
+    assert "clicks: 45 min (30 min to 1 h); unequal values: 0%, and " in printed
     assert printed.endswith("group_bys:\n  clicks:\n    lag_ms: 2700000\n")
     assert run_command([*command, "--lag-step", "soon"]) != 0
     assert "'soon' is not a duration" in capsys.readouterr().err

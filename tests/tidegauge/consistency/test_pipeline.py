@@ -325,7 +325,7 @@ def test_a_run_warns_if_less_was_sampled_in_the_log_than_in_the_table(
     configuration = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
     found = pipeline.run(spark, configuration, repository, until="2023-01-05")
     (notice,) = found.notices
-    assert notice.startswith("a client logged 30 % of the keys, but 100 % of the keys in ")
+    assert notice.startswith("a client logged 30% of the keys, but 100% of the keys in ")
     assert str(found).endswith("set sample_percent: 30")
     sampled = replace(configuration, sample_percent=30.0)
     assert pipeline.run(spark, sampled, repository, until="2023-01-05").notices == ()

@@ -172,7 +172,7 @@ def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(history_c
         when, _, what = headline.partition(": ")
         assert when == f"{day} Jan 2023 00:00-02:00 UTC"
         assert what.startswith("prices mismatch in 3 features")
-        assert "(100 % of rows)" in what
+        assert "(100% of rows)" in what
 
 
 @pytest.mark.soak
@@ -188,6 +188,6 @@ def test_history_detects_the_broken_deployment_and_its_headline_names_it(
     when, _, what = found.loc[BROKEN[0], "headline"].partition(": ")
     assert when == "3 Jan 2023 13:00-15:00 UTC"
     assert what.startswith("searches missing in 2 features")
-    assert "(100 % of rows, usually 0 %)" in what
+    assert "(100% of rows, usually 0%)" in what
     if monitors:
         assert len(found) == 1

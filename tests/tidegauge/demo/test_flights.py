@@ -87,7 +87,7 @@ def test_metrics_of_the_blizzard_equal_counts_of_the_csv(measured_copy):
 def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy):
     found = measured_copy.detect("flights")
     shares = measured_copy.metrics("flights", "Completeness", "dep_time", where="")
-    worst = shares.nsmallest(15, "value")["partition"]  # 11 % or more were cancelled
+    worst = shares.nsmallest(15, "value")["partition"]  # 11% or more were canceled
     assert set(worst) <= set(found.loc[found["instance"] == "dep_time", "partition"])
 
     def days(analyzer):
@@ -106,7 +106,7 @@ def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy)
         text["explanation"]
         .item()
         .startswith(
-            "Completeness of dep_time in ds=2013-02-08 (a Friday) is 49.2 %, below the usual "
+            "Completeness of dep_time in ds=2013-02-08 (a Friday) is 49.2%, below the usual "
         )
     )
     assert text["direction"].item() == "low"
@@ -119,7 +119,7 @@ def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy)
     assert {status[f"ds=2013-{day}"] for day in storms.split()} == {"resolved"}
     (blizzard,) = incidents.loc[incidents["first"] == "ds=2013-02-08", "headline"]
     assert blizzard.startswith(
-        "8-11 Feb 2013: 57 % of rows have no dep_time, arr_delay or dep_delay"
+        "8-11 Feb 2013: 57% of rows have no dep_time, arr_delay or dep_delay"
     )
     assert "EWR, JFK and LGA alike" in blizzard
 
@@ -242,7 +242,7 @@ def test_the_demonstration_runs(spark, flights, tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert_printed("demonstration", out[out.index("Measure") :])
     assert "365 partitions scanned, 0 unchanged" in out
-    assert "8-11 Feb 2013: 57 % of rows have no dep_time" in out
+    assert "8-11 Feb 2013: 57% of rows have no dep_time" in out
     assert "28 Nov" in out
     assert "expected]" in out
     assert run_command(["demo", "--db", url, "--folder", str(tmp_path / "w")]) == 0

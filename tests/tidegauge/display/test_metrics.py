@@ -77,7 +77,7 @@ def test_metrics_show_their_details():
     near = tg.Interval(2.0, 4.0, 0.95)
     text = shown(Metric(tg.Entity.COLUMN, "x", "Mean", Success(3.0), 9, near))
     assert "Mean of x" in text
-    assert "2 to 4 (95 %)" in text
+    assert "2 to 4 (95%)" in text
     keyed = {str(n): float(n) for n in range(50)}
     text = shown(Metric(tg.Entity.COLUMN, "x", "ApproxQuantiles", Success(keyed), 9, {"0": near}))
     assert "and 10 more" in text
@@ -92,7 +92,7 @@ def test_metrics_show_their_details():
 def test_histograms_are_short_tables():
     state = FrequenciesAndNumRows.from_groups([((f"v{n:02}",), n) for n in range(1, 51)])
     text = shown(tg.Histogram("s").compute_metric_from(state))
-    assert "v50503.92 %" in text  # 50 of 1275 rows
+    assert "v50503.92%" in text  # 50 of 1275 rows
     assert "and 10 more" in text
     assert "v10" not in text
 

@@ -274,7 +274,7 @@ def test_a_failure_that_all_partitions_share_is_reported_once(load):
     size, complete = sorted(line.partition("error: ")[2] for line in checked.failures())
     lacking = "Completeness('z') was not measured; add Completeness('z') to the suite"
     assert complete == f"ds=2013-01-03 and 2 other partitions: {lacking}"
-    assert size == "ds=2013-01-02: row count is 10, at least 90 needed"
+    assert size == "ds=2013-01-02: row count is 10, at least 90 required"
 
 
 EMPTY_SPEC = """

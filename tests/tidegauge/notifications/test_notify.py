@@ -465,7 +465,7 @@ def test_sinks_are_read_from_the_environment_or_a_file(monkeypatch, tmp_path):
     monkeypatch.delenv("TIDEGAUGE_NOTIFY")
     for wrong in (f'"{SECRET}"', f'["{SECRET}", 7]'):
         file.write_text(f"notify = {wrong}\n")
-        with pytest.raises(DatabaseAccessError, match="notify is a list of strings") as caught:
+        with pytest.raises(DatabaseAccessError, match="notify must be a list of strings") as caught:
             notify_settings()
         assert SECRET not in str(caught.value)
     file.write_text('db = "sqlite://"\nnotify = []\n')
@@ -581,9 +581,9 @@ def test_incidents_of_several_tables_with_one_cause_are_one_message(repo, caplog
     assert record.getMessage().splitlines() == [
         "Tidegauge: error in 3 tables",
         "30 Jan 2013: fewer rows in 3 tables: orders, returns and users",
-        "- orders: 30 Jan 2013: volume -99 %",
-        "- returns: 30 Jan 2013: volume -99 %",
-        "- users: 30 Jan 2013: volume -99 %",
+        "- orders: 30 Jan 2013: volume -99%",
+        "- returns: 30 Jan 2013: volume -99%",
+        "- users: 30 Jan 2013: volume -99%",
         f"See: tidegauge anomalies show {ids[0]}",
     ]
     assert [sent is not None for _, _, _, sent, _ in notices(repo)] == [True] * 3
@@ -599,7 +599,7 @@ def test_a_table_that_joins_a_group_later_is_notified_as_part_of_it(repo, caplog
     text = caplog.text
     assert "Tidegauge: error in visits" in text
     assert (
-        "One of a group, 30 Jan 2013: fewer rows in 4 tables: orders, returns, users and visits"
+        "Part of a group: 30 Jan 2013: fewer rows in 4 tables: orders, returns, users and visits"
         in text
     )
 

@@ -28,7 +28,7 @@ def source(spark, tmp_path):
 
 
 class Log:
-    """Stores the number of records of each judgement. It is not a plain value, which would be part of a rule."""
+    """Stores the number of records of each judgment. It is not a plain value, which would be part of a rule."""
 
     def __init__(self):
         self.asked = []

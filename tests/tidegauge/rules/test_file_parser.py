@@ -120,7 +120,7 @@ def test_strict_parsing_fails_after_the_whole_file_was_read(parse):
     parser = parse(ELEVEN, SCHEMA, timestamp_format="yyyyMMddHHmmss")
     result = parser.validate()
     assert result.outcomes == (("FailParserCountPolicy(1)", False),)
-    assert result.error_messages == (("FailParserCountPolicy(1)", "6 of 11 records, none wanted"),)
+    assert result.error_messages == (("FailParserCountPolicy(1)", "6 of 11 records, none allowed"),)
     assert "parser: 4 of 11 records: timestamp" in result.check_log
     with pytest.raises(DQMError):
         result.terminate_at_error()

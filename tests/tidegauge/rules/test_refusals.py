@@ -126,7 +126,7 @@ def test_reasons_contain_message_tags_run_and_time_of_a_broken_rule(spark):
     )
     done = dqm.apply(data, samples=0)
     assert done.check.error_messages == (
-        ("BoundRule(n, 0, 8)", "It's too big: 1 of 3 records, none wanted"),
+        ("BoundRule(n, 0, 8)", "It's too big: 1 of 3 records, none allowed"),
     )
     rows = {row.n: row for row in done.flagged("names", reasons="why").collect()}
     assert rows[1].why == []

@@ -208,7 +208,7 @@ def test_bounds_of_age_are_rules(people):
     assert done.state.rule_count("ageLT150") == 3
     assert done.state.rule_count("BoundRule(age, 1, 150)") == 1
     assert done.state.total_fix_count == 0
-    assert done.check.error_messages == (("ageLT150", "3 of 5 records, none wanted"),)
+    assert done.check.error_messages == (("ageLT150", "3 of 5 records, none allowed"),)
     assert [r.age for r in done.data.collect()] == [30]
 
 

@@ -66,7 +66,7 @@ def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, tab
     }
     assert not run.passed
     assert "policies fail in 1" in str(run)
-    assert run.checks[days[1]].error_messages == (("age", "2 of 4 records, fewer than 2 wanted"),)
+    assert run.checks[days[1]].error_messages == (("age", "2 of 4 records, fewer than 2 allowed"),)
     kept = repo.verdicts("people")
     assert set(zip(kept["partition"], kept["passed"], strict=True)) == {
         (days[0], True),

@@ -168,7 +168,7 @@ def test_shares_leave_out_unknown_records():
     state.snapshot()
     assert (state.rule_count("r"), state.rule_records("r"), state.rejects) == (1, 2, 1)
     judged = tg.DQM().add(tasks.rules[0], tg.FailPercent(0.5)).judge(state)
-    assert judged.error_messages == (("r", "1 of 2 records are 50 %, less than 50 % wanted"),)
+    assert judged.error_messages == (("r", "1 of 2 records are 50%, less than 50% allowed"),)
 
 
 def test_the_layout_has_two_unsplit_bits_for_each_rule():

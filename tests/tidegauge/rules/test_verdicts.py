@@ -379,7 +379,7 @@ def test_a_set_judges_an_attached_dqm_by_its_observed_counts(spark, tmp_path):
     with pytest.raises(tg.DQMError) as raised:
         tests.validate(spark.read.parquet(path), has_action_yet=True)
     assert raised.value.result.error_messages == (
-        ("positive", "3 of 5 records, fewer than 3 wanted"),
+        ("positive", "3 of 5 records, fewer than 3 allowed"),
     )
     cut = dqm.attach(data)
     cut.data.limit(1).collect()

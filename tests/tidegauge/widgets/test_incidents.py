@@ -281,7 +281,7 @@ def test_failing_checks_of_its_partitions_are_shown(repo, incident_id, tmp_path)
     check_table(load_suite(suite), run, SimpleNamespace(name="db.t"))
     (failed,) = incident_answer(repo, incident_id)["checks"]  # warnings and 98 rows pass
     assert (failed["name"], failed["partition"]) == ("checks", "ds=2013-01-04")
-    assert failed["reasons"] == ["row count is 99, at most 98 needed"]
+    assert failed["reasons"] == ["row count is 99, at most 98 required"]
     commit(repo, day(4, "repaired", rows=97, only=[SIZE]))
     assert incident_answer(repo, incident_id)["checks"] == [], "the verdict is of other data"
 
@@ -315,7 +315,7 @@ def failing_incident(repo, incident_id):
     """Return an incident with a failed check in its partition, which has two samples."""
     row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
     log = ("rule fare: 2 of 99 records", "  ds=2013-01-04: fare=-3", "  ds=2013-01-04: fare=-1")
-    verdict = tg.CheckResult(False, (("fare", "2 records, none wanted"),), log)
+    verdict = tg.CheckResult(False, (("fare", "2 records, none allowed"),), log)
     repo.keep_verdict(
         "d", name="fares", specification="1", passed=False, result=verdict.to_json(),
         partition="ds=2013-01-04", fingerprint=row["fingerprint"],
@@ -329,7 +329,7 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failing_inci
 
     def samples(backend):
         (check,) = backend.answer(question, None)[0]["payload"]["checks"]
-        assert check["reasons"] == ["fare: 2 records, none wanted"]
+        assert check["reasons"] == ["fare: 2 records, none allowed"]
         return check["samples"]
 
     assert samples(Backend(repo)) == samples(Backend(repo, samples=False)) == []
@@ -359,7 +359,7 @@ def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, 
     assert (found["total"], found["run"]) == (1, None)
     (check,) = found["checks"]
     assert (check["name"], check["partition"], check["samples"]) == ("fares", "ds=2013-01-04", [])
-    assert check["reasons"] == ["fare: 2 records, none wanted"]
+    assert check["reasons"] == ["fare: 2 records, none allowed"]
     (check,) = told(Backend(repo, samples=True))["checks"]
     assert check["samples"] == ["ds=2013-01-04: fare=-3", "ds=2013-01-04: fare=-1"]
     run = repo.store.open_run(spec("d"))

@@ -156,7 +156,7 @@ def test_a_distribution_covers_one_segment_if_partition_keys_make_several(repo):
 
 
 def test_seasons_are_described_in_words(repo):
-    # Weekends are 45 % lower: 550 of 1000.
+    # Weekends are 45% lower: 550 of 1000.
     days = [dt.date(2026, 1, 5) + dt.timedelta(days=n) for n in range(63)]
     sizes = {f"ds={day}": 1000 if day.weekday() < 5 else 550 for day in days}
     repo.record("orders", "rows", sizes, scale="count")
@@ -164,7 +164,7 @@ def test_seasons_are_described_in_words(repo):
     overview = Overview(repo)
     ids = overview.catalogue().arrays["ids"].tolist()
     told = charts.seasons(overview, {"ids": ids}).payload["seasons"]
-    assert told == ["Saturdays and Sundays 45 % lower", ""]
+    assert told == ["Saturdays and Sundays 45% lower", ""]
 
 
 def test_series_without_seasons_have_an_empty_description(repo):

@@ -141,7 +141,7 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
     feature : str
         The feature.
     k : int
-        Accuracy, even, 4 to 1024: ranks are off by at most 0.16 / k, at 99 % confidence.
+        Accuracy, even, 4 to 1024: ranks are off by at most 0.16 / k, at 99% confidence.
 
     Examples
     --------
@@ -275,7 +275,7 @@ class ConsistencyEdits(_Sketched[KllState], _OfArrays):
     longest : int
         Different arrays whose lengths multiply to more than its square are left out.
     k : int
-        Accuracy, even, 4 to 1024: ranks are off by at most 0.16 / k, at 99 % confidence.
+        Accuracy, even, 4 to 1024: ranks are off by at most 0.16 / k, at 99% confidence.
 
     Examples
     --------

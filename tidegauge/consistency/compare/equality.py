@@ -153,7 +153,7 @@ def part_of(types: Types, name: str) -> Types:
 
 
 def as_compared(a: str, b: str, kinds: tuple[str, str]) -> tuple[str, str, tuple[str, str]]:
-    """Return SQL of two numbers as they are compared, and their kinds: as floats if one side is no more.
+    """Return SQL of two numbers as they are compared, and their kinds: floats if one side has only float precision.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def same(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE, dept
 
 
 def narrowed(types: Types) -> bool:
-    """Return whether numbers are compared as floats, because one side is no more, at any depth.
+    """Return whether numbers, at any depth, are compared as floats because one side has only float precision.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def different(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE)
 
 
 def values(a: Field, b: Field) -> tuple[Field, Field]:
-    """Return `shared_values_sql`'s fields for a key's values in two maps; either value may be null."""
+    """Return the fields of `shared_values_sql` for the values of a key in two maps; either value can be null."""
     x, y = (Field("", f"{v}.v", m.type["valueType"]) for v, m in ((_X, a), (_Y, b)))
     return x, y
 

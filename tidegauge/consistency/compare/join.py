@@ -135,7 +135,7 @@ def _problems(
     sides_schemas = [logged, *backfills]
     for name in pairs.partition_by:
         if name != DATE_COLUMN and not any(has(side, name) for side in sides_schemas):
-            yield f"no side has a column {name!r}"
+            yield f"neither side has a column {name!r}"
     for schema, part in zip(backfills, parts, strict=True):
         backfill = "the backfill" + (f" of {', '.join(part.group_bys)}" if len(parts) > 1 else "")
         sides = (("the log", logged), (backfill, schema))

@@ -262,10 +262,8 @@ def flatten(
     ------
     NoSuchTableError
         If there is no query log.
-    SuiteError
-        If a feature has types in two schemas that occur that Avro does not promote, or a key is in no
-        schema. The message names both schemas.
-    SourceError
+    SuiteError If two schemas that occur in the log give a feature types that Avro does not promote, or if no
+    schema has a key. The message names both schemas. SourceError
         If the table belongs to another join.
 
     Examples

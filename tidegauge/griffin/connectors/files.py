@@ -442,7 +442,7 @@ class TextDirConnector(Connector):
     """Read unread folders of text files, and mark them as read.
 
     Reads the folders ``data.dir.depth`` levels below ``dir.path`` that hold ``success.file`` and
-    not ``done.file``, which is created once their rows were measured.
+    not ``done.file``, which is created after their rows were measured.
 
     Parameters
     ----------

@@ -482,7 +482,7 @@ class PreparedSource:
     def from_config(
         cls, config: SourceConfig, keys: Sequence[str], loader: Loader
     ) -> PreparedSource:
-        """Make the source of a configuration.
+        """Create the source of a configuration.
 
         Raises
         ------

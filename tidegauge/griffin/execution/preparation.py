@@ -80,7 +80,7 @@ def select_measure(
     Examples
     --------
     >>> from tidegauge.analyzers.core.schema import Schema
-    >>> scope = Scope({"users": Schema.from_types({"id": "long"})}, "users")
+ or   >>> scope = Scope({"users": Schema.from_types({"id": "long"})}, "users")
     >>> config = RuleConfig(1, "griffin-dsl", "id", "uniqueness", out_name="ids")
     >>> select_measure(config, scope)
     GriffinUniqueness('ids', 'id', source='users')
@@ -170,7 +170,7 @@ def lower(
 
 
 def _unknown_details(config: RuleConfig) -> Iterator[str]:
-    """Yield a notice for each detail that the rule type does not read; it may be misspelt."""
+    """Yield a notice for each detail that the rule type does not read; it may be misspelled."""
     readable = KIND_BY_RULE_TYPE[str(config.dq_type)].details | _COMMON_DETAILS
     for key in config.details:
         if key not in readable:

@@ -338,7 +338,7 @@ def _selected_columns(items: Sequence[Tree], relations: Mapping[str, frozenset[s
 
 
 def _union_columns(parts: list[_Result]) -> _Result:
-    """Return the columns of a UNION. A label is a label or a constant in each part."""
+    """Return the columns of a UNION. A column is a label if it is a label or a constant in each part."""
     first_part = parts[0]
     if not all(part.exact and len(part.columns) == len(first_part.columns) for part in parts):
         names = frozenset.intersection(*(part.labels for part in parts))

@@ -412,7 +412,7 @@ class Report:
         In Griffin's layout: numbers by name, and lists of mappings. None where a number is
         undefined.
     extra : mapping
-        Additional values by name, in no part of the metric.
+        Additional values by name, which are not part of the metric.
     labels : frozenset of str
         Keys that identify a mapping within a list, or a row; the other keys are values.
     rows : tuple of mapping or None
@@ -524,7 +524,7 @@ class Report:
                 yield (path if len(values) == 1 else f"{path}.{key}"), value
 
     def _labelled(self, rows: Sequence[Row]) -> Iterator[tuple[list[str], Row]]:
-        """Yield rows with their labels, which are made different where they are not, also when joined by dots."""
+        """Yield rows with their labels; labels that are equal when joined by dots are numbered."""
         used: set[str] = set()
         for row in rows:
             plain = label = self._label(row)

@@ -214,7 +214,7 @@ def matched_condition(
     scope : Scope
         The tables and functions that the rule can use.
     null_match : str
-        ``null-safe``: null equals null of the other side and differs from all else; ``sql``: null
+        ``null-safe``: null equals null of the other side and differs from everything else; ``sql``: null
         equals nothing; ``griffin``: values are compared as strings, with null as the empty string.
     sides : tuple of str or None
         Aliases of source and target; None for the names of `side_names`.

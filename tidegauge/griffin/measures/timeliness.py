@@ -112,7 +112,7 @@ def milliseconds_sql(node: Expression, write: Callable[[Expression], str] = expr
 def times_sql(
     items: Sequence[Expression], write: Callable[[Expression], str] = expression_sql
 ) -> list[str]:
-    """Return SQL for bound times in milliseconds since 1970, null if they are none.
+    """Return SQL for bound times in milliseconds since 1970, null if they are not times.
 
     Times that are all without a zone (DATE or TIMESTAMP_NTZ) are used unchanged, so that a
     change of the clocks between them is not part of the latency. All others are instants.

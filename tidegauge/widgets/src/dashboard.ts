@@ -409,7 +409,7 @@ class Dashboard implements Shell {
     event.preventDefault();
   }
 
-  /** Observe changes from outside: size, colours, model traits, new commits. */
+  /** Observe changes from outside: size, colors, model traits, new commits. */
   private observe(): void {
     const { model } = this;
     const refresh = () => {
@@ -488,7 +488,7 @@ export default {
     performance.mark("tidegauge:start");
     const dashboard = new Dashboard(model);
     el.append(dashboard.root);
-    // Size and colours are available only after the element was added to the page.
+    // Size and colors are available only after the element was added to the page.
     requestAnimationFrame(() => void dashboard.start().catch((error) => dashboard.showError(error)));
     return () => dashboard.close();
   },

@@ -54,7 +54,7 @@ class PageModel {
 async function ask(question: Request): Promise<[Reply | ErrorReply, DataView[]]> {
   const body = JSON.stringify(question);
   const response = await fetch("ask", { method: "POST", body, headers: { "Content-Type": "application/json" } }).catch(() => {
-    throw new Error("The server of this page does not answer. To start it, run: tidegauge dashboard");
+    throw new Error("The server of this page does not respond. To start it, run: tidegauge dashboard");
   });
   if (!response.ok) throw new Error((await response.text()).trim() || `The server answered ${response.status}.`);
   return decodeFrame(await response.arrayBuffer());

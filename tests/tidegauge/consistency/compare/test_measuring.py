@@ -578,7 +578,7 @@ def test_all_mismatches_of_two_tables_are_reported_at_once(spark):
         pair(a, b, pairs)
     for part in (
         "bucket_minutes is 7, which does not divide a day",
-        "no side has a column 'hr'",
+        "neither side has a column 'hr'",
         "'id' is string in the log and integer in the backfill",
         "'m' is map, but rows cannot be joined by values of this type",
         "'ts' is long and string, not a timestamp or milliseconds",

@@ -151,7 +151,7 @@ def test_pairs_are_as_accurate_as_a_sketch_of_each_side(share):
         for rank in (0.05, 0.25, 0.5, 0.75, 0.95):
             (value,) = found.quantiles([rank])
             below, upto = (np.searchsorted(ordered, value, side) for side in ("left", "right"))
-            allowed = 0.16 / 12 * len(values)  # at 99 % confidence
+            allowed = 0.16 / 12 * len(values)  # at 99% confidence
             assert below - allowed <= rank * len(values) <= upto + allowed, (metric, rank)
             (bounds,) = found.intervals([rank])
             assert bounds.lower <= value <= bounds.upper
@@ -309,12 +309,12 @@ def test_both_tails_are_as_accurate_as_the_median(shape, parts):
             (value,) = state.quantiles([rank])
             below = np.searchsorted(ordered, value, "left") / len(ordered)
             upto = np.searchsorted(ordered, value, "right") / len(ordered)
-            allowed = 1.5 * 0.16 / 12  # half again as much as at 99 % confidence
+            allowed = 1.5 * 0.16 / 12  # half again as much as at 99% confidence
             assert below - allowed <= rank <= upto + allowed, (shape, parts, seed, rank)
 
 
 def test_the_documented_accuracy_is_the_accuracy_of_the_sketch():
-    """DataSketches: at 99 % confidence, ranks are off by at most 2.296 / k ** 0.9723."""
+    """DataSketches: at 99% confidence, ranks are off by at most 2.296 / k ** 0.9723."""
     for k in (4, 12, 1024):
         requests, *_ = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
         size = getattr(requests, "instead", requests).size

@@ -46,7 +46,7 @@ PLAIN = "q9x"
 
 
 def plan_of(spark, frame, text):
-    """Return the analysed plan with a placeholder for the string, and without expression numbers."""
+    """Return the analyzed plan with a placeholder for the string, and without expression numbers."""
     frame.createOrReplaceTempView("of_injection")
     told = spark.sql("EXPLAIN EXTENDED SELECT * FROM of_injection").collect()[0][0]
     analysed = told.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]

@@ -15,7 +15,7 @@ export interface AnomalyMark {
   x: number;
   y: number | null;
   anomaly: SeriesAnomaly;
-  /** Whether a user labelled the anomaly. */
+  /** Whether a user labeled the anomaly. */
   labelled: boolean;
 }
 
@@ -38,7 +38,7 @@ export interface EndLabel {
   y: number;
 }
 
-/** Draw labelled ranges, below the lines. */
+/** Draw labeled ranges, below the lines. */
 export function drawLabelRanges(u: uPlot, annotations: readonly LineAnnotations[], theme: Theme, small: boolean): void {
   const { ctx, bbox } = u;
   const ratio = devicePixelRatio || 1;
@@ -115,7 +115,7 @@ function drawMissing(u: uPlot, x: number, status: string, colour: string, size: 
   ctx.stroke();
 }
 
-/** Anomaly marker: a triangle in the direction of the deviation, filled by severity, muted if expected, with a flag if labelled. */
+/** Anomaly marker: a triangle in the direction of the deviation, filled by severity, muted if expected, with a flag if labeled. */
 function drawAnomaly(u: uPlot, { x, y, anomaly, labelled }: AnomalyMark, theme: Theme, size: number, ratio: number): void {
   const { ctx, bbox } = u;
   const left = u.valToPos(x, "x", true);

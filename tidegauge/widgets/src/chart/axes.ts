@@ -52,7 +52,7 @@ export function timeText(seconds: number, step: number): string {
 
 /** Y axis with numbers or per cent, on a linear or logarithmic scale. */
 export function yAxis(theme: Theme, small: boolean, log = false, percent = false): uPlot.Axis {
-  const label = (tick: number, step: number) => (log ? formatValue(tick, percent) : percent ? `${tickText(100 * tick, 100 * step)} %` : tickText(tick, step));
+  const label = (tick: number, step: number) => (log ? formatValue(tick, percent) : percent ? `${tickText(100 * tick, 100 * step)}%` : tickText(tick, step));
   return {
     ...axisStyle(theme, small),
     space: small ? 22 : 34,
@@ -66,7 +66,7 @@ export function yAxis(theme: Theme, small: boolean, log = false, percent = false
   };
 }
 
-/** Label of a number tick, with enough digits to distinguish neighbouring ticks. */
+/** Label of a number tick, with enough digits to distinguish neighboring ticks. */
 export function tickText(value: number, step: number): string {
   if (Math.abs(value) >= 1e9 || (step < 1e-6 && value !== 0)) return value.toExponential(2);
   let digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));

@@ -67,7 +67,7 @@ export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike
   return { edges, shares };
 }
 
-/** Draw both sides as curves; without `tails`, omit the lowest and highest 1 %. */
+/** Draw both sides as curves; without `tails`, omit the lowest and highest 1%. */
 export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, tails: boolean, width: number, height: number): uPlot {
   const tailLength = tails ? 0 : 1;
   const trimmed = (values: ArrayLike<number>) => Array.from(values).slice(tailLength, values.length - tailLength);

@@ -17,7 +17,7 @@ export function legendText({ band, past = null, explorable = true }: Legend): st
     past && `┈ ${past}`,
     // False alarms are limited over all series of a table, so a point inside its own range can be an anomaly.
     `▲▼ anomaly, filled by severity${band ? "; inside the usual range: flagged by a separate limit, or together with other series" : ""}`,
-    explorable && "⚑ labelled, ░ labelled range",
+    explorable && "⚑ labeled, ░ labeled range",
     "○─ restated: previous value",
     explorable && "on the axis: × failed, ○ empty, ◇ not finite",
   ];

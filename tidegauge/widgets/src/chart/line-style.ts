@@ -1,4 +1,4 @@
-// Line styles: distinguishable colours and dashes, and their swatches.
+// Line styles: distinguishable colors and dashes, and their swatches.
 
 import type { Theme } from "../ui/theme";
 

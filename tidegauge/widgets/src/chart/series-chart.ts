@@ -190,7 +190,7 @@ export class SeriesChart {
   private visibleRange(): [number, number] {
     const { axis, window } = this.spec;
     const [first, last] = window ?? [axis.x[0] ?? 0, axis.x[axis.x.length - 1] ?? 1];
-    // A single point is centred.
+    // A single point is centered.
     const margin = first === last ? (axis.timed ? SECONDS_PER_DAY : 1) : (last - first) * 0.01;
     return [first - margin, last + margin];
   }

@@ -14,7 +14,7 @@ export function densities(sides: readonly ArrayLike<number>[], ranks: ArrayLike<
   return { x, lines: sides.map((side, n) => x.map((position) => density(side, ranks, widths[n], position))) };
 }
 
-/** Density at a position: rows are distributed evenly between neighbouring quantiles, then smoothed by a Gaussian kernel. */
+/** Density at a position: rows are distributed evenly between neighboring quantiles, then smoothed by a Gaussian kernel. */
 export function density(values: ArrayLike<number>, ranks: ArrayLike<number>, width: number, position: number): number {
   const totalShare = ranks[ranks.length - 1] - ranks[0];
   let sum = 0;

@@ -15,7 +15,7 @@ export function formatNumber(value: number | null | undefined): string {
 /**
  * Format a value: shares in per cent, other values as numbers.
  *
- * Shares have three significant digits, or more if they would be rounded to 100 %, as `measured` in formatting.py.
+ * Shares have three significant digits, or more if they would be rounded to 100%, as `measured` in formatting.py.
  */
 export function formatValue(value: number | null | undefined, percent: boolean): string {
   if (!percent || value === null || value === undefined || !(Math.abs(value) <= 100)) return formatNumber(value);
@@ -23,11 +23,11 @@ export function formatValue(value: number | null | undefined, percent: boolean):
   const rest = Math.abs(100 - hundredths);
   const significant = hundredths ? 2 - Math.floor(Math.log10(Math.abs(hundredths))) : 0;
   const digits = Math.min(6, Math.max(0, significant, rest ? -Math.floor(Math.log10(rest)) : 0));
-  if (hundredths > 0 && hundredths < 5e-7) return "< 0.000001 %"; // not zero
-  return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })} %`;
+  if (hundredths > 0 && hundredths < 5e-7) return "< 0.000001%"; // not zero
+  return `${Number(hundredths.toFixed(digits)).toLocaleString("en-US", { maximumFractionDigits: digits })}%`;
 }
 
-/** Format the value of a metric by its scale: ratios in per cent, times in UTC, other values as numbers. */
+/** Format the value of a metric by its scale: ratios as a percentage, times in UTC, other values as numbers. */
 export function formatMetric(value: number | null | undefined, scale: string): string {
   if (scale !== "time" || value === null || value === undefined || !(Math.abs(value) <= 8.64e12)) return formatValue(value, scale === "ratio");
   return new Date(1000 * Math.floor(value)).toISOString().replace("T", " ").slice(0, -5);
@@ -40,15 +40,15 @@ export function formatChange(change: number, percent: boolean): string {
   return change > 0 && text !== "0 pp" ? `+${text}` : text;
 }
 
-/** Format a relative change, such as `+12 %`. Only a change of exactly 100 % is formatted as 100 %. */
+/** Format a relative change, such as `+12%`. Only a change of exactly 100 % it formatted as 100 exact. */
 export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
   const percent = 100 * share;
   let digits = Math.abs(percent) < 10 ? 1 : 0;
   while (digits < 12 && Math.abs(percent) !== 100 && Number(Math.abs(percent).toFixed(digits)) === 100) digits++;
   const text = Math.abs(percent).toFixed(digits);
-  const sign = Number(text) === 0 ? "" : percent > 0 ? "+" : "-"; // no -0.0 %
-  return `${sign}${text} %`;
+  const sign = Number(text) === 0 ? "" : percent > 0 ? "+" : "-"; // no -0.0%
+  return `${sign}${text}%`;
 }
 
 /** Format seconds since 1970 as a UTC date, with hours and minutes unless it is midnight. */
@@ -88,11 +88,6 @@ export function formatAge(seconds: number, now: number): string {
   const count = Math.floor(size / length);
   const text = unit === "h" || unit === "min" ? `${count} ${unit}` : pluralize(count, unit);
   return age < 0 ? `in ${text}` : `${text} ago`;
-}
-
-/** Keep numbers and their per cent signs on one line. */
-export function keepUnits(text: string): string {
-  return text.replaceAll(" %", "\u00a0%");
 }
 
 /** Truncate a long string in the middle, because beginnings and ends are more informative. */

@@ -106,7 +106,7 @@ export interface CatalogueArrays {
   analyzer: Int32Array;
 }
 
-/** Parameters of `levels`: colour scale, rows and columns of the heat map; all if not given. */
+/** Parameters of `levels`: color scale, rows and columns of the heat map; all if not given. */
 export interface LevelsQuestion {
   level_kind: LevelKind;
   rows?: readonly number[];
@@ -138,7 +138,7 @@ export interface SparklineArrays {
   values: Float32Array;
 }
 
-/** Parameters of `row_order`: colour scale, sort order and grouping of the heat map. */
+/** Parameters of `row_order`: color scale, sort order and grouping of the heat map. */
 export interface RowOrderQuestion {
   level_kind: LevelKind;
   /** `name`, `worst`, `newest` or `anomalies`. */
@@ -232,7 +232,7 @@ export interface SeriesLabel {
   name: string | null;
   instance: string | null;
   dataset: string;
-  /** Id of the labelled anomaly or incident; null for a range. */
+  /** Id of the labeled anomaly or incident; null for a range. */
   target_id: number | null;
 }
 
@@ -504,7 +504,7 @@ export interface LabelIncidentsQuestion {
   incidents: readonly number[];
 }
 
-/** Number of labelled incidents. */
+/** Number of labeled incidents. */
 export interface LabelIncidentsAnswer {
   labelled: number;
 }

@@ -59,14 +59,14 @@ export function shiftedValues({ data, arrays }: SeriesAnswer, row: number, axis:
   });
 }
 
-/** Median distance between neighbouring values; infinite with fewer than two. */
+/** Median distance between neighboring values; infinite with fewer than two. */
 export function medianStep(x: readonly number[], line: LineValues): number {
   const definedX = x.filter((_, n) => line[n] !== null && line[n] !== undefined);
   const steps = definedX.slice(1).map((position, n) => position - definedX[n]);
   return steps.length ? median(steps) : Infinity;
 }
 
-/** Find gaps, as pairs of indexes around missing points, and isolated values without a neighbour. */
+/** Find gaps, as pairs of indexes around missing points, and isolated values without a neighbor. */
 export function findGaps(x: readonly number[], line: LineValues): { gaps: [number, number][]; isolated: number[] } {
   const limit = GAP_STEPS * medianStep(x, line);
   const gaps: [number, number][] = [];

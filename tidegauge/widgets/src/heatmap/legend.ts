@@ -1,4 +1,4 @@
-// Colour legend of the heat map.
+// Color legend of the heat map.
 
 import type { LevelKind } from "../data/protocol";
 import type { Theme } from "../ui/theme";
@@ -6,15 +6,15 @@ import type { Theme } from "../ui/theme";
 const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [230, 30, 192, 12];
 const SCORE_TICKS = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻⁹"]] as const;
 /** Ticks on the square-root scale of the relative change, which levels use as well. */
-const CHANGE_TICKS = [[-1, "to 0"], [-0.5, "−25 %"], [0, "same"], [0.5, "+33 %"], [1, "new"]] as const;
+const CHANGE_TICKS = [[-1, "to 0"], [-0.5, "−25%"], [0, "same"], [0.5, "+33%"], [1, "new"]] as const;
 
-/** Description of the colours and marks of the heat map, next to the strip. */
+/** Description of the colors and marks of the heat map, next to the strip. */
 export function legendText(levelKind: LevelKind): string {
   const [colour, blank] = levelKind === "score" ? ["p-value of the score", "not scored"] : ["change from the previous value", "fewer than two values"];
   return `${colour}; blank: ${blank} · ● anomaly`;
 }
 
-/** Draw the colour strip with its scale. */
+/** Draw the color strip with its scale. */
 export function drawLegend(canvas: HTMLCanvasElement, theme: Theme, levelKind: LevelKind): void {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = WIDTH * ratio;

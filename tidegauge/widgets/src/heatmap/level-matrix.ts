@@ -54,7 +54,7 @@ export class LevelMatrix {
     }
     this.version++;
     this.pooled.clear();
-    // Columns arrive in parts, and the map is painted in between, so only the new columns are summarised again.
+    // Columns arrive in parts, and the map is painted in between, so only the new columns are summarized again.
     for (const [heading, summary] of this.summaries) this.summarise(summary, this.folded.get(heading)!, first, last);
   }
 

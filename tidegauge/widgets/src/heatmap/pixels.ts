@@ -1,4 +1,4 @@
-// Rasterise heat map levels to pixels: the strongest level under each pixel, in its colour.
+// Rasterise heat map levels to pixels: the strongest level under each pixel, in its color.
 
 import type { LevelMatrix } from "./level-matrix";
 

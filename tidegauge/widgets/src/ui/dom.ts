@@ -35,7 +35,7 @@ export function externalLink(address: string): HTMLElement {
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, renderName(address, 60));
 }
 
-/** Labelled `<select>`; `onChange` receives the new value. */
+/** Labeled `<select>`; `onChange` receives the new value. */
 export function selectField(
   label: string,
   options: readonly (readonly [value: string, text: string])[],

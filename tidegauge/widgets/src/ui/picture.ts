@@ -39,7 +39,7 @@ export async function renderPng(picture: SVGSVGElement): Promise<Blob> {
     const canvas = h("canvas", { width: Math.round(image.width * ratio), height: Math.round(image.height * ratio) });
     canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
     const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-    if (!blob) throw new Error("The browser cannot create a picture of this size.");
+    if (!blob) throw new Error("The browser cannot create an image of this size.");
     return blob;
   } finally {
     URL.revokeObjectURL(url);
@@ -87,7 +87,7 @@ class Painter {
   private drawBox(style: CSSStyleDeclaration, box: DOMRect, group: SVGElement): void {
     const radius = Number.parseFloat(style.borderTopLeftRadius) || 0;
     if (isVisible(style.backgroundColor)) group.append(node("rect", { ...boxAttributes(box), rx: radius, ...paint("fill", style.backgroundColor) }));
-    // Only the first colour of a gradient is drawn, which is enough for bars and hatches.
+    // Only the first color of a gradient is drawn, which is enough for bars and hatches.
     const colour = /rgba?\([^)]*\)|color\([^)]*\)/.exec(style.backgroundImage)?.[0];
     if (colour && isVisible(colour)) group.append(node("rect", { ...boxAttributes(backgroundBox(style, box)), ...paint("fill", colour) }));
     // An inset shadow is the bar at the left that marks a row.
@@ -223,7 +223,7 @@ function round(length: number): number {
   return Math.round(100 * length) / 100;
 }
 
-/** Red, green, blue and opacity, 0 to 1, of a computed colour, which is `rgb(...)`, `rgba(...)` or `color(srgb ...)`. */
+/** Red, green, blue and opacity, 0 to 1, of a computed color, which is `rgb(...)`, `rgba(...)` or `color(srgb ...)`. */
 function channels(colour: string): number[] {
   const numbers = colour.replace("srgb", "").match(/[\d.]+(e-?\d+)?/g)?.map(Number) ?? [0, 0, 0];
   const unit = colour.startsWith("color(") ? 1 : 255;
@@ -234,7 +234,7 @@ function isVisible(colour: string): boolean {
   return channels(colour)[3] > 0;
 }
 
-/** Attributes of a colour that all SVG programs support: six hexadecimal digits and a separate opacity. */
+/** Attributes of a color that all SVG programs support: six hexadecimal digits and a separate opacity. */
 function paint(name: "fill" | "stroke", colour: string): Attributes {
   const [red, green, blue, opacity] = channels(colour);
   const digits = [red, green, blue].map((channel) => Math.round(255 * channel).toString(16).padStart(2, "0")).join("");

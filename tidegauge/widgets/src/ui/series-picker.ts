@@ -33,7 +33,7 @@ export class SeriesPicker {
     this.input = h("input", {
       type: "search",
       role: "combobox",
-      placeholder: "Add a series: words of dataset, column, metric …",
+      placeholder: "Add a series: dataset, column, metric …",
       "aria-label": "Add a series",
       "aria-autocomplete": "list",
       "aria-expanded": "false",

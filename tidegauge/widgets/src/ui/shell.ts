@@ -54,7 +54,7 @@ export interface View {
   title?(): string;
   /** Listed rows and columns for exports, including rows that are folded or scrolled out of view. */
   listing?(): Listing;
-  /** Redraw after the size or the colours changed. */
+  /** Redraw after the size or the colors changed. */
   onResize(): void;
   close(): void;
 }

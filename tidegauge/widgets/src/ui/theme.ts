@@ -1,7 +1,7 @@
-// Colour theme: page colours from CSS, line palette, and colour maps of scores and changes.
+// Color theme: page colors from CSS, line palette, and color maps of scores and changes.
 //
 // The score map is sequential in lightness, the change map diverges from a neutral middle (blue down, orange up);
-// both are safe for red-green colour blindness. Lines use a palette after Okabe and Ito.
+// both are safe for red-green color blindness. Lines use a palette after Okabe and Ito.
 
 /** Colours of the page, lines and heat map. */
 export interface Theme {
@@ -72,7 +72,7 @@ export function readTheme(root: HTMLElement): Theme {
   };
 }
 
-/** Pixel at a position of a colour map, interpolated linearly between its stops. */
+/** Pixel at a position of a color map, interpolated linearly between its stops. */
 function interpolateColour(stops: Stop[], position: number): number {
   const end = stops.findIndex(([stop]) => stop >= position);
   if (end === 0) return packPixel(parseColour(stops[0][1]));

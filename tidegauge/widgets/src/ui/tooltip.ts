@@ -44,7 +44,7 @@ function labelLine({ label, note, by: author }: SeriesLabel): HTMLElement {
   return h("div", { class: "tg-label" }, h("b", {}, label), text, h("span", { class: "tg-muted" }, " by ", renderName(author ?? "unknown", 40)));
 }
 
-/** Check that a labelled range contains a column. */
+/** Check that a labeled range contains a column. */
 function covers({ data, arrays }: SeriesAnswer, label: SeriesLabel, column: number): boolean {
   const time = arrays.times[column];
   if (Number.isNaN(time)) return false;

@@ -32,7 +32,7 @@ const COLUMNS = [
 ] as const;
 const COLUMN_HELP: Record<string, string> = {
   change: "Current minus baseline; for shares in percentage points (pp)",
-  relative: "Change relative to the baseline; bars on a square-root scale, full at 100 %",
+  relative: "Change relative to the baseline; bars on a square-root scale, full at 100%",
   merged: "Exact metric of each window, computed from the states of all its partitions",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
   unusual: "▲ unusual: a surprise above 4. ● anomaly: detection found one in the current partition",
@@ -64,11 +64,11 @@ export class Compare implements View {
     this.kind = selectField("Compare", SIDE_KINDS, this.options.kind ?? "partitions", (kind) => this.selectKind(kind as SideKind));
     this.filter = h("input", {
       type: "search",
-      placeholder: "Filter: words of metric, column, segment …",
+      placeholder: "Filter by metric, column, segment …",
       "aria-label": "Filter metrics",
       oninput: debounce(80, () => this.updateFilter({ filter: this.filter.value })),
     });
-    const swap = button("⇄ Swap", () => this.swap(), { title: "Exchange baseline and current" });
+    const swap = button("⇄ Swap", () => this.swap(), { title: "Swap baseline and current" });
     const sides = h("div", { class: "tg-tools" }, this.kind, this.baseline.element, swap, this.current.element);
     const unusual = h("label", { class: "tg-choice" }, this.unusual, this.unusualText);
     const tools = h("div", { class: "tg-tools" }, this.filter, unusual, this.count);

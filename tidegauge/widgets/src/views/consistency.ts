@@ -67,7 +67,7 @@ export class Consistency implements View {
     this.segment = selectField("Segment", [], "", (segment) => this.updateOptions({ segment, ids: undefined }));
     this.filter = h("input", {
       type: "search",
-      placeholder: "Filter: words of group-by and feature …",
+      placeholder: "Filter by group-by and feature …",
       "aria-label": "Filter features",
       oninput: debounce(80, () => this.updateFilter({ filter: this.filter.value })),
     });

@@ -51,7 +51,7 @@ export class Distribution implements View {
   private readonly segment = selectField("Segment", [], "", (segment) => this.selectSegment(segment));
   private readonly curve = selectField("Curve", CURVE_KINDS.map((name) => [name, name === "cumulative" ? "cumulative shares" : name]), CURVE_KINDS[0], (curve) => this.updateOptions({ curve: curve as CurveKind }));
   private readonly tails = h("input", { type: "checkbox", onchange: () => this.updateOptions({ tails: this.tails.checked }) });
-  private readonly tailsLabel = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1 %");
+  private readonly tailsLabel = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1%");
   private readonly over = selectField("Drift over time by", [], "", (over) => this.updateOptions({ over: over as keyof DistanceValues }));
   private readonly picture = h("div", { class: "tg-curves" });
   private readonly legend = h("div", { class: "tg-side-legend" });

@@ -49,7 +49,7 @@ function sections({ checks, total, run }: FailuresAnswer): HTMLElement[] {
   const parts = [];
   if (run) {
     const startedAt = formatIsoTime(run.started_at);
-    parts.push(h("h3", {}, `Run ${run.id} of ${startedAt}: ${run.status}`), h("p", {}, run.error ? renderName(run.error, 1000) : "No error message."));
+    parts.push(h("h3", {}, `Run ${run.id} of ${startedAt}: ${run.status}`), h("p", {}, run.error ? renderName(run.error, 1000) : "No error recorded."));
   }
   if (checks.length) parts.push(h("h3", {}, pluralize(total, "failed check")), h("ul", {}, ...checks.map(failedCheck)));
   if (checks.length < total) parts.push(h("p", { class: "tg-muted" }, `Only the newest ${checks.length} are shown.`));

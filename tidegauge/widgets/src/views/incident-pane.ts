@@ -3,7 +3,7 @@
 import { legendText } from "../chart/legend";
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
-import { formatDuration, formatIsoTime, formatMetric, formatTime, formatValue, keepUnits, pluralize } from "../data/format";
+import { formatDuration, formatIsoTime, formatMetric, formatTime, formatValue, pluralize } from "../data/format";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
@@ -20,7 +20,7 @@ function isCount({ value, expected }: IncidentPart): boolean {
 }
 
 const CHART_SIZE = { minWidth: 250, height: 130, mainHeight: 230 };
-const NO_ACTION_HELP = "Point at an action to see how it affects training.";
+const NO_ACTION_HELP = "Point at an action to see how its affects training.";
 
 /** Details of an incident, with a form for actions. */
 export class IncidentPane {
@@ -33,7 +33,7 @@ export class IncidentPane {
   private readonly help = h("p", { class: "tg-muted tg-action-help" }, NO_ACTION_HELP);
   private readonly author: ReturnType<typeof authorField>;
   private readonly otherActions: HTMLElement;
-  private readonly readOnly = h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labelled here.");
+  private readonly readOnly = h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labeled here.");
   private readonly conflict = h("div", { class: "tg-conflict", role: "alert", hidden: true });
   private readonly form: HTMLElement;
   private readonly body = h("div", { class: "tg-incident-body" });
@@ -152,7 +152,7 @@ export class IncidentPane {
     if (incident.runbook) facts.push(h("span", {}, "runbook: ", externalLink(incident.runbook)));
     if (incident.run) facts.push(h("span", { class: "tg-muted" }, `measured by run ${incident.run.id} of ${formatIsoTime(incident.run.started_at)}`));
     if (incident.run?.job) facts.push(h("span", {}, "job: ", externalLink(incident.run.job)));
-    this.head.replaceChildren(h("h2", {}, renderName(keepUnits(incident.headline), 300)), h("div", { class: "tg-incident-facts" }, ...facts));
+    this.head.replaceChildren(h("h2", {}, renderName(incident.headline, 300)), h("div", { class: "tg-incident-facts" }, ...facts));
   }
 
   private showActions(incident: IncidentAnswer): void {
@@ -268,7 +268,7 @@ export class IncidentPane {
       const width = Math.max(CHART_SIZE.minWidth, holder.clientWidth);
       if (row >= 0 && !hasPoints(evidence, row)) {
         holder.style.height = "auto";
-        holder.replaceChildren(h("span", { class: "tg-muted" }, "This anomaly concerns entire partitions. Open the calendar to see them."));
+        holder.replaceChildren(h("span", { class: "tg-muted" }, "This anomaly concerns entire partitions. Open see the calendar to see them."));
       }
       else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART_SIZE.height : CHART_SIZE.mainHeight));
       else holder.replaceChildren(h("span", { class: "tg-muted" }, "This series no longer exists."));
@@ -283,7 +283,7 @@ export class IncidentPane {
 
   // --- actions
 
-  /** Take an action on the incident, unless others labelled it since this page read it. */
+  /** Take an action on the incident, unless others labeled it since this page read it. */
   private async takeAction(action: string): Promise<void> {
     const { incident, shell } = this;
     if (!incident) return;

@@ -1,6 +1,6 @@
 // Incidents view: inbox of incidents of all tables, with search, groups, bulk actions and a detail pane.
 
-import { formatAge, formatTime, keepUnits, pluralize } from "../data/format";
+import { formatAge, formatTime, pluralize } from "../data/format";
 import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, displayedStatus, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer } from "../data/protocol";
@@ -51,7 +51,7 @@ export class Incidents implements View {
   private entries: Entry[] = [];
   private readonly expanded = new Set<string>();
   private readonly checked = new Set<number>();
-  /** Incidents labelled on this page. They stay listed even if their status no longer matches. */
+  /** Incidents labeled on this page. They stay listed even if their status no longer matches. */
   private readonly relabelled = new Set<number>();
   private requestNumber = 0;
   private announced = "";
@@ -62,7 +62,7 @@ export class Incidents implements View {
     this.grouping = selectField("Group by", GROUPINGS, "", (group) => this.updateFilter({ group }));
     this.filter = h("input", {
       type: "search",
-      placeholder: "Search: words of headline, table, assignee …",
+      placeholder: "Search by headline, table, assignee …",
       "aria-label": "Search incidents",
       oninput: debounce(80, () => this.updateFilter({ filter: this.filter.value })),
     });
@@ -345,7 +345,7 @@ export class Incidents implements View {
         "div",
         { role: "gridcell", class: "tg-inbox-cell" },
         h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, `${status}${until}`), h("strong", { class: "tg-inbox-table" }, renderName(item.dataset, 40))),
-        h("div", { class: "tg-inbox-headline" }, renderName(keepUnits(item.headline), 200)),
+        h("div", { class: "tg-inbox-headline" }, renderName(item.headline, 200)),
         h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · detected ${formatAge(item.openedAt, Date.now() / 1000)}`, ...assignee),
       ),
     );

@@ -92,13 +92,13 @@ export class Overview implements View {
   constructor(private readonly shell: Shell) {
     this.filter = h("input", {
       type: "search",
-      placeholder: "Filter: words of dataset, column, metric …",
+      placeholder: "Filter by dataset, column, metric …",
       "aria-label": "Filter series",
       oninput: debounce(80, () => this.updateOptions({ filter: this.filter.value })),
     });
     const groups = Object.entries(GROUPINGS).map(([key, { text }]) => [key, text] as const);
     this.choices = {
-      by: selectField("Colour", COLOUR_BY, "", (value) => this.updateOptions({ by: value as LevelKind })),
+      by: selectField("Color", COLOUR_BY, "", (value) => this.updateOptions({ by: value as LevelKind })),
       group: selectField("Group by", [...groups, ["", "nothing"]], "", (value) => this.updateOptions({ group: value })),
       sort: selectField("Sort by", SORT_ORDERS, "", (value) => this.updateOptions({ sort: value })),
     };
@@ -124,7 +124,7 @@ export class Overview implements View {
     this.windowPicker = new WindowPicker((window) => this.showWindow(window), (text) => shell.announce(text));
     const range = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.count);
     const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.noMatch);
-    const help = "The wheel scrolls, and zooms with Ctrl. Shift-click selects series to compare. Keyboard: arrow keys, Enter, Space, + and -.";
+    const help = "The wheel with the wheel, and zooms with Ctrl. Shift-click. selects series to compare. Keyboard: arrow keys, Enter, Space, + and -.";
     const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
     this.element = h("section", { class: "tg-overview" }, tools, range, field, foot);
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);

@@ -18,8 +18,8 @@ test("distances have a word for their size", () => {
 });
 
 test("shares of rows are in per cent, other distances are not", () => {
-  assert.equal(formatDistance("unseen", 0.05), "5 %");
-  assert.equal(formatDistance("lost", 0), "0 %");
+  assert.equal(formatDistance("unseen", 0.05), "5%");
+  assert.equal(formatDistance("lost", 0), "0%");
   assert.equal(formatDistance("js", 0.05), "0.05");
   assert.equal(formatDistance("lost", null), "–");
 });

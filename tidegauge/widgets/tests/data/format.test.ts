@@ -11,11 +11,11 @@ test("numbers", () => {
 });
 
 test("shares, moments, counts", () => {
-  assert.equal(formatPercent(0.123), "+12 %");
-  assert.equal(formatPercent(-0.0123), "-1.2 %");
-  assert.equal(formatPercent(-0.9972), "-99.7 %");
-  assert.equal(formatPercent(-1), "-100 %");
-  assert.equal(formatPercent(-0.00004), "0.0 %");
+  assert.equal(formatPercent(0.123), "+12%");
+  assert.equal(formatPercent(-0.0123), "-1.2%");
+  assert.equal(formatPercent(-0.9972), "-99.7%");
+  assert.equal(formatPercent(-1), "-100%");
+  assert.equal(formatPercent(-0.00004), "0.0%");
   assert.equal(formatPercent(null), "–");
   assert.equal(formatTime(1360281600), "2013-02-08");
   assert.equal(formatTime(1360281600 + 7 * 3600), "2013-02-08 07:00");
@@ -45,15 +45,15 @@ test("ages have their largest unit", () => {
   assert.deepEqual(ages, ["now", "1 min ago", "2 h ago", "1 day ago", "5 days ago", "2 months ago", "2 years ago", "in 2 h", "–"]);
 });
 
-test("shares are in per cent, with enough digits to differ from 100 %", () => {
-  assert.deepEqual([0.57, 0.13781, 0.9893, 0.99987, 0.99998, 1, 0, 0.002134, 1 - 1e-16, 12].map((share) => formatValue(share, true)), ["57 %", "13.8 %", "98.9 %", "99.99 %", "99.998 %", "100 %", "0 %", "0.213 %", "100 %", "1,200 %"]);
+test("shares are in per cent, with enough digits to differ from 100%", () => {
+  assert.deepEqual([0.57, 0.13781, 0.9893, 0.99987, 0.99998, 1, 0, 0.002134, 1 - 1e-16, 12].map((share) => formatValue(share, true)), ["57%", "13.8%", "98.9%", "99.99%", "99.998%", "100%", "0%", "0.213%", "100%", "1,200%"]);
   assert.deepEqual([formatValue(0.57, false), formatValue(NaN, true)], ["0.57", "–"]);
-  assert.deepEqual([1e-5, 4e-7, 1e-9].map((share) => formatValue(share, true)), ["0.001 %", "0.00004 %", "< 0.000001 %"]);
+  assert.deepEqual([1e-5, 4e-7, 1e-9].map((share) => formatValue(share, true)), ["0.001%", "0.00004%", "< 0.000001%"]);
 });
 
 test("a metric is formatted by its scale", () => {
   const format = [[0.57, "ratio"], [0.57, "signed"], [1_771_597_440.9, "time"], [-1, "time"], [1e300, "time"], [NaN, "time"]] as const;
-  assert.deepEqual(format.map(([value, scale]) => formatMetric(value, scale)), ["57 %", "0.57", "2026-02-20 14:24:00", "1969-12-31 23:59:59", formatNumber(1e300), "–"]);
+  assert.deepEqual(format.map(([value, scale]) => formatMetric(value, scale)), ["57%", "0.57", "2026-02-20 14:24:00", "1969-12-31 23:59:59", formatNumber(1e300), "–"]);
   assert.equal(formatMetric(null, "time"), "–");
 });
 

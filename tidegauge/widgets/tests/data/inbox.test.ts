@@ -3,7 +3,7 @@ import test from "node:test";
 import { groupInbox, type InboxItem, searchInbox, displayedStatus } from "../../src/data/inbox";
 
 const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
-  id, dataset: "orders", headline: "volume -52 %", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
+  id, dataset: "orders", headline: "volume -52%", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
   openedAt: 0, series: 1, status: "open", assignee: null, snoozedUntil: NaN, group: NaN, groupHeadline: null, ...changes,
 });
 

@@ -42,7 +42,7 @@ test("measurements without a number are null, missing measurements undefined", (
   assert.deepEqual(lineValues(data, 0, axis, "value", 2), [2, null, undefined, 3]);
 });
 
-test("lines have gaps at missing steps; values without neighbours are isolated", () => {
+test("lines have gaps at missing steps; values without neighbors are isolated", () => {
   const x = [0, 1, 2, 5, 8, 9];
   assert.equal(medianStep(x, [1, 1, 1, 1, 1, 1]), 1);
   assert.deepEqual(findGaps(x, [1, 1, 1, 1, 1, 1]), { gaps: [[2, 3], [3, 4]], isolated: [3] });

@@ -65,7 +65,7 @@ test("the heading of folded rows has their strongest levels", () => {
   assert.deepEqual(strongest(three, 0, 1), [99, 9]);
 });
 
-test("folded rows are summarised again in written columns", () => {
+test("folded rows are summarized again in written columns", () => {
   const levels = new LevelMatrix(2, 3, SCORE_STRENGTH);
   levels.write(Uint8Array.from([5, 1, 7, 2, 9, 3]), 0, 3);
   levels.setOrder(Int32Array.from([-1]), new Map([[-1, [0, 1]]]));

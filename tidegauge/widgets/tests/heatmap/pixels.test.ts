@@ -3,7 +3,7 @@ import test from "node:test";
 import { LevelMatrix, SCORE_STRENGTH } from "../../src/heatmap/level-matrix";
 import { paintCells, type Viewport } from "../../src/heatmap/pixels";
 
-// A level's colour is its number, and the ground is 0.
+// A level's color is its number, and the ground is 0.
 const palette = Uint32Array.from({ length: 256 }, (_, level) => level);
 
 function painted(rows: number[][], width: number, height: number, viewport: Viewport): number[][] {
