@@ -127,7 +127,7 @@ def test_a_run_of_another_dataset_and_invalid_names_are_refused(shared):
     run = commit(shared, day(1), dataset="e")
     with pytest.raises(tg.HistoryError, match="it is not a run of 'd'"):
         judged(shared, run=run)
-    with pytest.raises(tg.SuiteError, match="zero character"):
+    with pytest.raises(tg.SuiteError, match="null character"):
         judged(shared, dataset="a\x00")
     with pytest.raises(tg.HistoryError, match="fingerprint of a verdict must not be empty"):
         shared.verdict("d", **{**OF, "fingerprint": ""})

@@ -136,7 +136,7 @@ def test_where_filters_the_preceding_constraint():
     assert check.analyzers == (tg.Completeness("a"), tg.Minimum("b", where="b IS NOT NULL"))
     with pytest.raises(tg.SuiteError, match="add a constraint first"):
         CHECK.where("a")
-    with pytest.raises(tg.SuiteError, match="has a filter already"):
+    with pytest.raises(tg.SuiteError, match="already has a filter"):
         check.where("b > 1")
 
 
