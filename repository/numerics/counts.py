@@ -38,7 +38,7 @@ MAX_RARE_SHARE, MIN_SHARE_POINTS = 0.2, 7
 PRIOR_DISPERSION, PRIOR_DISPERSION_POINTS = 6.0, 14
 """Overdispersion that is assumed of rare events, and its weight in points: nulls come in clusters."""
 FAR_COUNT_DEVIATIONS, MIN_OTHER_COUNTS = 10.0, 7
-"""A point that was never scored is excluded if it is this many deviations from at least so many others."""
+"""A point that was never scored is excluded if at least this many other points are this many deviations away."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CountForecast:
         The mean is the share of events so far times the rows of the next partition. Half an event is added
         (Jeffreys' prior of a Poisson rate), so that the share is small rather than 0 before the first event.
         The variance is the mean times the observed overdispersion (Pearson's statistic), plus the variance of
-        the estimated share. Such events come in clusters, so the overdispersion is shrunk towards 6, as if
+        the estimated share. Such events come in clusters, so the overdispersion is shrunk toward 6, as if
         by fourteen points.
 
         Parameters
@@ -215,7 +215,7 @@ class RareShares:
         return self.forecast.score(self.events(share))
 
     def first_events_score(self, share: Floats) -> Floats:
-        """Return what is added to the score of a first departure from a constant, by its events.
+        """Return what is added to the score of a first deviation from a constant, by its events.
 
         Examples
         --------

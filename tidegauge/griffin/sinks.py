@@ -165,7 +165,7 @@ def plain(value: Any) -> Any:
 
 
 def custom(name: str, config: Mapping[str, Any]) -> Sink:
-    """Make a sink of the class named in the configuration.
+    """Create a sink of the class named in the configuration.
 
     Raises
     ------

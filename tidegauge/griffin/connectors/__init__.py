@@ -74,7 +74,7 @@ class Connector(ABC):
         return self.batch(spark)
 
     def finish(self) -> None:  # noqa: B027 - most connectors have nothing to do
-        """Mark the rows of `batch` as read; called once they were measured without failures."""
+        """Mark the rows of `batch` as read; called after they were measured without failures."""
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Read the current and future rows as a streaming frame."""
@@ -130,7 +130,7 @@ def need_format(spark: SparkSession, name: str, package: str) -> None:
 
 
 def spark_package(name: str, group: str = "org.apache.spark", version: str = "") -> str:
-    """Return a package's Maven coordinates, by default of Spark's own for the installed Spark."""
+    """Return a package's Maven coordinates (default: the group and version of the installed Spark)."""
     import pyspark
 
     scala = "2.12" if pyspark.__version__.startswith("3.") else "2.13"  # of Spark's own wheels
@@ -138,7 +138,7 @@ def spark_package(name: str, group: str = "org.apache.spark", version: str = "")
 
 
 def custom(config: Mapping[str, Any]) -> Connector:
-    """Make a connector of the class named in the configuration.
+    """Create a connector of the class named in the configuration.
 
     Raises
     ------
@@ -245,8 +245,8 @@ _QUOTED_PATTERNS = {'"': r'"(?:[^"]|"")+"', "`": r"`(?:[^`]|``)+`"}
 def table_name(url: str, name: str) -> str:
     """Return a table's name as SQL in the dialect of a JDBC URL, quoted if necessary.
 
-    Identifiers that are plain or quoted already, also dotted ones, stay as they are, so the database
-    decides the letter case of plain ones; anything else is quoted as one name.
+    Plain and quoted identifiers are unchanged, including dotted ones, so the database decides the letter case
+    of plain identifiers. Anything else is quoted as one name.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def driver_of(url: str) -> str | None:
 def spark_url(url: str) -> str:
     """Return a URL that makes Spark use the dialect of a database.
 
-    Spark recognises MariaDB only by the scheme of MySQL. With the scheme of MariaDB, it quotes names as
+    Spark recognizes MariaDB only by the scheme of MySQL. With the scheme of MariaDB, it quotes names as
     strings, and reads these strings instead of the columns. With this option, the driver of MariaDB
     accepts both schemes.
 

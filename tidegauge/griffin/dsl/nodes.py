@@ -506,7 +506,7 @@ def kind_of(node: Expression) -> str | None:
 
 
 def value_kind(node: Expression) -> str | None:
-    """Return what an expression is if it is certainly not true or false, else None.
+    """Return what an expression is if it is certainly not Boolean; otherwise None.
 
     Examples
     --------

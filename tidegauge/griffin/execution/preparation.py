@@ -59,9 +59,9 @@ def select_measure(
 ) -> GriffinMeasure[Any] | None:
     """Return the analyzer that measures a rule with a mergeable state, or None.
 
-    Only the profiling queries of `GriffinProfiling` have an analyzer. Keys looked up in another source
-    and Griffin's own null matching have none. The analyzer's metric equals the result of the metric
-    step in the rule's plan.
+    Only the profiling queries of `GriffinProfiling` have an analyzer. No analyzer exists for keys that are
+    looked up in another source, or for Griffin's own null matching. The analyzer's metric equals the result
+    of the metric step in the rule's plan.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def select_measure(
     Examples
     --------
     >>> from tidegauge.analyzers.core.schema import Schema
- or   >>> scope = Scope({"users": Schema.from_types({"id": "long"})}, "users")
+    >>> scope = Scope({"users": Schema.from_types({"id": "long"})}, "users")
     >>> config = RuleConfig(1, "griffin-dsl", "id", "uniqueness", out_name="ids")
     >>> select_measure(config, scope)
     GriffinUniqueness('ids', 'id', source='users')

@@ -190,7 +190,7 @@ def _key_plan(
 def duplicate_steps(keys: KeyColumns, counted: str, count_columns: list[str]) -> list[Step]:
     """Return the steps for keys with several rows, and for the number of keys by row count.
 
-    ``count_columns`` are the counts in the records; the number of keys is by the first.
+    ``count_columns`` are the counts in the records; the first of them groups the number of keys.
     """
     context, dup = keys.context, count_columns[0]
     duplicates = context.step("dup_records")
@@ -344,7 +344,8 @@ BAD_RECORD_CONDITIONS = {
     "nonunique": "{rows} > 1 AND {number} = 1",
     "distinct": "{number} = 1",
 }
-"""Conditions for bad rows, by ``bad.record.definition`` without underscores, of a key's rows and a row's number."""
+"""Conditions for bad rows by ``bad.record.definition`` (without underscores), given a key's rows and a row's
+number."""
 
 
 def lower_duplication(rule: Listing | None, context: LoweringContext) -> RulePlan:

@@ -243,7 +243,7 @@ TIMELINESS_NUMBERS: tuple[RuleNumber, ...] = (
 
 
 def lower_timeliness(rule: Listing, context: LoweringContext) -> RulePlan:
-    """Return the steps for rows in total and in time, latencies, late rows, and metrics.
+    """Return the steps for all rows, rows in time, latencies, late rows, and metrics.
 
     ``time_metrics`` has counts and times, ``range_metric`` the number of rows per latency step, and
     ``percentile_metric`` percentiles. The other steps are ``total_count``, ``in_time``,
@@ -321,7 +321,7 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
 
     Rows with a null time are unmeasurable and counted separately. The average is truncated to a
     whole number, as in Griffin. Percentiles come from a sketch with a rank error of at most 0.001
-    at 99 % confidence.
+    at 99% confidence.
 
     Parameters
     ----------

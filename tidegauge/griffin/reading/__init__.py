@@ -241,9 +241,9 @@ _LEGACY_RULE_TYPES = spellings("accuracy", "profiling", profile="profiling")
 
 
 def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
-    """Convert a job in the oldest format to today's; return any other unchanged.
+    """Convert a job in the oldest format to the current format; return other jobs unchanged.
 
-    Between the two, 0.1.6 has a list of rules in ``evaluateRule``, beside ``data.sources``.
+    Version 0.1.6, in between, has a list of rules in ``evaluateRule`` next to ``data.sources``.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
 
 
 def _source(name: str, keys: MappingReader) -> dict[str, Any]:
-    """Return a source; its connector is read and checked later, in today's format."""
+    """Return a source; its connector is read and checked later, in the current format."""
     keys.ignored("match.once")
     inside = {key: value for key, value in keys.value.items() if key not in {"match.once", "cache"}}
     store = keys.value.get("cache")
@@ -306,7 +306,7 @@ _SERVICE_KEYS = (
 )
 """Keys that Griffin's service writes for itself."""
 _SERVICE_TYPES = frozenset({"griffin", *RULE_TYPE_BY_SPELLING})
-"""Values of its key ``type``, which is of the measure or of its rules."""
+"""Values of its key ``type``, which is the type of the measure or of its rules."""
 
 
 def parse_job(keys: MappingReader) -> Job:
@@ -363,7 +363,7 @@ def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
         evaluated.done()
     if evaluated is None and keys.value.get("measures") is None:
         if str(keys.value.get("measure.type", keys.value.get("type"))).casefold() == "external":
-            keys.problem("an external measure has no rules: others compute its metric")
+            keys.problem("an external measure has no rules: another system computes its metric")
         keys.problem("'evaluate.rule' and 'measures' are both missing")
     elif not rules and not measures:
         keys.problem("the job has no rules")

@@ -40,7 +40,7 @@ export function formatChange(change: number, percent: boolean): string {
   return change > 0 && text !== "0 pp" ? `+${text}` : text;
 }
 
-/** Format a relative change, such as `+12%`. Only a change of exactly 100 % it formatted as 100 exact. */
+/** Format a relative change, such as `+12%`. Only a change of exactly 100% is formatted as 100%. */
 export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
   const percent = 100 * share;

@@ -13,7 +13,7 @@ export interface Action {
 export const ACTIONS: Record<string, Action> = {
   acknowledge: { label: "Acknowledge", help: "Someone is looking into it. It counts as a real problem; training does not change." },
   expected: { label: "Expected", help: "A known cause, such as a holiday or a planned outage. Its points are excluded from training." },
-  "false alarm": { label: "False alarm", help: "Nothing was wrong. Its points are no longer raise alarms and are excluded from training. The incident is resolved and counts as a false alarm of false alarm." },
+  "false alarm": { label: "False alarm", help: "Nothing was wrong. Its points no longer raise alarms and are excluded from training. The incident is resolved and counts as a false alarm." },
   "bad data": { label: "Bad data", help: "The data is wrong. Its points are excluded from training, so later values are not compared with them. The incident is acknowledged until the data is repaired." },
   "new normal": { label: "New normal", help: "The change is permanent. Training restarts at these points and ignores the earlier level. The incident is resolved." },
   resolve: { label: "Resolve", help: "The problem is over. Training does not change." },

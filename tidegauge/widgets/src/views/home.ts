@@ -32,7 +32,7 @@ const COLUMN_HELP: Record<string, string> = {
   incidents: "Open incidents by severity",
   health: "The most severe of open incidents, failed runs and analyzers, and failing checks",
   completeness: "Mean completeness of the columns in the newest partition; the tooltip shows the lowest",
-  failing: "Checks that fail on current data, known failures of past partitions, and checks that all current data",
+  failing: "Checks that fail on current data, known failures of past partitions, and checks that all current data passes",
 };
 const HEALTH_SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),

@@ -20,7 +20,7 @@ function isCount({ value, expected }: IncidentPart): boolean {
 }
 
 const CHART_SIZE = { minWidth: 250, height: 130, mainHeight: 230 };
-const NO_ACTION_HELP = "Point at an action to see how its affects training.";
+const NO_ACTION_HELP = "Point at an action to see how it affects training.";
 
 /** Details of an incident, with a form for actions. */
 export class IncidentPane {
@@ -268,7 +268,7 @@ export class IncidentPane {
       const width = Math.max(CHART_SIZE.minWidth, holder.clientWidth);
       if (row >= 0 && !hasPoints(evidence, row)) {
         holder.style.height = "auto";
-        holder.replaceChildren(h("span", { class: "tg-muted" }, "This anomaly concerns entire partitions. Open see the calendar to see them."));
+        holder.replaceChildren(h("span", { class: "tg-muted" }, "This anomaly concerns entire partitions. Open the calendar to see them."));
       }
       else if (row >= 0) holder.replaceChildren(renderEvidenceChart(this.shell.theme, evidence, row, width, n ? CHART_SIZE.height : CHART_SIZE.mainHeight));
       else holder.replaceChildren(h("span", { class: "tg-muted" }, "This series no longer exists."));

@@ -124,7 +124,7 @@ export class Overview implements View {
     this.windowPicker = new WindowPicker((window) => this.showWindow(window), (text) => shell.announce(text));
     const range = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.count);
     const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.noMatch);
-    const help = "The wheel with the wheel, and zooms with Ctrl. Shift-click. selects series to compare. Keyboard: arrow keys, Enter, Space, + and -.";
+    const help = "The wheel scrolls, and zooms with Ctrl. Shift-click selects series to compare. Arrow keys, Enter, Space, + and - also work.";
     const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
     this.element = h("section", { class: "tg-overview" }, tools, range, field, foot);
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
