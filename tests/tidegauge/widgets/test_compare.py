@@ -142,7 +142,7 @@ def test_the_table_has_the_metrics_of_whole_windows_unless_medians_are_requested
 
     def values(**options):
         answer = comparison.compare(repo, {**question, **options})
-        texts, arrays = answer.payload["texts"], answer.arrays
+        texts, arrays = answer.payload["strings"], answer.arrays
         size, revenue = texts["name"].index("Size"), texts["name"].index("revenue")
         assert texts["summary"][revenue] == "median", "it has no states"
         assert arrays["current"][revenue] == 8
