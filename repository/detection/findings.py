@@ -22,9 +22,15 @@ from tidegauge.repository.detectors.base import (
 )
 from tidegauge.repository.detectors.inputs import Matrix, TrainingLabels
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.rules import severity_steps, weights_of
+from tidegauge.repository.detectors.rules import (
+    FalseDiscoveryRate,
+    day_weights,
+    severity_steps,
+    weights_of,
+)
 from tidegauge.repository.incidents.grouping import write_incidents
 from tidegauge.repository.incidents.headline import direction, explain
+from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.bulk import chunks, insert_rows, upsert
@@ -98,7 +104,7 @@ def apply_rules(
     start: int,
     may_alert: NDArray[np.bool_],
     previous_sides: Floats | None = None,
-    earlier_scores: Floats | None = None,
+    earlier_scores: Scores | None = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
     """Return which points are anomalies by any of a detector's monitors, and their highest severity.
 
@@ -116,8 +122,8 @@ def apply_rules(
         False for points that are excluded from alerting.
     previous_sides : array of float, shape (series,), optional
         Anomaly directions in the previous partition, as for `DecisionRule.decide`.
-    earlier_scores : array of float, shape (series, partitions before), optional
-        Earlier scores, as for `Monitor.decide`.
+    earlier_scores : Scores, optional
+        Scores of the partitions before ``start``.
 
     Returns
     -------
@@ -126,6 +132,8 @@ def apply_rules(
     """
     values = series_matrix.history.values[:, start:]
     gravest = np.full(values.shape, -1, dtype=np.int8)
+    grid = series_matrix.history.grid or Grid.from_times(series_matrix.history.times)
+    known = Scores.unscored((len(values), start)) if earlier_scores is None else earlier_scores
     for monitor in monitors:
         rows = np.flatnonzero([monitor.watches(row) for row in series_matrix.series])
         if not rows.size:
@@ -139,12 +147,37 @@ def apply_rules(
             step = list(Severity).index(Severity(monitor.severity))
             steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
             weights = None
-        past = None if earlier_scores is None else earlier_scores[rows]
+        if grid.within_days and isinstance(monitor.rule, FalseDiscoveryRate):
+            by_day = _weights_of_days(series_matrix, scores, known, steps, rows, start)
+            weights = by_day if weights is None else weights * by_day
+        past = None if earlier_scores is None else earlier_scores.score[rows]
         flags = monitor.decide(
             values[rows], scores.take(rows), may_alert[rows], sides, weights, past
         )
         gravest[rows] = np.maximum(gravest[rows], np.where(flags, steps, -1))
     return gravest >= 0, gravest
+
+
+def _weights_of_days(
+    series_matrix: Matrix,
+    scores: Scores,
+    earlier_scores: Scores,
+    steps: NDArray[np.int8],
+    rows: NDArray[np.intp],
+    start: int,
+) -> Floats:
+    """Return the weights of `day_weights`; the partition before ``start`` can begin a lasting departure."""
+    history = series_matrix.history
+    first = max(start - 1, 0)
+    score, expected = (
+        np.hstack([getattr(earlier_scores, name)[rows, first:start], getattr(scores, name)[rows]])
+        for name in ("score", "expected")
+    )
+    with np.errstate(invalid="ignore"):
+        sides = np.sign(np.nan_to_num(history.values[rows, first:] - expected, posinf=1, neginf=-1))
+    padded_steps = np.hstack([np.zeros((len(rows), start - first), dtype=np.int8), steps])
+    grid = history.grid or Grid.from_times(history.times)
+    return day_weights(score, sides, padded_steps, grid.period)[:, start - first :]
 
 
 def anomalous_before(
@@ -375,7 +408,6 @@ def score_and_decide(
         Anomaly directions in the previous partition, as for `DecisionRule.decide`.
     """
     scores = detector.score(series_matrix.history, start, earlier_scores)
-    score_before = None if earlier_scores is None else earlier_scores.score
     return _decide(
         repr(detector),
         monitors,
@@ -385,7 +417,7 @@ def score_and_decide(
         window,
         teaching,
         previous_sides,
-        score_before,
+        earlier_scores,
     )
 
 
@@ -452,7 +484,7 @@ def _decide(
     window: Window,
     teaching: TrainingLabels | None,
     previous_sides: Floats | None,
-    earlier_scores: Floats | None = None,
+    earlier_scores: Scores | None = None,
 ) -> Scored:
     may_alert = alerting_mask(series_matrix, start, teaching)
     flags, severities = apply_rules(

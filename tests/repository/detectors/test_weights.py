@@ -47,6 +47,80 @@ def test_large_departures_need_less_evidence_than_small_ones(
     assert flags(series, score, value, expected) is anomaly
 
 
+ROWS = {"kind": "Size", "name": "Size", "instance": "*", "scale": "count"}
+
+
+def decided(scores, values, step, start=0):
+    """Return the anomalies of series over partitions of a length, from the partition ``start`` on."""
+    times = np.datetime64("2024-01-01", "s") + np.arange(values.shape[1]) * np.timedelta64(
+        step, "m"
+    )
+    history = History(times, values, values, ["count"] * len(values))
+    versions = np.ones(values.shape, dtype=np.int64)
+    matrix = Matrix([{**ROWS, **WHOLE}] * len(values), [{}] * values.shape[1], history, versions)
+    before = Scores(
+        *(getattr(scores, n)[:, :start] for n in ("score", "expected", "lower", "upper", "reason"))
+    )
+    sides = (
+        np.where(
+            decided(scores, values, step)[:, start - 1], np.sign(values - 100)[:, start - 1], 0
+        )
+        if start
+        else None
+    )
+    may_alert = np.ones((len(values), values.shape[1] - start), dtype=bool)
+    found, _ = apply_rules(
+        [Monitor()], matrix, scores.since(start), start, may_alert, sides, before
+    )
+    return found
+
+
+def rows_at(score, values):
+    scores = Scores.unscored(np.shape(values))
+    scores.score[:], scores.expected[:] = score, 100.0
+    return scores, np.array(values, dtype=float)
+
+
+DAY, HOUR, QUARTER = 1440, 60, 15
+
+
+@pytest.mark.parametrize("step, tests_a_day", [(DAY, 1), (HOUR, 24), (QUARTER, 96)])
+def test_partitions_of_a_day_share_its_tests(step, tests_a_day):
+    """A loss of a fifth of the rows is a warning: its limit is 0.1 / 450 in a day."""
+    limit = np.log10(4500 * tests_a_day)
+    usual = [[100.0] * 9 + [80.0] + [100.0] * 4]
+    for score, is_anomaly in ((limit - 0.01, False), (limit + 0.01, True)):
+        by_partition = np.where(np.equal(usual, 80), score, 0.1)
+        assert decided(*rows_at(by_partition, usual), step)[0, 9] == is_anomaly
+
+
+def test_an_error_and_a_departure_that_lasts_need_less_evidence():
+    calm = [100.0] * 9
+    limit = np.log10(4500 * 24)
+    error = np.log10(4500 * np.sqrt(24) / 2)
+    for values, score, is_anomaly in (
+        ([40.0], error + 0.01, True),
+        ([40.0], error - 0.01, False),
+        ([80.0, 80.0], limit / 1.5 + 0.01, True),
+        ([80.0, 80.0], limit / 1.5 - 0.01, False),
+        ([80.0, 120.0], limit / 1.5 + 0.01, False),  # it does not last
+    ):
+        series = [calm + values]
+        by_partition = np.where(np.equal(series, 100), 0.1, score)
+        assert decided(*rows_at(by_partition, series), HOUR)[0, -1] == is_anomaly
+
+
+@pytest.mark.parametrize("step", [DAY, HOUR])
+def test_decisions_do_not_depend_on_where_detection_starts(step):
+    random = np.random.default_rng(2)
+    values = 100 + 40 * random.choice([-1.0, 0.0, 1.0], size=(3, 60))
+    scores, values = rows_at(random.gamma(2, 1.2, size=values.shape), values)
+    whole = decided(scores, values, step)
+    assert whole.any()
+    for start in range(8, 60):
+        np.testing.assert_array_equal(decided(scores, values, step, start), whole[:, start:])
+
+
 MEAN = {"kind": "Mean", "name": "Mean", "instance": "a", "scale": "positive"}
 
 

@@ -503,7 +503,7 @@ def test_a_change_of_level_is_reported_once(repo):
     assert set(some["partition"]) == {name(43)}
     assert len(some) == 2
     (incident,) = repo.incidents("d").itertuples()
-    assert (incident.first, incident.last, incident.status) == (name(43), name(43), "resolved")
+    assert (incident.first, incident.last, incident.status) == (name(43), name(43), "open")
 
 
 def test_a_spike_is_not_a_change_of_level(repo):
