@@ -34,6 +34,7 @@ from tidegauge.repository.detection.findings import (
     score_partitions,
     write_results,
 )
+from tidegauge.repository.detection.young import maybe_young, young_histories
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
 from tidegauge.repository.detectors.changes import Drift, VolatilityShift
 from tidegauge.repository.detectors.inputs import (
@@ -298,6 +299,8 @@ class DetectionJob(DetectionScope):
             result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
             changed = self._changed(connection, detector, result)
             for within, indices in group_by_segment(self.dimensions[1]).items():
+                if changed and not isinstance(detector, PartitionDetector):
+                    changed |= maybe_young(connection, [self._id(p) for p in indices])
                 start = next((k for k, p in enumerate(indices) if self._id(p) in changed), None)
                 if start is None:
                     continue
@@ -399,6 +402,7 @@ class DetectionJob(DetectionScope):
             start=start,
             earlier_scores=earlier_scores,
             previous_sides=previous_sides,
+            young=young_histories(connection, series_matrix, start),
         )
         values = _earlier_values(
             connection, series_matrix, {i for i, _ in result.anomaly_indices}, first, ids

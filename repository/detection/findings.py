@@ -13,6 +13,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.metric import subject, written_scale
+from tidegauge.repository.detection.young import YoungHistory, score_young
 from tidegauge.repository.detectors.base import (
     Detector,
     PartitionDetector,
@@ -386,6 +387,7 @@ def score_and_decide(
     start: int = 0,
     earlier_scores: Scores | None = None,
     previous_sides: Floats | None = None,
+    young: Sequence[YoungHistory] = (),
 ) -> Scored:
     """Score the partitions of a matrix from index ``start``, and decide which points are anomalies.
 
@@ -406,8 +408,11 @@ def score_and_decide(
         The detector's scores of the partitions before ``start``.
     previous_sides : array of float, shape (series,), optional
         Anomaly directions in the previous partition, as for `DecisionRule.decide`.
+    young : sequence of YoungHistory
+        Histories of partitions that are measured before their data are complete.
     """
     scores = detector.score(series_matrix.history, start, earlier_scores)
+    scores = score_young(detector, series_matrix, scores, start, young)
     return _decide(
         repr(detector),
         monitors,
