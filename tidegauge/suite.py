@@ -15,7 +15,12 @@ from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.display.html import Rows, card, heading, pairs, table
 from tidegauge.notifications.sinks import redact
-from tidegauge.repository.detectors.inputs import HOLIDAY_DATES_KEY, Calendar, check_calendar
+from tidegauge.repository.detectors.inputs import (
+    HOLIDAY_DATES_KEY,
+    Calendar,
+    check_calendar,
+    zone_from_name,
+)
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.windows import WindowScheme
@@ -59,6 +64,11 @@ class Suite:
         ``holidays``) or names by day (``{"2013-02-08": "Blizzard"}``). Incidents on a holiday or the day
         before or after are expected, unless values are missing.
 
+    time_zone : str, optional
+        Time zone in which partitions are named, such as ``Europe/Berlin`` (default: UTC, or a guess from the
+        hours that are missing when clocks change). Partitions are due by its clocks, and the hours that
+        clocks skip or show twice are not anomalies.
+
     private : sequence of str
         Patterns of columns whose values are never stored, such as ``*email*``, in addition to the patterns
         in the configuration file; see `Privacy`.
@@ -97,6 +107,7 @@ class Suite:
     dqm: DQM | None = None
     sensitivity: str = Sensitivity.NORMAL
     private: Sequence[str] = ()
+    time_zone: str | None = None
 
     def __post_init__(self) -> None:
         if not self.dataset.strip():
@@ -123,6 +134,7 @@ class Suite:
             raise SuiteError(msg)
         keys = None if self.partition_by is None else tuple(self.partition_by)
         set_ = object.__setattr__
+        zone_from_name(self.time_zone)
         set_(self, "holidays", _read_calendar(self.holidays))
         set_(self, "analyzers", tuple(dict.fromkeys(read)))
         set_(self, "partition_by", keys)
@@ -157,6 +169,7 @@ class Suite:
         rules = {"dqm": self.dqm.identity()} if self.dqm else {}
         notify = {"notify": [redact(sink) for sink in self.notify]} if self.notify else {}
         private = {"private": list(self.private)} if self.private else {}
+        zone = {"time_zone": self.time_zone} if self.time_zone else {}
         return canonical_json(
             {
                 "dataset": self.dataset,
@@ -173,6 +186,7 @@ class Suite:
                 **rules,
                 **notify,
                 **private,
+                **zone,
             }
         )
 
@@ -188,6 +202,7 @@ class Suite:
             ("segments", "; ".join(", ".join(columns) for columns in self.segments)),
             ("windows", ", ".join(self.windows)),
             ("tags", self.tags),
+            ("time zone", self.time_zone),
             ("holidays", self.holidays),
             ("sensitivity", "" if self.sensitivity == Sensitivity.NORMAL else self.sensitivity),
             ("rules", self.dqm and repr(self.dqm)),

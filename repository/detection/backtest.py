@@ -32,6 +32,7 @@ from tidegauge.repository.detectors.inputs import (
     group_by_segment,
     matrix,
     suite_holidays,
+    time_zone_of,
 )
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.repository.detectors.seasonal import Seasonal, learned_seasons
@@ -105,14 +106,17 @@ class BacktestHistory:
             for label in training_labels(connection, dataset_key)
         ]
         suite = stored_suite(connection, dataset_key)
+        zone = time_zone_of(suite, partitions)
         return cls(
             facts,
             query.window,
-            TrainingLabels(training, suite_holidays(suite, (row["time"] for row in partitions))),
+            TrainingLabels(
+                training, suite_holidays(suite, (row["time"] for row in partitions)), zone
+            ),
             feedback_labels(connection, dataset_key),
             incidents_of(connection, dataset_key),
             {
-                within: read_ledger(connection, [partitions[index] for index in indices], now)
+                within: read_ledger(connection, [partitions[index] for index in indices], now, zone)
                 for within, indices in group_by_segment(partitions).items()
             },
         )

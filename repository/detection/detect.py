@@ -44,9 +44,11 @@ from tidegauge.repository.detectors.inputs import (
     TrainingLabels,
     grid_of,
     group_by_segment,
+    local_clock,
     matrix,
     new_dates,
     suite_holidays,
+    time_zone_of,
     to_datetime64,
 )
 from tidegauge.repository.detectors.monitor import Monitor
@@ -74,6 +76,8 @@ from tidegauge.repository.store.scorebook import SCORE_COLUMNS, Points
 from tidegauge.repository.store.stored_states import Artifacts
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.numerics.arrays import Floats
@@ -264,6 +268,13 @@ class DetectionJob(DetectionScope):
         dimensions = dimensions_of(connection, dataset_key, MetricQuery())
         m = s.scored.c
         query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == dataset_key)
+        zone = time_zone_of(suite, dimensions[1])
+        if suite and zone is not None and suite.get("time_zone") is None:
+            msg = (
+                f"{dataset}: the hour that clocks skip in {zone.key} is missing, so partitions are taken as local"
+                f" time: set `time_zone: {zone.key}` in the suite, or the zone that they have"
+            )
+            warnings.warn(msg, RepositoryWarning, stacklevel=2)
         return cls(
             dataset=dataset,
             id=dataset_key,
@@ -274,6 +285,7 @@ class DetectionJob(DetectionScope):
             teaching=TrainingLabels(
                 training_labels(connection, dataset_key),
                 suite_holidays(suite, (row["time"] for row in dimensions[1])),
+                zone,
             ),
             calendar=suite.get("holidays"),
             window=window,
@@ -296,6 +308,8 @@ class DetectionJob(DetectionScope):
         facts = _FactReader(connection, self.dataset, self.dimensions)
         for detector, monitors in self.watched.items():
             decision_inputs = [[m.to_dict() for m in monitors], self.calendar]
+            if self.teaching.zone is not None:
+                decision_inputs.append(self.teaching.zone.key)
             result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
             changed = self._changed(connection, detector, result)
             for within, indices in group_by_segment(self.dimensions[1]).items():
@@ -449,7 +463,7 @@ class DetectionJob(DetectionScope):
         row = self.whole_series[repr(detector), within]
         muted = self.teaching.muted([row], series_matrix.partitions)
         ledger = replace(
-            read_ledger(connection, series_matrix.partitions, self.now),
+            read_ledger(connection, series_matrix.partitions, self.now, self.teaching.zone),
             muted=None if muted is None else muted[0],
         )
         start -= first
@@ -565,9 +579,12 @@ def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRo
 
 
 def read_ledger(
-    connection: Connection, partitions: Sequence[PartitionRow], now: datetime
+    connection: Connection,
+    partitions: Sequence[PartitionRow],
+    now: datetime,
+    zone: ZoneInfo | None = None,
 ) -> PartitionLedger:
-    """Return arrival times, versions and schemas of partitions.
+    """Return arrival times, versions and schemas of partitions. Times are on the clocks of a zone.
 
     The arrival time of a partition is the time of its first version, so that a restatement is not late.
     It is unknown if the first version was deleted.
@@ -590,11 +607,13 @@ def read_ledger(
         query = sa.select(t.id, t.columns).where(t.id.in_(chunk))
         schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
     rows = [current.get(partition) for partition in ids]
+    arrived = np.array([to_datetime64(arrived_at.get(partition)) for partition in ids], "M8[s]")
     return PartitionLedger(
-        np.array([to_datetime64(arrived_at.get(partition)) for partition in ids], dtype="M8[s]"),
+        local_clock(arrived, zone),
         np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
         [{} if row is None else schemas[row.table_schema_id] for row in rows],
-        now=to_datetime64(now),
+        now=local_clock(np.array([to_datetime64(now)]), zone)[0],
+        zone=zone,
     )
 
 

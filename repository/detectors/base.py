@@ -22,6 +22,8 @@ from tidegauge.repository.numerics.forecasts import NO_HOLIDAYS
 from tidegauge.repository.numerics.grid import Grid
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
@@ -84,6 +86,8 @@ class PartitionLedger:
         Time of the evaluation.
     muted : array of bool, optional
         Partitions that labels exclude from training of this detector.
+    zone : ZoneInfo, optional
+        Time zone of the partitions, in which all times of the ledger are; UTC if None.
     """
 
     arrived: NDArray[np.datetime64]
@@ -91,6 +95,7 @@ class PartitionLedger:
     columns: Sequence[Mapping[str, str]]
     now: np.datetime64 = field(default_factory=lambda: np.datetime64("NaT", "s"))
     muted: NDArray[np.bool_] | None = None
+    zone: ZoneInfo | None = None
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import numpy as np
 
-from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.errors import SuiteError, did_you_mean
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.rules import EXTREME_ANALYZERS
@@ -46,10 +47,13 @@ class TrainingLabels:
         ``reopened`` cancels all earlier labels.
     holidays : mapping of date text to str
         Names of holidays by ISO date, such as ``2013-07-04``.
+    zone : ZoneInfo, optional
+        Time zone of the partitions. Hours that its clocks show twice are not judged, and train nothing.
     """
 
     labels: Sequence[LabelEffect] = ()
     holidays: Mapping[str, str] = field(default_factory=dict)
+    zone: ZoneInfo | None = None
 
     @property
     def restarts(self) -> bool:
@@ -87,14 +91,34 @@ class TrainingLabels:
     def muted(
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the points excluded from training; None if no label excludes any."""
-        return self._marked(MUTING_LABELS, series, partitions)
+        """Return a mask of the points excluded from training; None if no point is."""
+        return self._with_repeated_hours(
+            self._marked(MUTING_LABELS, series, partitions), series, partitions
+        )
 
     def ignored(
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the points excluded from alerting; None if no label excludes any."""
-        return self._marked(frozenset({"ignore"}), series, partitions)
+        """Return a mask of the points excluded from alerting; None if no point is."""
+        return self._with_repeated_hours(
+            self._marked(frozenset({"ignore"}), series, partitions), series, partitions
+        )
+
+    def _with_repeated_hours(
+        self,
+        marked: NDArray[np.bool_] | None,
+        series: Sequence[SeriesRow],
+        partitions: Sequence[PartitionRow],
+    ) -> NDArray[np.bool_] | None:
+        """Return a mask of marked points and of hours that local clocks show twice; None if no point is either."""
+        if self.zone is None:
+            return marked
+        repeated = clock_changes(times_of(partitions), self.zone)[1]
+        if not repeated.any():
+            return marked
+        none = np.zeros((len(series), len(partitions)), dtype=bool)
+        both: NDArray[np.bool_] = (none if marked is None else marked) | repeated
+        return both
 
     def holiday(self, partition: PartitionRow) -> str:
         """Return the name of a partition's holiday; empty if it is not on a holiday."""
@@ -285,6 +309,133 @@ def _country_holidays(calendar: str, years: set[int]) -> dict[int, dict[str, str
         by_year.setdefault(day.year, {})[day.isoformat()] = name
     return by_year
 
+
+COMMON_ZONES = (
+    "Europe/Berlin",
+    "Europe/London",
+    "America/New_York",
+    "Australia/Sydney",
+    "America/Sao_Paulo",
+)
+"""Zones whose changes of clocks are compared with missing hours, if a suite names no time zone. Zones with the same
+rules, such as Europe/Paris, skip the same local hour."""
+
+
+def zone_from_name(name: str | None) -> ZoneInfo | None:
+    """Return a time zone by its IANA name; None for None.
+
+    Raises
+    ------
+    SuiteError
+        If the zone does not exist.
+
+    Examples
+    --------
+    >>> zone_from_name("Europe/Berlin").key
+    'Europe/Berlin'
+    """
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        hint = did_you_mean(str(name), sorted(available_timezones()))
+        msg = (
+            f"Invalid time_zone {name!r}{hint or ': use the name of a zone, such as Europe/Berlin'}"
+        )
+        raise SuiteError(msg) from error
+
+
+def local_clock(times: NDArray[np.datetime64], zone: ZoneInfo | None) -> NDArray[np.datetime64]:
+    """Return what the clocks of a zone show at times in UTC; the times themselves without a zone.
+
+    Examples
+    --------
+    >>> noon = np.array(["2026-11-16T12:00", "NaT"], "M8[s]")
+    >>> local_clock(noon, ZoneInfo("America/New_York")).tolist()
+    [datetime.datetime(2026, 11, 16, 7, 0), None]
+    """
+    if zone is None:
+        return times
+    local = [
+        None if time is None else time.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+        for time in times.astype("M8[s]").tolist()
+    ]
+    return np.array(local, dtype="M8[s]")
+
+
+def clock_changes(
+    times: NDArray[np.datetime64], zone: ZoneInfo | None
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return masks of the local times that clocks of a zone skip, and of those that they show twice.
+
+    Midnight is never marked, because it can be the time of a whole day.
+
+    Examples
+    --------
+    >>> hours = np.array(["2026-03-29T02:00", "2026-10-25T02:00", "2026-10-25T03:00"], "M8[s]")
+    >>> [mask.tolist() for mask in clock_changes(hours, ZoneInfo("Europe/Berlin"))]
+    [[True, False, False], [False, True, False]]
+    """
+    skipped, repeated = np.zeros(len(times), dtype=bool), np.zeros(len(times), dtype=bool)
+    days = times.astype("M8[D]")
+    if zone is None or (days == times).all():
+        return skipped, repeated
+    known_days = np.unique(days[~np.isnat(days)])
+    changing = [day for day in known_days if _offset(day, zone) != _offset(day + 1, zone)]
+    for index in np.flatnonzero(np.isin(days, changing) & (days != times)).tolist():
+        time = times[index].astype("M8[s]").item()
+        first, second = (time.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+        skipped[index], repeated[index] = first < second, first > second
+    return skipped, repeated
+
+
+def _offset(day: np.datetime64, zone: ZoneInfo) -> timedelta | None:
+    """Return the offset from UTC at the beginning of a day; None outside of the years of Python's dates."""
+    moment = day.astype("M8[s]").item()
+    return moment.replace(tzinfo=zone).utcoffset() if isinstance(moment, datetime) else None
+
+
+def guess_zone(times: NDArray[np.datetime64]) -> ZoneInfo | None:
+    """Return the first of `COMMON_ZONES` whose skipped hours are missing among local times; None without one.
+
+    The times must be of partitions within days, sorted. At least one hour that the clocks skip must be missing
+    alone, and none may be there.
+
+    Examples
+    --------
+    >>> hours = np.arange("2026-03-20", "2026-04-10", dtype="M8[h]").astype("M8[s]")
+    >>> guess_zone(hours[hours != np.datetime64("2026-03-29T02:00")]).key
+    'Europe/Berlin'
+    """
+    known = times[~np.isnat(times)]
+    if len(known) < 2:
+        return None
+    steps = np.diff(known)
+    step = np.median(steps[:MAX_ZONE_STEPS].astype(np.int64)).astype("m8[s]")
+    hour = np.timedelta64(1, "h")
+    gaps = np.flatnonzero((steps > step) & (steps <= step + hour))
+    if not len(gaps) or not np.timedelta64(0, "s") < step <= hour:
+        return None
+    missing = known[gaps] + step
+    for name in COMMON_ZONES:
+        zone = ZoneInfo(name)
+        if clock_changes(missing, zone)[0].any() and not clock_changes(known, zone)[0].any():
+            return zone
+    return None
+
+
+def time_zone_of(
+    suite: Mapping[str, Any], partitions: Sequence[PartitionRow] | Sequence[LedgerRow]
+) -> ZoneInfo | None:
+    """Return the time zone of a stored suite, or a guess from the missing hours of its partitions."""
+    if suite.get("time_zone") is not None:
+        return zone_from_name(suite["time_zone"])
+    return guess_zone(np.unique(times_of(partitions)))
+
+
+MAX_ZONE_STEPS = 168
+"""The usual step is taken from this many first steps: a week of hours."""
 
 EMPTY_STATUSES = ("empty", "NaN")
 """Statuses of metrics that were measured and have no number."""

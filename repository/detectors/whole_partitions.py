@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.formatting import hours_text, plural
 from tidegauge.analyzers.core.metric import Scale, subject
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
+from tidegauge.repository.detectors.inputs import clock_changes
 from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.grid import (
@@ -480,6 +481,7 @@ class MissingPartition(PartitionDetector):
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
         grid, reported_gaps = _grid(history), list(gaps(history, only_partition=t))
+        zone = "UTC" if history.ledger is None or not history.ledger.zone else history.ledger.zone
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
         sentences = []
         for gap in reported_gaps:
@@ -489,7 +491,7 @@ class MissingPartition(PartitionDetector):
                 next_ones = f"{unit} is" if gap.count == 1 else f"{count_text} are"
                 due_time = _time_text(_overdue_since(history, grid, gap.times(1)[0]))
                 sentences.append(
-                    f"is the newest, the next {next_ones} overdue: {since} was due by {due_time} UTC"
+                    f"is the newest, the next {next_ones} overdue: {since} was due by {due_time} {zone}"
                 )
             else:
                 time_text = f", {since}" if gap.count == 1 else f" from {since} on"
@@ -637,6 +639,11 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
         begin, step_count = int(column[t]), int(steps[t])
         rates = absences.rates(begin)
         rare = rates < USUALLY_MISSING_RATE
+        if grid.within_days and history.ledger is not None:
+            # The hour that clocks skip in spring does not exist.
+            near = np.arange(1, min(step_count, len(rare) + 1))
+            skipped, _ = clock_changes(grid.after(times[t], near), history.ledger.zone)
+            rare[near - 1] &= ~skipped
         if rare[: step_count - 1].any():
             rarest = -float(np.log10(rates[: step_count - 1].min()))
             yield Gap(

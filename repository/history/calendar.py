@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import sqlalchemy as sa
 
+from tidegauge.repository.detection.detect import stored_suite
 from tidegauge.repository.detectors.base import History, PartitionLedger
-from tidegauge.repository.detectors.inputs import group_by_segment, times_of, to_datetime64
+from tidegauge.repository.detectors.inputs import (
+    group_by_segment,
+    local_clock,
+    time_zone_of,
+    times_of,
+    to_datetime64,
+)
 from tidegauge.repository.detectors.rules import RULES
 from tidegauge.repository.detectors.whole_partitions import MIN_PARTITIONS, Late, delays_of, gaps
 from tidegauge.repository.incidents.listing import anomaly_rows
@@ -29,6 +36,8 @@ from tidegauge.repository.store.queries import (
 from tidegauge.repository.store.rows import CalendarRow, LedgerRow, Severity
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
@@ -51,10 +60,12 @@ def calendar_rows(
     """
     commit = commit_as_of(connection, as_of)
     now = _view_time(connection, as_of, commit)
-    ledger = _ledger_rows(connection, dataset_id(connection, dataset), commit, now)
+    dataset_key = dataset_id(connection, dataset)
+    ledger = _ledger_rows(connection, dataset_key, commit, now)
+    zone = time_zone_of(stored_suite(connection, dataset_key), ledger)
     rows: list[CalendarRow] = []
     for segment, indices in group_by_segment(ledger).items():
-        rows += _segment_rows(segment, [ledger[index] for index in indices], now)
+        rows += _segment_rows(segment, [ledger[index] for index in indices], now, zone)
     rows = [row for row in rows if window.holds(row["time"])]
     counts, worst = _anomaly_counts(connection, dataset, window, as_of)
     for row in rows:
@@ -116,15 +127,17 @@ def _ledger_rows(
 
 
 def _segment_rows(
-    segment: str, partitions: Sequence[LedgerRow], now: datetime
+    segment: str, partitions: Sequence[LedgerRow], now: datetime, zone: ZoneInfo | None
 ) -> list[CalendarRow]:
     """Return the calendar rows of a partition segment, with missing partitions last."""
     times = times_of(partitions)
+    arrived = np.array([to_datetime64(row["arrived_at"]) for row in partitions], dtype="M8[s]")
     ledger = PartitionLedger(
-        np.array([to_datetime64(row["arrived_at"]) for row in partitions], dtype="M8[s]"),
+        local_clock(arrived, zone),
         np.array([row["version"] or 0 for row in partitions], dtype=np.int64),
         [{}] * len(partitions),
-        now=to_datetime64(now),
+        now=local_clock(np.array([to_datetime64(now)]), zone)[0],
+        zone=zone,
     )
     no_values = np.empty((0, len(partitions)))
     history = History(times, no_values, no_values, [], ledger=ledger)

@@ -34,7 +34,7 @@ from tidegauge.analyzers.core.partitions import (
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.detection.detect import stored_suite
 from tidegauge.repository.detection.judge import UNSTORED_ID, JudgedSeries, PointJudge
-from tidegauge.repository.detectors.inputs import TrainingLabels, suite_holidays
+from tidegauge.repository.detectors.inputs import TrainingLabels, suite_holidays, time_zone_of
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
 from tidegauge.repository.store.labels import training_labels
@@ -378,7 +378,11 @@ def load_evidence(
             reader.metrics.setdefault((target.segment, analyzer), {})[target.id] = metric
     holidays = suite_holidays(suite, (row["time"] for row in partitions))
     judge = PointJudge(
-        partitions, dimensions[0], reader.metrics, TrainingLabels(labels, holidays), tuple(historic)
+        partitions,
+        dimensions[0],
+        reader.metrics,
+        TrainingLabels(labels, holidays, time_zone_of(suite, partitions)),
+        tuple(historic),
     )
     instances = frozenset(str(row["instance"]) for row in dimensions[0])
     return LoadedEvidence(partitions, reader.metrics, judge, instances)

@@ -258,6 +258,8 @@ class SuiteFields(TableFields):
         Number of segments at which a partition fails.
     holidays : str or dict
         A calendar such as ``US``, or names of holidays by day.
+    time_zone : str
+        Time zone in which partitions are named.
     dqm : dict
         Rules, fixes and policies.
     checks : list
@@ -279,6 +281,7 @@ class SuiteFields(TableFields):
         ]
         | None
     ) = None
+    time_zone: str | None = None
     dqm: _DQM | None = None
     checks: list[Annotated[Any, CHECK_METHODS]] = []
     on_empty: OnEmpty | None = None
@@ -402,6 +405,7 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
             dqm=dqm,
             sensitivity=fields.sensitivity,
             private=fields.private,
+            time_zone=fields.time_zone,
         )
     except SuiteError as error:
         raise file.locate(error) from error
