@@ -223,17 +223,10 @@ def _plain(kind: str, schema: Mapping[str, Any]) -> tuple[pa.DataType, Conversio
     import pyarrow as pa
 
     plain = {
-        "null": pa.null,
-        "boolean": pa.bool_,
-        "int": pa.int32,
-        "long": pa.int64,
-        "float": pa.float32,
-        "double": pa.float64,
-        "bytes": pa.binary,
-        "fixed": pa.binary,
-        "string": pa.string,
-        "enum": pa.string,
-    }
+        "null": pa.null, "boolean": pa.bool_, "int": pa.int32, "long": pa.int64,
+        "float": pa.float32, "double": pa.float64, "bytes": pa.binary, "fixed": pa.binary,
+        "string": pa.string, "enum": pa.string,
+    }  # fmt: skip
     if kind not in plain:
         msg = f"only Spark's Avro package reads the type {kind!r}: start Spark with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         raise GriffinConfigError(msg)

@@ -324,28 +324,13 @@ _TOKEN_DESCRIPTIONS: tuple[tuple[frozenset[str], str], ...] = (
 )
 _TOKENS_BY_DESCRIPTION = {
     "an expression": {
-        "NAME",
-        "QUOTED",
-        "NUMBER",
-        "TEXT",
-        "TIME",
-        "TRUE",
-        "FALSE",
-        "NULL",
-        "NAN",
-        "STAR",
-        "LPAR",
-        "PLUS",
-        "MINUS",
-        "NOT",
-        "BANG",
-        "SELECT",
-        "DISTINCT",
+        "NAME", "QUOTED", "NUMBER", "TEXT", "TIME", "TRUE", "FALSE", "NULL", "NAN", "STAR", "LPAR",
+        "PLUS", "MINUS", "NOT", "BANG", "SELECT", "DISTINCT",
     },
     "a name or *": {"WORD", "QUOTED", "STAR"},
     "an operator": {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"},
     "[NOT] IN, BETWEEN, LIKE or RLIKE": {"NOT", "IN", "BETWEEN", "LIKE", "RLIKE"},
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
 """Rules that have a measure: plan and measure give the same result."""
 
+import json
 import random
 
 import pytest
-from tidegauge.analyzers.core.errors import DslError
+from tidegauge.analyzers.core.errors import DslError, SuiteError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.scan import metric_of, scan
 from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
 from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.execution.preparation import select_measure
 from tidegauge.griffin.measures.base import flattened
+from tidegauge.griffin.measures.timeliness import GriffinTimeliness
 
 from tests.tidegauge.griffin.execution.running import run
 
@@ -78,6 +80,13 @@ def test_each_number_has_its_scale_by_its_output_name():
     latency = select_measure(config("timeliness", "id, age", avg="mean"), SCOPE)
     scales = [str(latency.column_scale(name)) for name in ("mean", "min", "late", "percentile_95")]
     assert scales == ["signed", "signed", "count", "signed"]
+
+
+@pytest.mark.parametrize("size", [0, "-1s"])
+def test_steps_of_latencies_have_a_size_above_0(size):
+    measure = GriffinTimeliness("late", "id, age", details=json.dumps({"step.size": size}))
+    with pytest.raises(SuiteError, match="step.size must be above 0"):
+        measure.requests(Schema.from_types(TYPES))
 
 
 def test_a_key_of_all_columns_lists_the_columns():
