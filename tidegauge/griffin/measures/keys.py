@@ -67,14 +67,37 @@ class KeyColumns:
         """Group-by columns and key columns, for SELECT and GROUP BY."""
         return ", ".join([*map(quote, self.context.group_by), *self.names])
 
-    def rows(self) -> str:
-        """Return a query for the key of each source row."""
+    def counted(self, count: str, frame: str | None = None) -> str:
+        """Return a query for the distinct keys of a frame, by default the source, with row counts."""
         cells = ", ".join(map(expression_sql, self.items))
-        return f"SELECT {self.context.group_columns}{cells} FROM {self.context.table}"
-
-    def counted(self, rows: str, count: str) -> str:
-        """Return a query for the distinct keys of some rows with their counts."""
+        rows = f"SELECT {self.context.group_columns}{cells} FROM {frame or self.context.table}"
         return f"SELECT {self.all}, count(1) AS {count} FROM ({rows}) GROUP BY {self.all}"
+
+    def counted_with(self, frame: str, columns: str, group_by: Sequence[str] = ()) -> str:
+        """Return a query for the keys of the source, which looks up the keys of another frame.
+
+        Parameters
+        ----------
+        frame : str
+            The other frame.
+        columns : str
+            SQL of ``__new.__total`` and ``__old.__rows``, the rows of a key in the source and in
+            the other frame; the latter is null if there are none.
+        group_by : sequence of str
+            Group-by columns that the other frame has, too.
+        """
+        items = [
+            Aliased(renamed(item.expression, {self.context.source: frame}), item.alias)
+            for item in self.items
+        ]
+        other = KeyColumns(replace(self.context, group_by=tuple(group_by)), items)
+        names = [*map(quote, self.context.group_by), *self.names]
+        return (
+            f"SELECT {', '.join(f'`__new`.{name}' for name in names)}, {columns} "
+            f"FROM ({self.counted('`__total`')}) AS `__new` "
+            f"LEFT JOIN ({other.counted('`__rows`', quote(frame))}) AS `__old` "
+            f"ON {self.same('`__new`', '`__old`', group_by)}"
+        )
 
     def same(self, left: str, right: str, group_by: Sequence[str] = ()) -> str:
         """Return a null-safe equality condition on the key columns."""
@@ -150,12 +173,16 @@ def lower_uniqueness(rule: Listing, context: LoweringContext) -> RulePlan:
     dup = context.output_column("dup")
     keys = KeyColumns(context, context.items(rule.items, (dup, "`__total`")))
     counted = context.step("dup_count")
-    of_keys = keys.counted(keys.rows(), "`__total`")
     target = context.option("target")
     if target is None or context.scope.frame(str(target)) == context.source:
-        groups = f"SELECT {keys.all}, `__total` - 1 AS {dup}, `__total` FROM ({of_keys})"
+        groups = f"SELECT {keys.all}, `__total` - 1 AS {dup}, `__total` FROM ({keys.counted('`__total`')})"
     else:
-        groups = _lookup_query(keys, of_keys, str(target), dup)
+        columns = context.scope.schema(str(target)).names
+        groups = keys.counted_with(
+            str(context.scope.frame(str(target))),
+            f"greatest(coalesce(`__old`.`__rows`, 0L) - 1, 0L) AS {dup}, `__new`.`__total`",
+            [name for name in context.group_by if name in columns],
+        )
     rows = f"SELECT {context.group_columns}`__total`, {dup} AS `__more` FROM {quote(counted)}"
     metric = context.metric_step("unique_metric", UNIQUENESS_NUMBERS, rows, ["__uniqueMetric"])
     steps = [_total_step(context), Step(counted, groups, ("__group",)), metric]
@@ -205,28 +232,6 @@ def duplicate_steps(keys: KeyColumns, counted: str, count_columns: list[str]) ->
     ]
 
 
-def _lookup_query(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:
-    """Return a query of the source's keys with the number of target rows for each."""
-    context = keys.context
-    columns = context.scope.schema(target).names
-    frame = str(context.scope.frame(target))
-    group_by = [name for name in context.group_by if name in columns]
-    items = [
-        Aliased(renamed(item.expression, {context.source: frame}), item.alias)
-        for item in keys.items
-    ]
-    target_keys = KeyColumns(replace(context, group_by=tuple(group_by)), items)
-    cells = ", ".join(map(expression_sql, items))
-    rows = f"SELECT {target_keys.context.group_columns}{cells} FROM {quote(frame)}"
-    names = [*map(quote, context.group_by), *keys.names]
-    return (
-        f"SELECT {', '.join(f'`__new`.{name}' for name in names)}, "
-        f"greatest(coalesce(`__old`.`__found`, 0L) - 1, 0L) AS {dup}, `__new`.`__total` "
-        f"FROM ({of_keys}) AS `__new` LEFT JOIN ({target_keys.counted(rows, '`__found`')}) AS `__old` "
-        f"ON {keys.same('`__new`', '`__old`', group_by)}"
-    )
-
-
 def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
     """Return the steps ``total_count``, ``dup_count`` and ``distinct_metric``, and any duplicates.
 
@@ -274,28 +279,14 @@ def _earlier_frame(context: LoweringContext) -> str | None:
 
 def _groups(keys: KeyColumns, older: str | None, dup: str, accu: str) -> str:
     """Return a query of keys, their rows beyond the first, and whether they are new."""
-    of_keys = keys.counted(keys.rows(), "`__total`")
     if older is None:
-        return (
-            f"SELECT {keys.all}, `__total` - 1 AS {dup}, true AS `dist`, `__total` FROM ({of_keys})"
-        )
-    items = [
-        Aliased(renamed(i.expression, {keys.context.source: older}), i.alias) for i in keys.items
-    ]
-    cells, names = ", ".join(map(expression_sql, items)), ", ".join(keys.names)
-    earlier = (
-        f"SELECT {names}, count(1) AS `__more` FROM (SELECT {cells} FROM {quote(older)}) "
-        f"GROUP BY {names}"
-    )
-    columns = ", ".join(
-        f"`__new`.{name}" for name in [*map(quote, keys.context.group_by), *keys.names]
-    )
-    earlier_rows = "`__old`.`__more`"
-    return (
-        f"SELECT {columns}, `__new`.`__total` - CASE WHEN {earlier_rows} IS NULL THEN 1 ELSE 0 END AS {dup}, "
-        f"`__new`.`__total` - 1 + coalesce({earlier_rows}, 0L) AS {accu}, {earlier_rows} IS NULL AS `dist`, "
-        f"`__new`.`__total` FROM ({of_keys}) AS `__new` LEFT JOIN ({earlier}) AS `__old` "
-        f"ON {keys.same('`__new`', '`__old`')}"
+        columns = f"`__total` - 1 AS {dup}, true AS `dist`, `__total`"
+        return f"SELECT {keys.all}, {columns} FROM ({keys.counted('`__total`')})"
+    total, earlier = "`__new`.`__total`", "`__old`.`__rows`"
+    return keys.counted_with(
+        older,
+        f"{total} - CASE WHEN {earlier} IS NULL THEN 1 ELSE 0 END AS {dup}, "
+        f"{total} - 1 + coalesce({earlier}, 0L) AS {accu}, {earlier} IS NULL AS `dist`, {total}",
     )
 
 
