@@ -430,9 +430,9 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
 
     - A TIMESTAMP column holds instants. An ``until`` without a zone (a DATE, a TIMESTAMP_NTZ, a string
       or literal such as ``TIMESTAMP'2024-01-31 12:00:00'``) is read in the session's time zone.
-    - A DATE or TIMESTAMP_NTZ column has wall-clock times. A date is its midnight. An
-      ``until`` without a zone is compared without conversion: from 10:00 to 12:00 are 7200 seconds in every
-      zone and on every day. An instant (now, a TIMESTAMP column, a literal with a zone) is first converted
+    - A DATE or TIMESTAMP_NTZ column has wall-clock times. A date is its midnight. An ``until`` without a zone
+      is compared without conversion: 10:00 to 12:00 is 7200 seconds in every zone and on every day. An
+      instant (now, a TIMESTAMP column, a literal with a zone) is first converted
       to the wall-clock time in the session's time zone.
 
     Examples

@@ -345,7 +345,7 @@ class StandardDeviationState(DoubleValuedState):
         return self.m2 / self.count if self.count else nan
 
     def metric_value(self) -> float:
-        """Return the population standard deviation; NaN for no numbers."""
+        """Return the population standard deviation; NaN if there are no numbers."""
         return sqrt(self.variance())
 
 

@@ -46,8 +46,8 @@ class TopValue:
 class FrequentItemsState(State):
     """An Apache DataSketches frequent-items sketch of strings. Empty bytes are the empty sketch.
 
-    The error of a count is at most 3.5 / slots of all values (Anderson et al., 2017). Sketches of
-    any size merge; their errors add.
+    The error of a count is at most 3.5 / slots of all values (Anderson et al., 2017). Sketches of any size
+    can be merged; their errors add up.
     """
 
     depends_on_types: ClassVar[bool] = True

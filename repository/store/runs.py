@@ -135,7 +135,7 @@ def _acquire(database: Database, dataset: str, holder: str, wait: float, seconds
 def _take(
     dataset: str, holder: str, seconds: float, lapsed: sa.Row[Any] | None, connection: Connection
 ) -> tuple[int | None, sa.Row[Any] | None]:
-    """Take the lease if it is free, or unchanged since it lapsed; return its fence, or None and the lease."""
+    """Take the lease if it is free, or was not renewed after it expired; return its fence, or None and the lease."""
     lock_clock(connection)  # otherwise two runs without a lease row would both take it
     lease, now = s.lease.c, _now(connection)
     row = connection.execute(sa.select(s.lease).where(lease.dataset == dataset)).one_or_none()
