@@ -23,7 +23,7 @@ from tidegauge.analyzers.core.registry import Rendered
 from tidegauge.repository.store.config import artifacts_of, settings
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.dimensions import Recorded
-from tidegauge.repository.store.frames import Kind, frame_of
+from tidegauge.repository.store.frames import Kind, columns_of, frame_of
 from tidegauge.repository.store.listing import (
     PARTITION_COLUMNS,
     RUN_COLUMNS,
@@ -120,10 +120,10 @@ class Repository(Rendered):
     matches everything:
 
     - name (str or sequence of str): metric names, or an analyzer's name for all metrics that it measures;
-    - instance (str): the column, columns or rule;
+    - instance (str or sequence of str): columns or rules;
     - analyzer (Analyzer or str): exactly this analyzer, with all its options;
-    - where (str): exactly this row filter; an empty string for metrics without a filter;
-    - segment (str): the segment, such as ``origin=EWR``.
+    - where (str or sequence of str): exactly these row filters; an empty string for metrics without a filter;
+    - segment (str or sequence of str): segments, such as ``origin=EWR``.
 
     Filters by time:
 
@@ -223,7 +223,7 @@ class Repository(Rendered):
         versions : str
             ``current``, or ``all`` for all versions of each partition.
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes.
+            The history as it was known at a UTC time, or after the run with this id (default: now).
 
         Returns
         -------
@@ -331,7 +331,7 @@ class Repository(Rendered):
         since, until
             Bounds on the time of returned partitions. The whole history determines usual arrivals.
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes. It also determines which partitions were overdue.
+            The history as it was known at a UTC time, or after the run with this id (default: now). It also determines which partitions were overdue.
 
         Returns
         -------
@@ -381,7 +381,7 @@ class Repository(Rendered):
         self,
         dataset: str,
         name: Names = None,
-        instance: str | None = None,
+        instance: Names = None,
         *,
         tags: Mapping[str, str] | None = None,
         window: str | None = None,
@@ -396,8 +396,8 @@ class Repository(Rendered):
             Name of the dataset.
         name : str or sequence of str, optional
             Metric names, or an analyzer's name for all metrics that it measures.
-        instance : str, optional
-            Column, columns or rule of the metric.
+        instance : str or sequence of str, optional
+            Columns or rules of the metrics.
         tags : mapping, optional
             Only metrics of runs with at least these tags and values.
         window : str, optional
@@ -414,10 +414,10 @@ class Repository(Rendered):
         pandas.DataFrame
             One row per metric and partition, with the columns dataset, segment, partition, time,
             entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
-            analyzer. ``value`` is NaN if the status is failed or empty. With ``wide``, only the values:
+            analyzer, where. ``where`` is the row filter, empty without one. ``value`` is NaN if the status is failed or empty. With ``wide``, only the values:
             one row per partition, indexed by time (by partition if times are missing or repeated), and
-            one column per series. A column's name is the series' name, with the fields that
-            distinguish it from the other columns.
+            one column per series, such as ``Mean of fare in country=DE where paid``. Columns that would have
+            equal names also have their analyzer.
 
         Examples
         --------
@@ -457,19 +457,20 @@ class Repository(Rendered):
     ) -> float:
         """Return one number: a metric's value in a partition.
 
+        If several series share the name, the series of whole partitions without a filter is used.
+
         Parameters
         ----------
         dataset : str
             Name of the dataset.
         name : str
             Name of the metric.
-        instance : str, optional
-            Column, columns or rule of the metric.
+        instance : str or sequence of str, optional
+            Columns or rules of the metrics.
         partition : str, optional
             Name, such as ``ds=2013-02-08`` (default: the newest partition with the metric).
         analyzer, where, segment, as_of
-            Filters; see the class notes. If several series share the name, the series of whole
-            partitions without a filter is used.
+            Filters; see the class notes.
 
         Returns
         -------
@@ -535,7 +536,7 @@ class Repository(Rendered):
         self,
         dataset: str,
         name: Names = None,
-        instance: str | None = None,
+        instance: Names = None,
         *,
         as_of: AsOf = None,
         **series: Unpack[NamedSeriesFilter],
@@ -569,9 +570,15 @@ class Repository(Rendered):
                 return read_facts(connection, dataset, query, as_of).newest().frame()
             return read_newest(connection, dataset, query).frame()
 
-    @series_filter(HistoryFilter)
+    @series_filter(NamedHistoryFilter)
     def pages(
-        self, dataset: str, *, rows: int = 100_000, **series: Unpack[HistoryFilter]
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: Names = None,
+        *,
+        rows: int = 100_000,
+        **series: Unpack[NamedHistoryFilter],
     ) -> Iterator[pd.DataFrame]:
         """Yield the result of `metrics` in pages of whole partitions.
 
@@ -597,7 +604,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.series import fact_pages
 
-        with self._selected(dataset, series) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
             pages = fact_pages(connection, dataset, query, as_of, rows)
             if self.database.is_shared:
                 yield from (facts.frame() for facts in pages)
@@ -606,9 +614,15 @@ class Repository(Rendered):
             stored_pages = list(pages)
         yield from (facts.frame() for facts in stored_pages)
 
-    @series_filter(HistoryFilter)
+    @series_filter(NamedHistoryFilter)
     def chart(
-        self, dataset: str, *, points: int = 500, **series: Unpack[HistoryFilter]
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: Names = None,
+        *,
+        points: int = 500,
+        **series: Unpack[NamedHistoryFilter],
     ) -> pd.DataFrame:
         """Return series downsampled by the database for drawing. Extremes are kept.
 
@@ -625,7 +639,7 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             One row per series and interval with a finite value, with the columns segment, name,
-            instance, analyzer, start and end (times of the interval's first and last partition), low,
+            instance, analyzer, where, start and end (times of the interval's first and last partition), low,
             high, mean, count. Partitions without a time are left out.
 
         Examples
@@ -639,7 +653,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.series import CHART_COLUMNS, chart_rows
 
-        with self._selected(dataset, series) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
             rows = chart_rows(connection, dataset, query, points, as_of)
         return frame_of(rows, CHART_COLUMNS)
 
@@ -666,8 +681,8 @@ class Repository(Rendered):
         Returns
         -------
         pandas.DataFrame
-            One row per series, with the columns segment, name, instance, analyzer, and one column per
-            version, named by its number. The value is NaN if a version has none.
+            One row per series, with the columns segment, name, instance, analyzer, where, and one column
+            per version, named by its number. The value is NaN if a version has none.
 
         Raises
         ------
@@ -698,8 +713,14 @@ class Repository(Rendered):
         columns = {**VERSION_COLUMNS, **dict.fromkeys(numbers, Kind.ANY)}
         return frame_of(list(wide.values()), columns)
 
-    @series_filter(HistoryFilter)
-    def restatements(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
+    @series_filter(NamedHistoryFilter)
+    def restatements(
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: Names = None,
+        **series: Unpack[NamedHistoryFilter],
+    ) -> pd.DataFrame:
         """Return changes of metrics by restatements: partitions that were measured again.
 
         Parameters
@@ -713,7 +734,7 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             One row per series that a new version of a partition changed, latest first, with the columns
-            dataset, segment, partition, time, name, instance, analyzer, old, new, change, old_status,
+            dataset, segment, partition, time, name, instance, analyzer, where, old, new, change, old_status,
             new_status, old_version, new_version, old_run, new_run, restated_at.
 
         Examples
@@ -727,7 +748,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.versions import RESTATEMENT_COLUMNS, restatement_rows
 
-        with self._selected(dataset, series) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
             rows = restatement_rows(connection, dataset, query, as_of)
         return frame_of(rows, RESTATEMENT_COLUMNS)
 
@@ -1429,15 +1451,15 @@ class Repository(Rendered):
         where: str | None = None,
         as_of: AsOf = None,
         kind: str | None = None,
-        record: bool = True,
+        record: bool = False,
     ) -> pd.DataFrame:
-        """Compare each partition's distribution with the partitions before it, and store the distances.
+        """Compare each partition's distribution with the partitions before it.
 
-        The metrics are ``Drift.psi``, ``Drift.js``, ``Drift.ks`` and ``Drift.wasserstein`` for numbers, and
+        With ``record=True``, the distances are stored as metrics. They are ``Drift.psi``, ``Drift.js``, ``Drift.ks`` and ``Drift.wasserstein`` for numbers, and
         ``Drift.psi``, ``Drift.js``, ``Drift.unseen`` and ``Drift.lost`` for categories, with the column as
-        instance. `detect` compares them with their own past. Each column, segment and filter has one
-        series per metric: a different baseline writes new versions of it. Unchanged values are not
-        written again.
+        instance. `detect` compares them with their own past, and the detector `Drift` records them by itself.
+        Each column, segment and filter has one series per metric: a different baseline writes new versions
+        of it. Unchanged values are not written again.
 
         Parameters
         ----------
@@ -1514,7 +1536,7 @@ class Repository(Rendered):
             states are not stored for each partition, such as recorded numbers, always have medians.
             ``merged`` reads all states of both sides; ``median`` is fast.
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes. Later measurements of a run are left out.
+            The history as it was known at a UTC time, or after the run with this id (default: now). Later measurements of a run are left out.
         name, instance, analyzer, where, segment
             Filters; see the class notes.
 
@@ -1585,7 +1607,7 @@ class Repository(Rendered):
         self,
         dataset: str,
         name: Names = None,
-        instance: str | None = None,
+        instance: Names = None,
         **series: Unpack[NamedHistoryFilter],
     ) -> Plot:
         """Plot up to eight series with their expected bands and anomalies, as static SVG.
@@ -1596,8 +1618,8 @@ class Repository(Rendered):
             Name of the dataset.
         name : str or sequence of str, optional
             Metric names, or an analyzer's name for all metrics that it measures.
-        instance : str, optional
-            Column, columns or rule of the metric.
+        instance : str or sequence of str, optional
+            Columns or rules of the metrics.
         analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
@@ -1712,16 +1734,18 @@ class Repository(Rendered):
             warnings.warn(message, RepositoryWarning, stacklevel=2)
         return self.anomalies(dataset, since=since, until=until)
 
-    @series_filter(HistoryFilter)
+    @series_filter(NamedHistoryFilter)
     def anomalies(
         self,
         dataset: str | None = None,
+        name: Names = None,
+        instance: Names = None,
         *,
         status: str | None = None,
         incident: int | None = None,
-        **series: Unpack[HistoryFilter],
+        **series: Unpack[NamedHistoryFilter],
     ) -> pd.DataFrame:
-        """Return stored anomalies, the worst first.
+        """Return stored anomalies, the worst first; ``as_of`` also applies to their labels.
 
         Parameters
         ----------
@@ -1732,14 +1756,14 @@ class Repository(Rendered):
         incident : int, optional
             Only anomalies of this incident.
         name, instance, analyzer, where, segment, since, until, as_of
-            Filters; see the class notes. ``as_of`` also applies to labels.
+            Filters; see the class notes.
 
         Returns
         -------
         pandas.DataFrame
             With the columns id, dataset, segment, partition, time, name, instance, analyzer, value,
             expected, lower, upper, direction, score, p_value, detector, severity, status,
-            incident_id, version, explanation, detected_at.
+            incident_id, version, explanation, detected_at, where.
 
         Raises
         ------
@@ -1758,9 +1782,13 @@ class Repository(Rendered):
         """
         from tidegauge.repository.incidents.listing import anomaly_rows
 
-        with self._selected(dataset, series) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
             rows = anomaly_rows(connection, dataset, status, query, as_of, incident)
-        return frame_of(rows, AnomalyRow)
+        return frame_of(
+            [{**row, "where": row["filter"] or ""} for row in rows],
+            {**columns_of(AnomalyRow), "where": Kind.ANY},
+        )
 
     @series_filter(SeriesFilter)
     def anomaly_counts(
@@ -1856,6 +1884,7 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Run detectors over the stored history and compare their anomalies with labels. Stores nothing.
 
+        Rules that count series count only matching series.
         Detectors train with the current labels and holidays: points labeled ``expected``, ``bad`` or
         ``ignore`` are left out. An anomaly on an ignored point counts as a false alarm.
 
@@ -1872,7 +1901,7 @@ class Repository(Rendered):
         details : bool
             True to return the anomalies instead of a summary.
         name, instance, analyzer, where, segment
-            Filters; see the class notes. Rules that count series count only matching series.
+            Filters; see the class notes.
 
         Returns
         -------
@@ -1959,7 +1988,7 @@ class Repository(Rendered):
         since, until
             Only points in this window are counted. All earlier points train the detector.
         name, instance, analyzer, where, segment
-            Filters; see the class notes. Rules that count series count only matching series.
+            Filters; see the class notes.
 
         Returns
         -------
@@ -2076,7 +2105,7 @@ class Repository(Rendered):
         since, until
             Only incidents that overlap this range of partition times; both bounds are inclusive.
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes.
+            The history as it was known at a UTC time, or after the run with this id (default: now).
 
         Returns
         -------
@@ -2176,8 +2205,14 @@ class Repository(Rendered):
         with self.database.read() as connection:
             return causes_of(connection, id)
 
-    @series_filter(HistoryFilter)
-    def scores(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
+    @series_filter(NamedHistoryFilter)
+    def scores(
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: Names = None,
+        **series: Unpack[NamedHistoryFilter],
+    ) -> pd.DataFrame:
         """Return the scores of all points, including points without an anomaly.
 
         Whole-partition detectors score series without metrics. Request them by name:
@@ -2194,7 +2229,7 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns dataset, segment, partition, time, name, instance, analyzer, detector,
-            score, p_value, expected, lower, upper, version. The bounds are NaN if the detector has none.
+            score, p_value, expected, lower, upper, version, where. The bounds are NaN if the detector has none.
 
         Examples
         --------
@@ -2207,11 +2242,17 @@ class Repository(Rendered):
         ...     bool(scores["ds=2026-01-28"] < 1), bool(scores["ds=2026-01-29"] > 6)
         (True, True)
         """
+        from tidegauge.repository.history.series import series_rows
         from tidegauge.repository.incidents.listing import score_rows
 
-        with self._selected(dataset, series) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
             rows = score_rows(connection, dataset, query, as_of)
-        return frame_of(rows, ScoreRow)
+            where = {row["analyzer"]: row["where"] for row in series_rows(connection, dataset)}
+        return frame_of(
+            [{**row, "where": where[row["analyzer"]]} for row in rows],
+            {**columns_of(ScoreRow), "where": Kind.ANY},
+        )
 
     # labels
 
@@ -2346,7 +2387,7 @@ class Repository(Rendered):
         dataset : str, optional
             Name of the dataset (default: all datasets).
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes.
+            The history as it was known at a UTC time, or after the run with this id (default: now).
 
         Returns
         -------
@@ -2442,7 +2483,7 @@ class Repository(Rendered):
         dataset : str
             Name of the dataset.
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes.
+            The history as it was known at a UTC time, or after the run with this id (default: now).
         name, specification, fingerprint, partition
             As for `keep_verdict`.
 
@@ -2493,7 +2534,7 @@ class Repository(Rendered):
         passed : bool, optional
             True for passed, False for failed verdicts (default: both).
         as_of : str, date, datetime or int, optional
-            Past view; see the class notes.
+            The history as it was known at a UTC time, or after the run with this id (default: now).
 
         Returns
         -------

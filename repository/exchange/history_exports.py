@@ -66,7 +66,7 @@ def parquet_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
             *((name, pa.string()) for name in ("status", "error")),
             *((name, pa.int64()) for name in ("version", "run_id")),
             ("analyzed_at", pa.timestamp("us", tz="UTC")),
-            ("analyzer", pa.string()),
+            *((name, pa.string()) for name in ("analyzer", "where")),
         ]
     )
     rows = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -200,14 +200,22 @@ def _columns(connection: Connection, commit: int | None, dataset: str | None) ->
         "partitions": np.array(ids, np.int64)[order],
         "partition_owner": np.array(dataset_ids, np.int64)[order],
         "column": column[order],
-        "labels": [*map(_time_label, times), *timeless_labels],
+        "labels": [*map(time_label, times), *timeless_labels],
         "times": np.array(
             [*(time.timestamp() for time in times), *(np.nan for _ in timeless_labels)]
         ),
     }
 
 
-def _time_label(time: Any) -> str:
+def time_label(time: Any) -> str:
+    """Return the label of a column: the time in UTC, as short as it can be.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> time_label(datetime(2013, 2, 8)), time_label(datetime(2013, 2, 8, 7))
+    ('2013-02-08', '2013-02-08 07:00')
+    """
     label = f"{time:%Y-%m-%d %H:%M:%S}"
     return label.removesuffix(":00").removesuffix(" 00:00")
 
@@ -233,8 +241,39 @@ def score_levels(
     array of uint8, shape (rows, end - start)
         0 if no detector scored, else 1 plus the highest score in sixteenths; at most 255.
     """
+    levels = np.zeros((len(rows), end - start), np.uint8)
+    for cells, scores in _scored_cells(connection, index, start, end, rows):
+        level = 1 + np.minimum(scores * LEVELS_PER_DECADE, MAX_LEVEL - 1)
+        np.maximum.at(levels.reshape(-1), cells, level.astype(np.uint8))
+    return levels
+
+
+def highest_scores(
+    connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the highest score of each cell, as `score_levels`, in full precision.
+
+    Parameters
+    ----------
+    connection, index, start, end, rows
+        As for `score_levels`.
+
+    Returns
+    -------
+    array of float, shape (rows, end - start)
+        NaN if no detector scored.
+    """
+    highest = np.full((len(rows), end - start), -np.inf)
+    for cells, scores in _scored_cells(connection, index, start, end, rows):
+        np.maximum.at(highest.reshape(-1), cells, scores)
+    return np.where(np.isneginf(highest), np.nan, highest)
+
+
+def _scored_cells(
+    connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Yield the positions of scored cells, row by row, and their scores by each detector."""
     width = end - start
-    levels = np.zeros(len(rows) * width, np.uint8)
     row_of = _lookup_table(index.series[rows])
     column_of = _lookup_table(index.partitions, index.column)
     c = s.score.c
@@ -250,16 +289,9 @@ def score_levels(
         block_index, member = np.divmod(np.flatnonzero(bits), BLOCK_SERIES)
         row = _look_up(row_of, np.array(block, np.int64)[block_index] * BLOCK_SERIES + member)
         column = column_of[np.array(partition, np.int64)][block_index] - start
-        level = 1 + np.minimum(
-            np.frombuffer(b"".join(scores), "<f8") * LEVELS_PER_DECADE, MAX_LEVEL - 1
-        )
         is_requested = row >= 0
-        np.maximum.at(
-            levels,
-            row[is_requested] * width + column[is_requested],
-            level[is_requested].astype(np.uint8),
-        )
-    return levels.reshape(len(rows), width)
+        cells = row[is_requested] * width + column[is_requested]
+        yield cells, np.frombuffer(b"".join(scores), "<f8")[is_requested]
 
 
 def values(
@@ -323,14 +355,12 @@ _POINTS_PER_QUERY = 15_000
 """Bounds memory in the same way if the query lists few series."""
 
 
-def change_levels(
+def relative_changes(
     connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
-) -> NDArray[np.uint8]:
-    """Return the level of each value's relative change from the previous value.
+) -> NDArray[np.float64]:
+    """Return each value's relative change from the previous value, from -1 to 1.
 
-    The level is ``128 + 127 * sqrt(change)``, with ``change = (new - old) / max(|new|, |old|)`` and
-    the square root of a negative change taken as negative. The square root makes small changes
-    visible.
+    The change is ``(new - old) / max(|new|, |old|)``, so that a fall to 0 is -1 and a rise from 0 is 1.
 
     Parameters
     ----------
@@ -345,10 +375,8 @@ def change_levels(
 
     Returns
     -------
-    array of uint8, shape (rows, end - start)
-        0 without two values; 128 for no change; 64 for a quarter less; 255 for a rise from 0, or
-        from a negative to a positive value; 1 for a fall to 0, or from a positive to a negative
-        value.
+    array of float, shape (rows, end - start)
+        NaN without two values.
     """
     begin = max(0, start - LOOK_BACK_COLUMNS)
     current = values(connection, index, begin, end, rows)
@@ -360,9 +388,52 @@ def change_levels(
     with np.errstate(invalid="ignore", divide="ignore"):
         change = (current - old) / np.maximum(np.abs(current), np.abs(old))
     change = np.clip(np.where(current == old, 0.0, change), -1, 1)
-    level = np.rint(128 + 127 * np.sign(change) * np.sqrt(np.abs(change)))
     has_both = has_value & (previous_index >= 0)
-    return np.where(has_both, level, 0).astype(np.uint8)[:, start - begin :]
+    return np.where(has_both, change, np.nan)[:, start - begin :]
+
+
+def change_levels(
+    connection: Connection, index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
+) -> NDArray[np.uint8]:
+    """Return the level of each value's relative change from the previous value.
+
+    The level is ``128 + 127 * sqrt(change)``, with the change of `relative_changes` and the square root of
+    a negative change taken as negative. The square root makes small changes visible.
+
+    Parameters
+    ----------
+    connection, index, start, end, rows
+        As for `relative_changes`.
+
+    Returns
+    -------
+    array of uint8, shape (rows, end - start)
+        0 without two values; 128 for no change; 64 for a quarter less; 255 for a rise from 0, or
+        from a negative to a positive value; 1 for a fall to 0, or from a positive to a negative
+        value.
+    """
+    change = relative_changes(connection, index, start, end, rows)
+    level = np.rint(128 + 127 * np.sign(change) * np.sqrt(np.abs(change)))
+    return np.where(np.isnan(change), 0, level).astype(np.uint8)
+
+
+def names_of_partitions(connection: Connection, partitions: Sequence[int]) -> dict[int, str]:
+    """Return the name of each partition by id."""
+    p = s.partition.c
+    return {
+        number: name
+        for chunk in chunks(partitions)
+        for number, name in connection.execute(sa.select(p.id, p.name).where(p.id.in_(chunk)))
+    }
+
+
+def filters_of_series(connection: Connection, dataset: str | None = None) -> dict[str, str]:
+    """Return the row filter of each analyzer by its text; empty without one."""
+    a = s.analyzer.c
+    query = sa.select(a.text, sa.func.coalesce(a.filter, "")).distinct()
+    if dataset is not None:
+        query = query.join_from(s.analyzer, s.dataset).where(s.dataset.c.name == dataset)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _partitions_between(

@@ -59,7 +59,7 @@ _MAX_LISTED_MATCHES = 8
 def series_rows(connection: Connection, dataset: str) -> list[ListedSeriesRow]:
     """Return all series of a dataset, ordered by name and instance."""
     series, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
-    return [{**row, "where": row["filter"]} for row in series]
+    return [{**row, "where": row["filter"] or ""} for row in series]
 
 
 def read_value(
@@ -150,18 +150,18 @@ def wide_frame(tidy: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> import pandas as pd
     >>> tidy = pd.DataFrame({
-    ...     "segment": "", "name": ["Size", "Mean"], "instance": ["*", "x"], "analyzer": ["Size()", "Mean('x')"],
-    ...     "partition": "ds=1", "time": pd.Timestamp("2013-01-01"), "value": [3.0, 0.5],
+    ...     "segment": "", "name": ["Size", "Mean"], "instance": ["*", "x"], "where": ["", "y > 0"],
+    ...     "analyzer": ["Size()", "Mean('x', where='y > 0')"], "partition": "ds=1", "time": pd.Timestamp("2013-01-01"), "value": [3.0, 0.5],
     ... })
     >>> wide_frame(tidy).to_dict("records")
-    [{'Size': 3.0, 'Mean of x': 0.5}]
+    [{'Size': 3.0, 'Mean of x where y > 0': 0.5}]
     """
     import pandas as pd
 
     frame = pd.DataFrame(tidy)
-    identity = ["name", "instance", "segment", "analyzer"]
+    identity = ["name", "instance", "segment", "where", "analyzer"]
     series = list(frame[identity].drop_duplicates().itertuples(index=False, name=None))
-    labels = dict(zip(series, _short_labels(series), strict=True))
+    labels = dict(zip(series, _column_labels(series), strict=True))
     keys = frame[identity].itertuples(index=False, name=None)
     labeled = frame.assign(label=[labels[key] for key in keys])
     timed = frame["time"].notna().all() and not labeled.duplicated(["time", "label"]).any()
@@ -173,27 +173,26 @@ def wide_frame(tidy: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-def _short_labels(series: Sequence[tuple[str, str, str, str]]) -> list[str]:
-    """Return the shortest label of each series that distinguishes it from the other series."""
-    short = [name if instance == "*" else f"{name} of {instance}" for name, instance, *_ in series]
-    segments = [segment for _, _, segment, _ in series]
-    analyzers = [analyzer for *_, analyzer in series]
-    with_segment = [
-        f"{label} in {segment}" if segment else label
-        for label, segment in zip(short, segments, strict=True)
+def _column_labels(series: Sequence[tuple[str, str, str, str, str]]) -> list[str]:
+    """Return the label of each series: what it measures, in which segment and with which filter.
+
+    A label does not depend on the other series. Only analyzers that differ in other options are added.
+    """
+    labels = [
+        (name if instance == "*" else f"{name} of {instance}")
+        + (f" in {segment}" if segment else "")
+        + (f" where {where}" if where else "")
+        for name, instance, segment, where, _ in series
     ]
-    full = [
-        f"{label} ({analyzer})" for label, analyzer in zip(with_segment, analyzers, strict=True)
-    ]
-    short_counts, segment_counts = Counter(short), Counter(with_segment)
+    counts = Counter(labels)
     return [
-        a if short_counts[a] == 1 else b if segment_counts[b] == 1 else c
-        for a, b, c in zip(short, with_segment, full, strict=True)
+        label if counts[label] == 1 else f"{label} ({analyzer})"
+        for label, (*_, analyzer) in zip(labels, series, strict=True)
     ]
 
 
 CHART_COLUMNS = columns(
-    "segment name instance analyzer start:time end:time low:number high:number mean:number count"
+    "segment name instance analyzer where start:time end:time low:number high:number mean:number count"
 )
 
 
@@ -277,7 +276,8 @@ def chart_rows(
         )
         intervals = intervals.where(m.series_id.in_(selected))
     downsampled = intervals.subquery("downsampled")
-    identity = (a.segment, e.name, e.instance, a.text.label("analyzer"))
+    where = sa.func.coalesce(a.filter, "").label("where")
+    identity = (a.segment, e.name, e.instance, a.text.label("analyzer"), where)
     ordered = (
         sa.select(
             *identity, *(downsampled.c[column] for column in tuple(CHART_COLUMNS)[len(identity) :])
@@ -390,8 +390,8 @@ class Plot:
     def data(self) -> pd.DataFrame:
         """The plotted data as a tidy data frame, with every point.
 
-        It has one row per series and partition, in order. The columns are segment, name, instance,
-        analyzer, partition, time, value (NaN if unknown), status (``missing`` if the partition
+        It has one row per series and partition, in order. The columns are dataset, segment, name,
+        instance, analyzer, where, partition, time, value (NaN if unknown), status (``missing`` if the partition
         lacks the metric), detector (the source of the band), expected, lower, upper, score (NaN if
         not scored), direction (``high`` or ``low`` for an anomaly) and explanation.
         """
@@ -550,10 +550,12 @@ def _plot_rows(
         partition_name, fact = partition["partition"], fact_by_partition.get(partition_index)
         score, anomaly = scores.get(partition_name), anomalies.get(partition_name)
         row: PlotRow = {
+            "dataset": facts.dataset,
             "segment": identity["segment"],
             "name": identity["name"],
             "instance": identity["instance"],
             "analyzer": identity["analyzer"],
+            "where": identity["filter"] or "",
             "partition": partition_name,
             "time": partition["time"],
             "value": nan if fact is None else float(facts.value[fact]),

@@ -147,12 +147,12 @@ def series_of_anomalies(connection: Connection, anomalies: Sequence[int]) -> dic
 
 
 RESTATEMENT_COLUMNS = columns(
-    "dataset segment partition time:time name instance analyzer old:number new:number"
+    "dataset segment partition time:time name instance analyzer where old:number new:number"
     " change:number old_status new_status old_version new_version old_run:integer"
     " new_run:integer restated_at:time"
 )
 
-VERSION_COLUMNS = columns("segment name instance analyzer")
+VERSION_COLUMNS = columns("segment name instance analyzer where")
 
 _RELATIVE_TOLERANCE = 1e-9
 
@@ -190,6 +190,7 @@ def restatement_rows(
             e.name,
             e.instance,
             a.text.label("analyzer"),
+            sa.func.coalesce(a.filter, "").label("where"),
             m.series_id,
             m.partition_id,
             m.version,
@@ -239,7 +240,7 @@ def _compare_versions(rows: Any) -> list[tuple[int, dict[str, Any]]]:
                 change = _change(a, b)
                 if change is not None:
                     values = {
-                        **{c: getattr(a or b, c) for c in tuple(RESTATEMENT_COLUMNS)[1:7]},
+                        **{c: getattr(a or b, c) for c in tuple(RESTATEMENT_COLUMNS)[1:8]},
                         **change,
                         "old_version": old,
                         "new_version": new,
@@ -285,7 +286,9 @@ def version_rows(
     dataset_key = dataset_id(connection, dataset)
     select = (
         sa.select(
-            a.segment, e.name, e.instance, a.text.label("analyzer"), m.version, m.value, m.status
+            *(a.segment, e.name, e.instance, a.text.label("analyzer")),
+            sa.func.coalesce(a.filter, "").label("where"),
+            *(m.version, m.value, m.status),
         )
         .join_from(s.metric, s.series, e.id == m.series_id)
         .join(s.analyzer)

@@ -423,6 +423,7 @@ def rollup_rows(
             series.name,
             series.instance,
             analyzer.text.label("analyzer"),
+            sa.func.coalesce(analyzer.filter, "").label("where"),
             s.rollup.c.window_start,
             s.rollup.c.window_end,
             s.rollup.c.newest_at,

@@ -85,6 +85,9 @@ class Facts:
             return np.full(len(self), self.dataset, dtype=object)
         if name in {"partition", "time"}:
             return _take_field(self.partitions, name, self.of_partition)
+        if name == "where":
+            filters = np.array([row["filter"] or "" for row in self.series], dtype=object)
+            return np.asarray(filters.reshape(-1)[self.of_series])
         if name in {"run_id", "analyzed_at"}:
             return _take_field(self.commits, name, self.of_commit)
         return _take_field(self.series, name, self.of_series)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -245,15 +246,15 @@ class NamedSeriesFilter(TypedDict, total=False):
     ----------
     analyzer : Analyzer or str, optional
         Exactly this analyzer, with all its options.
-    where : str, optional
-        Exactly this row filter; an empty string for metrics without one.
-    segment : str, optional
+    where : str or sequence of str, optional
+        Exactly these row filters; an empty string for metrics without one.
+    segment : str or sequence of str, optional
         As in ``origin=EWR``.
     """
 
     analyzer: AnyAnalyzer | str | None
-    where: str | None
-    segment: str | None
+    where: str | Sequence[str] | None
+    segment: str | Sequence[str] | None
 
 
 class SeriesFilter(NamedSeriesFilter, total=False):
@@ -263,12 +264,12 @@ class SeriesFilter(NamedSeriesFilter, total=False):
     ----------
     name : str or sequence of str, optional
         Metric names, or an analyzer's name for all metrics that it measures.
-    instance : str, optional
-        The column, columns or rule.
+    instance : str or sequence of str, optional
+        Columns or rules.
     """
 
     name: str | Sequence[str] | None
-    instance: str | None
+    instance: str | Sequence[str] | None
 
 
 class TimeFilter(TypedDict, total=False):
@@ -304,11 +305,64 @@ _FILTER_NAMES = (
 """All filters, in the order in which signatures show them."""
 
 
-def series_filter(filters: type[Any]) -> Callable[[F], F]:
-    """Show the filters that a method takes as ``**series`` in its signature.
+_FILTER_DESCRIPTIONS = {
+    "name": (
+        "str or sequence of str, optional",
+        "Metric names, such as ``Completeness``, or an analyzer's name for all metrics that it measures.",
+    ),
+    "instance": (
+        "str or sequence of str, optional",
+        "Columns or rules of the metrics, such as ``dep_time``.",
+    ),
+    "analyzer": (
+        "Analyzer or str, optional",
+        'Exactly this analyzer, with all its options: ``tg.Size(where="paid")`` or its text.',
+    ),
+    "where": (
+        "str or sequence of str, optional",
+        "Exactly these row filters, such as ``origin = 'EWR'``; an empty string for metrics without a filter.",
+    ),
+    "segment": (
+        "str or sequence of str, optional",
+        "Segments, such as ``origin=EWR``; an empty string for whole partitions.",
+    ),
+    "since": (
+        "str, date or datetime, optional",
+        "First time of a partition, such as ``2013-02-01`` or ``2013-02-01T07:00``, in UTC.",
+    ),
+    "until": (
+        "str, date or datetime, optional",
+        "Last time of a partition, included; a date includes its whole day.",
+    ),
+    "as_of": (
+        "str, date, datetime or int, optional",
+        "The history as it was known at a UTC time, such as ``2026-01-31T12:00``, or after the run with this id.",
+    ),
+}
+"""Type and description of each filter, for `help` and ``?``."""
+_FILTERS_PARAGRAPH = re.compile(
+    r"^( +)([a-z_]+(?:, [a-z_]+)+)\n +Filters; see the class notes\.", re.MULTILINE
+)
 
-    `inspect.signature`, and so help and completion in notebooks, list each filter as a keyword. An
-    unknown keyword raises a TypeError that suggests the nearest one.
+
+def _describe_filters(documentation: str) -> str:
+    """Replace the line that lists a method's filters by a description of each."""
+
+    def description(match: re.Match[str]) -> str:
+        indent, names = match.groups()
+        entries = ((name, *_FILTER_DESCRIPTIONS[name]) for name in names.split(", "))
+        return "\n".join(
+            f"{indent}{name} : {kind}\n{indent}    {text}" for name, kind, text in entries
+        )
+
+    return _FILTERS_PARAGRAPH.sub(description, documentation)
+
+
+def series_filter(filters: type[Any]) -> Callable[[F], F]:
+    """Show the filters that a method takes as ``**series`` in its signature and its documentation.
+
+    `inspect.signature`, and so help and completion in notebooks, list each filter as a keyword, and the
+    docstring describes each. An unknown keyword raises a TypeError that suggests the nearest one.
     """
 
     def decorate(function: F) -> F:
@@ -331,6 +385,7 @@ def series_filter(filters: type[Any]) -> Callable[[F], F]:
                     raise TypeError(msg)
             return function(*args, **options)
 
+        checked.__doc__ = _describe_filters(function.__doc__ or "")
         checked.__signature__ = signature.replace(parameters=[*explicit, *added])  # type: ignore[attr-defined]
         return cast("F", checked)
 
@@ -345,7 +400,7 @@ class MetricQuery:
     ----------
     name : str or sequence of str, optional
         The metric's name, or its analyzer's name for all metrics of the analyzer.
-    instance, segment, where : str, optional
+    instance, segment, where : str or sequence of str, optional
         An empty ``where`` matches metrics without a filter.
     analyzer : Analyzer or str, optional
     window : Window
@@ -356,9 +411,9 @@ class MetricQuery:
     """
 
     name: str | Sequence[str] | None = None
-    instance: str | None = None
-    segment: str | None = None
-    where: str | None = None
+    instance: str | Sequence[str] | None = None
+    segment: str | Sequence[str] | None = None
+    where: str | Sequence[str] | None = None
     analyzer: AnyAnalyzer | str | None = None
     window: Window = Window()
     tags: Mapping[str, str] | None = None
@@ -390,23 +445,25 @@ class MetricQuery:
         analyzer, series = s.analyzer.c, s.series.c
         tests: list[sa.ColumnElement[bool]] = [sa.true()]
         if self.name is not None:
-            names = [self.name] if isinstance(self.name, str) else list(self.name)
+            names = _listed(self.name)
             tests.append(series.name.in_(names) | analyzer.kind.in_(names))
         if self.instance is not None:
-            tests.append(series.instance == self.instance)
+            tests.append(series.instance.in_(_listed(self.instance)))
         if self.segment is not None:
-            tests.append(analyzer.segment == self.segment)
+            tests.append(analyzer.segment.in_(_listed(self.segment)))
         if self.where is not None:
-            tests.append(
-                analyzer.filter == self.where.strip()
-                if self.where.strip()
-                else analyzer.filter.is_(None)
-            )
+            # An empty string selects series without a filter.
+            filters = [text.strip() for text in _listed(self.where)]
+            tests.append(sa.func.coalesce(analyzer.filter, "").in_(filters))
         if self.analyzer is not None:
             tests.append(analyzer.key == key_of(canonical_of(self.analyzer)))
         if self.series is not None:
             tests.append(series.id.in_(self.series))
         return sa.and_(*tests)
+
+
+def _listed(values: str | Sequence[str]) -> list[str]:
+    return [values] if isinstance(values, str) else list(values)
 
 
 @contextmanager
@@ -472,10 +529,11 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
     }
     for option, candidates in columns.items():
         chosen = getattr(query, option)
+        values = [] if chosen is None else _listed(chosen)
         if option == "where":
             # An empty string selects series without a filter.
-            chosen = (chosen or "").strip() or None
-        for value in [chosen] if isinstance(chosen, str) else chosen or ():
+            values = [value for text in values if (value := text.strip())]
+        for value in values:
             matching = sa.select(series.id).join_from(s.series, s.analyzer).where(in_dataset)
             same = matching.where(sa.or_(*(column == value for column in candidates))).limit(1)
             if connection.execute(same).first() is not None:
@@ -608,7 +666,7 @@ def canonical_of(analyzer: AnyAnalyzer | Recorded | str) -> str:
 
 METRIC_COLUMNS = columns(
     "dataset segment partition time:time entity name instance value:number weight:number"
-    " status error version:integer run_id:integer analyzed_at:time analyzer"
+    " status error version:integer run_id:integer analyzed_at:time analyzer where"
 )
 
 

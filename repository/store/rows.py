@@ -63,8 +63,8 @@ class SeriesRow(SeriesIdentity):
 class ListedSeriesRow(SeriesRow):
     """A series as `Repository.series` lists it."""
 
-    where: str | None
-    """The filter, under its name in analyzers."""
+    where: str
+    """The row filter; empty without one."""
 
 
 def series_key(row: SeriesIdentity) -> tuple[str, str, str, str]:
@@ -285,10 +285,12 @@ class CountRow(TypedDict):
 class PlotRow(TypedDict):
     """A point of a plotted series, with its band."""
 
+    dataset: str
     segment: str
     name: str
     instance: str
     analyzer: str
+    where: str
     partition: str
     time: datetime | None
     value: float

@@ -380,6 +380,7 @@ class MemoryRepository(MemoryVerdicts):
             "run_id": run,
             "analyzed_at": at,
             "analyzer": repr(fact.measure),
+            "where": fact.measure.where or "",
         }
 
     def _rollups(
@@ -430,6 +431,7 @@ class MemoryRepository(MemoryVerdicts):
                             "status": status,
                             "error": error,
                             "analyzer": repr(measure),
+                            "where": measure.where or "",
                         }
                     )
         return [row for row in rows if query.window.holds(row["time"])]

@@ -36,7 +36,7 @@ _READABLE_SENTENCE_WIDTH = 70
 _SERIES_COLUMNS = ("name", "instance", "segment")
 _LEADING_COLUMNS = (
     *(*_SERIES_COLUMNS, "analyzer", "partition", "value", "expected"),
-    *("baseline", "current", "change", "relative", "surprise", "unusual", "anomaly"),
+    *("old", "new", "baseline", "current", "change", "relative", "surprise", "unusual", "anomaly"),
     *("severity", "status", "explanation", "incident_id"),
 )
 """Columns of a series that are shown first, so that they are visible without scrolling."""

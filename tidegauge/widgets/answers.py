@@ -22,7 +22,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import number
-from tidegauge.repository.history.heatmap import panorama
+from tidegauge.repository.history.heatmap import panorama, time_label
 from tidegauge.repository.history.series import read_plot
 from tidegauge.repository.store.frames import spreadsheet
 from tidegauge.repository.store.queries import MetricQuery, Window
@@ -474,12 +474,19 @@ def data(frames: Mapping[str, pd.DataFrame]) -> Answer:
 
 def _frame_as_text(title: str, frame: pd.DataFrame) -> protocol.TextTable:
     """Return the first rows and last columns of a frame as text, named index levels included."""
-    excerpt = frame.iloc[:MAX_TABLE_ROWS, -MAX_TABLE_COLUMNS:]
+    excerpt = _with_labels(frame.iloc[:MAX_TABLE_ROWS, -MAX_TABLE_COLUMNS:])
     if any(name is not None for name in frame.index.names):
         excerpt = excerpt.reset_index()
     columns = [excerpt.iloc[:, n].tolist() for n in range(excerpt.shape[1])]
     cells = text_table(title, map(str, excerpt.columns), zip(*columns, strict=True))
     return {**cells, "rows": len(frame), "omitted": max(0, frame.shape[1] - MAX_TABLE_COLUMNS)}
+
+
+def _with_labels(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose columns of times have the labels of the page."""
+    if frame.columns.dtype.kind != "M":
+        return frame
+    return frame.set_axis([time_label(time) for time in frame.columns], axis=1)
 
 
 def text_table(
@@ -542,6 +549,7 @@ def csv(frame: pd.DataFrame, view: str) -> Answer:
         )
         raise HistoryError(msg)
     labelled = any(name is not None for name in frame.index.names)
+    frame = _with_labels(frame)
     cells = spreadsheet(frame.reset_index() if labelled else frame)
     payload: protocol.TextAnswer = {"content": cells.to_csv(index=False)}
     return Answer(payload)

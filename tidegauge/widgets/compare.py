@@ -331,18 +331,15 @@ def distribution_frame(repository: Repository, params: Mapping[str, Any]) -> pd.
     ----------
     repository : Repository
     params : mapping
-        ``column``, ``baseline`` and ``current``; ``segment`` is optional.
+        ``column``, ``baseline`` and ``current``, by default the first column and two partitions as for
+        `compare_frame`; ``segment`` is optional.
 
     Raises
     ------
     HistoryError
-        If a required option is missing.
+        If no distribution is stored, or if there is only one partition.
     """
-    missing = [name for name in ("column", "baseline", "current") if params.get(name) is None]
-    if missing:
-        msg = f"dashboard.options['distribution'] needs {' and '.join(missing)}; see the guide"
-        raise HistoryError(msg)
-    return _drift(repository, params).frame()
+    return _drift(repository, _with_default_distribution(repository, params)).frame()
 
 
 def drift_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFrame:
@@ -354,6 +351,7 @@ def drift_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFra
     params : mapping
         ``dataset``, ``column`` and ``current``; ``segment`` overrides the segment.
     """
+    params = _with_default_distribution(repository, params)
     dataset, segment = params["dataset"], params.get("segment")
     if segment is None:
         with repository.database.read() as connection:
@@ -364,6 +362,25 @@ def drift_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFra
         segment = segment_by_partition.get(params["current"].get("partition"))
     drift = repository.drifts(dataset, params["column"], segment=segment or None, record=False)
     return drift if segment is None else drift[drift["segment"] == segment]
+
+
+def _with_default_distribution(
+    repository: Repository, params: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return parameters with the first column and the default sides, where they are missing."""
+    given = {name: value for name, value in params.items() if value is not None}
+    if "column" not in given:
+        names = columns(repository, params).payload["names"]
+        if not names:
+            msg = (
+                f"Dataset {params['dataset']!r} has no stored distribution: measure ApproxQuantile or"
+                " Histogram of a column."
+            )
+            raise HistoryError(msg)
+        given["column"] = names[0]
+    if not set(given) >= _SIDE_FIELDS:
+        given = {**_default_sides(repository, params), **given}
+    return given
 
 
 def _drift(repository: Repository, params: Mapping[str, Any]) -> Drifted:

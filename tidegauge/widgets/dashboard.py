@@ -140,8 +140,8 @@ class Dashboard(anywidget.AnyWidget):
         """The data of the current view as a frame, filtered and sorted as on the page.
 
         - ``home``: the health of tables.
-        - ``overview``: scores, a row for each series and a column for each time.
-        - ``series``: a row for each point of the window.
+        - ``overview``: the scores of `Repository.scores`, a row for each series and a column for each time.
+        - ``series``: a row for each point of the window, with the values of `Repository.metrics`.
         - ``compare``: as `Repository.compare`.
         - ``distribution``: as ``repo.drift(...).frame()``.
         - ``consistency``: a row for each feature, the worst first.

@@ -17,11 +17,14 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError, RepositoryError, UnknownNameError
 from tidegauge.repository.history.heatmap import (
-    LEVELS_PER_DECADE,
     SERIES_KEYS,
     HeatmapIndex,
     change_levels,
+    filters_of_series,
+    highest_scores,
+    names_of_partitions,
     panorama,
+    relative_changes,
     score_levels,
     values,
 )
@@ -59,6 +62,11 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.queries import AsOf
 
 
+NUMBER_READERS: Mapping[str, Callable[..., NDArray[np.float64]]] = {
+    "score": highest_scores,
+    "change": relative_changes,
+}
+"""Functions that read the numbers behind the colours, by the name of the colour scale."""
 LEVEL_READERS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
     "score": score_levels,
     "change": change_levels,
@@ -267,8 +275,9 @@ class Overview:
     def frame(self, params: Mapping[str, Any]) -> pd.DataFrame:
         """Return the numbers of the heat map: a row for each series, a column for each time.
 
-        Scores are rounded down to sixteenths. Changes are relative changes, rounded to the steps of
-        `change_levels`. Cells without a number are NaN.
+        Scores are the highest of all detectors, as `Repository.scores` returns them; changes are those
+        of `relative_changes`. Cells without a number are NaN. Columns are times in UTC, or labels if a
+        partition has no time.
 
         Parameters
         ----------
@@ -294,21 +303,26 @@ class Overview:
                     for key, key_words in zip(heatmap.keys, words, strict=True)
                 ]
                 rows = order[matches(names, params.get("filter"))[order]]
-            level = _level_reader(scale)(connection, heatmap, 0, columns, rows).astype(np.float64)
-        # Invert the encoding: level 0 is no number, 128 is no change.
-        root = (level - 128) / 127
-        number = (level - 1) / LEVELS_PER_DECADE if scale == "score" else np.sign(root) * root**2
-        number = np.where(level == 0, np.nan, number)
+            _level_reader(scale)  # raises an error for an unknown scale
+            number = NUMBER_READERS[scale](connection, heatmap, 0, columns, rows)
+            where = filters_of_series(connection, params.get("table"))
         if params.get("columns") is not None:
             displayed = listed_columns(heatmap.labels, params["columns"])
         else:
             displayed = column_range(
                 heatmap.labels, heatmap.times, params.get("since"), params.get("until")
             )
-        index = pd.MultiIndex.from_arrays(
-            [[key_words[n] for n in rows.tolist()] for key_words in words], names=SERIES_KEYS
-        )
-        return pd.DataFrame(number[:, displayed], index, list(heatmap.labels[displayed]))
+        keys = {
+            key: [key_words[n] for n in rows.tolist()]
+            for key, key_words in zip(SERIES_KEYS, words, strict=True)
+        }
+        keys["where"] = [where.get(text, "") for text in keys["analyzer"]]
+        index = pd.MultiIndex.from_arrays(list(keys.values()), names=list(keys))
+        times = heatmap.times[displayed]
+        axis: Any = list(heatmap.labels[displayed])
+        if len(times) and np.isfinite(times).all():
+            axis = _utc_times(times)
+        return pd.DataFrame(number[:, displayed], index, axis)
 
     @staticmethod
     def _rows(heatmap: HeatmapIndex, rows: Any) -> NDArray[np.int64]:
@@ -417,13 +431,13 @@ def series(overview: Overview, params: Mapping[str, Any]) -> Answer:
     with overview.repository.database.read() as connection:
         heatmap = overview.panorama(connection, params)
         rows = _rows(heatmap, params.get("ids", ()), params.get("overlay"))
-        return _answer(connection, overview, heatmap, rows)
+        return _answer(connection, overview, heatmap, rows)[0]
 
 
 def _answer(
     connection: Connection, overview: Overview, heatmap: HeatmapIndex, rows: Sequence[int]
-) -> Answer:
-    """Return the answer to `series` for rows of the heat map."""
+) -> tuple[Answer, NDArray[np.int64]]:
+    """Return the answer to `series` for rows of the heat map, and the id of each point's partition."""
     value, status, version, restatements = _values(connection, heatmap, rows)
     bands = _bands(connection, heatmap, rows)
     anomalies, labels = _anomalies_and_labels(connection, overview, heatmap, rows)
@@ -451,7 +465,7 @@ def _answer(
         "restatements": restatements,
         **bands,
     }
-    return Answer(payload, numbers)
+    return Answer(payload, numbers), partition
 
 
 def seasons(overview: Overview, params: Mapping[str, Any]) -> Answer:
@@ -511,7 +525,9 @@ def frame(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
     with overview.repository.database.read() as connection:
         heatmap = overview.panorama(connection, params)
         rows = _rows(heatmap, params.get("ids", ()), params.get("overlay"))
-        answer = _answer(connection, overview, heatmap, rows)
+        answer, partitions = _answer(connection, overview, heatmap, rows)
+        names = names_of_partitions(connection, np.unique(partitions[partitions >= 0]).tolist())
+        where = filters_of_series(connection)
     payload, values, times = answer.payload, answer.arrays["value"], answer.arrays["times"]
     # Select the measured points in the window.
     drawn = answer.arrays["status"] > 0
@@ -528,7 +544,9 @@ def frame(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
     columns: dict[str, Any] = {
         key: [series_keys[row][key] for row in points[0]] for key in SERIES_KEYS
     }
-    columns["label"] = [payload["labels"][column] for column in points[1]]
+    columns["where"] = [where.get(text, "") for text in columns["analyzer"]]
+    columns["partition"] = [names[number] for number in partitions[points].tolist()]
+    columns["time"] = _utc_times(times[points[1]])
     columns["value"] = values[points]
     if params.get("mode") == "indexed":
         finite = np.where(np.isfinite(values), values, np.nan)
@@ -554,6 +572,14 @@ def frame(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
     ]
     columns["anomaly_id"] = pd.array(point_ids, dtype="Int64")
     return pd.DataFrame(columns)
+
+
+def _utc_times(seconds: NDArray[np.float64]) -> pd.DatetimeIndex:
+    """Return times in UTC, in microseconds, as in all frames; not-a-time for NaN."""
+    import pandas as pd
+
+    microseconds = np.where(np.isfinite(seconds), seconds * 1e6, np.iinfo(np.int64).min)
+    return pd.DatetimeIndex(microseconds.round().astype("M8[us]")).tz_localize("UTC")
 
 
 def _rows(heatmap: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> list[int]:
@@ -592,14 +618,21 @@ def _rows(heatmap: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> lis
 
 def _values(
     connection: Connection, heatmap: HeatmapIndex, rows: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.int32], NDArray[np.float64]]:
-    """Return values, statuses and versions of points, and old values.
+) -> tuple[
+    NDArray[np.float64],
+    NDArray[np.uint8],
+    NDArray[np.int32],
+    NDArray[np.float64],
+    NDArray[np.int64],
+]:
+    """Return values, statuses and versions of points, old values, and ids of partitions.
 
-    Old values are rows of (row, column, version, value).
+    Old values are rows of (row, column, version, value). Partitions are -1 without a point.
     """
     shape = (len(rows), heatmap.shape[1])
     value, status = np.full(shape, np.nan), np.zeros(shape, np.uint8)
     versions = np.zeros(shape, np.int32)
+    partitions = np.full(shape, -1, np.int64)
     old: list[tuple[float, ...]] = []
     row_by_series = {int(heatmap.series[row]): n for n, row in enumerate(rows)}
     rank = {partition: n for n, partition in enumerate(heatmap.partitions.tolist())}
@@ -613,10 +646,10 @@ def _values(
         cell = row_by_series[series_id], int(heatmap.column[rank[partition]])
         if is_current:
             value[cell], status[cell] = number_of(number, word), POINT_STATUSES.index(word)
-            versions[cell] = version
+            versions[cell], partitions[cell] = version, partition
         else:
             old.append((*cell, version, number_of(number, word)))
-    return value, status, versions, np.array(old, np.float64).reshape(-1, 4)
+    return value, status, versions, np.array(old, np.float64).reshape(-1, 4), partitions
 
 
 def _bands(

@@ -508,7 +508,7 @@ def test_partitions_of_several_keys_are_compared_within_their_segment(repo):
     repo.store.commit_batch(
         run, [part(n, c, n * v) for n in (1, 2) for c, v in (("A", 1), ("B", 5))]
     )
-    found = repo.drifts("d", "x", at_least=1)
+    found = repo.drifts("d", "x", at_least=1, record=True)
     assert found["segment"].tolist() == ["country=A", "country=B"]
     assert found["wasserstein"].tolist() == [1.0, 5.0]
     assert repo.metrics("d", name="Drift.ks", segment="country=B")["value"].tolist() == [1.0]
@@ -580,27 +580,29 @@ def test_each_partition_is_compared_with_earlier_ones(normal):
 def test_only_new_drifts_are_recorded(normal):
     repo, _ = normal
     repo.drifts("d", "x", at_least=2)
+    assert "Drift.psi" not in set(repo.series("d")["name"]), "nothing is written unless requested"
+    repo.drifts("d", "x", at_least=2, record=True)
     first = repo.metrics(
         "d", instance="x", name=[f"Drift.{n}" for n in ("psi", "js", "ks", "wasserstein")]
     )
     assert len(first) == 8
     assert set(first["entity"]) == {"Column"}
-    repo.drifts("d", "x", at_least=2)
+    repo.drifts("d", "x", at_least=2, record=True)
     again = repo.metrics("d", instance="x", name=list(set(first["name"])))
     assert again.equals(first)
     commit(repo, numbers_day(5, np.random.default_rng(3).normal(size=200)))
-    repo.drifts("d", "x", at_least=2)
+    repo.drifts("d", "x", at_least=2, record=True)
     assert set(repo.metrics("d", name="Drift.psi")["version"]) == {1}
     assert len(repo.metrics("d", name="Drift.psi")) == 3
     commit(repo, numbers_day(4, np.random.default_rng(4).normal(size=200), fingerprint="b"))
-    repo.drifts("d", "x", at_least=2)
+    repo.drifts("d", "x", at_least=2, record=True)
     assert repo.metrics("d", name="Drift.psi")["version"].tolist() == [1, 2, 2]
 
 
 def test_new_and_lost_categories_are_recorded(repo):
     commit(repo, *(day(n, groups={("a",): 50, ("b",): 50}) for n in range(1, 9)))
     commit(repo, day(9, groups={("a",): 50, ("c",): 50}))
-    repo.drifts("d", "s")
+    repo.drifts("d", "s", record=True)
     frame = repo.metrics("d", instance="s")
     recorded = frame[frame["name"].str.startswith("Drift.")].set_index(["name", "partition"])[
         "value"
@@ -662,7 +664,7 @@ def test_psi_against_its_own_past_detects_what_fixed_limits_miss(repo, bad):
 
 def test_the_seasonal_detector_flags_the_drift(repo):
     commit(repo, *drifting_days(BAD["mean"], n=5_000, k=5_000))
-    repo.drifts("d", "x")
+    repo.drifts("d", "x", record=True)
     found = repo.detect("d", [tg.Monitor({"name": "Drift.psi", "instance": "x"}, "Seasonal")])
     assert "ds=2013-03-01" in set(found["partition"])
     assert len(found) <= 2

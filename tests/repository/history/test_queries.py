@@ -297,7 +297,7 @@ def test_an_earlier_view_shows_earlier_latest_values_and_versions(shared):
     assert past.equals(newest)
     assert set(shared.latest("d")["partition"]) == {"ds=2013-01-03"}
     wide = shared.versions("d", "ds=2013-01-02", as_of=first)
-    assert list(wide.columns)[4:] == [1]
+    assert list(wide.columns)[5:] == [1]
 
 
 def test_restatements_name_runs_and_respect_filters(shared):
@@ -367,7 +367,7 @@ def test_cleaning_keeps_unsettled_anomalies_and_a_dry_run_counts_the_same(shared
     done = shared.clean(versions=later)
     assert str(done) == str(looked).replace("would remove", "removed")
     assert shared.partitions("d", versions="all")["version"].tolist().count(2) == 2
-    assert len(shared.versions("d", "ds=2013-01-20").columns) == 6  # both versions exist
+    assert len(shared.versions("d", "ds=2013-01-20").columns) == 7  # both versions exist
     shared.label(number, "resolved")
     assert shared.clean(versions=later).versions == 1
 

@@ -1,6 +1,7 @@
 """Queries of series, single values and wide frames, by name and column."""
 
 import datetime as dt
+import inspect
 import re
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.moments import SumAndCount
+from tidegauge.repository.history.series import wide_frame
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.queries import view_of
@@ -125,16 +127,90 @@ def test_the_series_of_a_dataset_are_listed(repo):
     assert found.columns.tolist() == ["segment", "name", "instance", "where", "analyzer"]
     sizes = found[found["name"] == "Size"].set_index("analyzer")["where"]
     assert sizes["Size(where='a > 1')"] == "a > 1"
-    assert sizes["Size()"] is None
+    assert sizes["Size()"] == ""
 
 
 def test_a_wide_frame_has_a_column_for_each_series(repo):
     wide = repo.metrics("d", "Size", wide=True)
-    assert wide.columns.tolist() == ["Size (Size())", "Size (Size(where='a > 1'))"]
-    assert wide["Size (Size())"].tolist() == [10.0, 12.0]
+    assert wide.columns.tolist() == ["Size", "Size where a > 1"]
+    assert wide["Size"].tolist() == [10.0, 12.0]
     assert wide.index.name == "time"
     assert str(wide.index[0]) == "2013-01-01 00:00:00+00:00"
     assert repo.metrics("d", "Size", where="", wide=True).columns.tolist() == ["Size"]
+
+
+def test_a_column_names_the_segment_and_the_filter_of_its_series():
+    identity = ["name", "instance", "segment", "where", "analyzer"]
+    series = [
+        ("Mean", "x", "", "", "Mean('x')"),
+        ("Mean", "x", "o=EWR", "", "Mean('x')"),
+        ("Mean", "x", "o=EWR", "y > 0", "Mean('x', where='y > 0')"),
+        ("Quantile", "x", "", "", "Quantile('x', 0.1)"),
+        ("Quantile", "x", "", "", "Quantile('x', 0.2)"),
+    ]
+    tidy = pd.DataFrame(series, columns=identity).assign(
+        partition="ds=1", time=pd.Timestamp("2013-01-01"), value=[1.0, 2.0, 3.0, 4.0, 5.0]
+    )
+    assert wide_frame(tidy).to_dict("records") == [
+        {
+            "Mean of x": 1.0,
+            "Mean of x in o=EWR": 2.0,
+            "Mean of x in o=EWR where y > 0": 3.0,
+            "Quantile of x (Quantile('x', 0.1))": 4.0,
+            "Quantile of x (Quantile('x', 0.2))": 5.0,
+        }
+    ]
+    alone = wide_frame(tidy.iloc[2:3])
+    assert alone.columns.tolist() == ["Mean of x in o=EWR where y > 0"]
+
+
+def test_frames_of_series_have_the_same_first_arguments_and_columns(repo):
+    sizes = {f"ds=2013-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+    repo.record("d", "rows", {**sizes, "ds=2013-01-29": 7.0}, scale="count")
+    repo.detect("d")
+    frames = {
+        method: getattr(repo, method)("d", "rows", "*")
+        for method in ("metrics", "latest", "scores", "anomalies")
+    }
+    frames["plot"] = repo.plot("d", "rows", "*").data
+    frames["pages"] = next(repo.pages("d", "rows", "*"))
+    shape = {"time", "dataset", "partition", "name", "instance", "segment", "where", "value"}
+    for method, frame in frames.items():
+        missing = shape - set(frame.columns)
+        assert missing == ({"value"} if method == "scores" else set()), method
+        assert set(frame["name"]) == {"rows"}, method
+        assert str(frame["time"].dtype) == "datetime64[us, UTC]", method
+    assert set(repo.chart("d", "Size", "*")["where"]) == {"", "a > 1"}
+    assert repo.metrics("d", "Size").set_index("analyzer")["where"].to_dict() == {
+        "Size()": "",
+        "Size(where='a > 1')": "a > 1",
+    }
+    assert repo.restatements("d", "rows", "*").empty
+    assert set(repo.versions("d", "ds=2013-01-01", name="Size")["where"]) == {"", "a > 1"}
+
+
+def test_several_filters_segments_and_columns_are_selected_together(repo):
+    both = repo.metrics("d", "Size", where=["", "a > 1"])
+    assert set(both["where"]) == {"", "a > 1"}
+    assert len(repo.plot("d", "Size", where=["", "a > 1"]).lines) == 2
+    assert repo.metrics("d", "Size", where=["a > 1"]).equals(
+        repo.metrics("d", "Size", where="a > 1")
+    )
+    with pytest.raises(tg.HistoryError, match="where='b > 1'; did you mean 'a > 1'"):
+        repo.metrics("d", "Size", where=["a > 1", "b > 1"])
+    assert set(repo.metrics("d", instance=["x", "s"])["instance"]) == {"x", "s"}
+    assert repo.metrics("d", segment=[""]).equals(repo.metrics("d"))
+
+
+@pytest.mark.parametrize("method", ["metrics", "scores", "plot", "anomalies", "compare", "chart"])
+def test_the_documentation_of_a_method_explains_each_filter(method):
+    function = getattr(tg.Repository, method)
+    documentation = inspect.getdoc(function)
+    for name in inspect.signature(function).parameters:
+        assert name == "self" or re.search(rf"^(\w+, )*{name}(, \w+)* : ", documentation, re.M), (
+            name
+        )
+    assert "see the class notes" not in documentation
 
 
 def test_a_repository_is_opened_by_url_or_file(tmp_path):

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 from tidegauge.installation import examine
 from tidegauge.widgets.answers import Answer, plain, table
@@ -282,11 +283,15 @@ def test_invalid_questions_are_answered_with_an_error(talk):
 def test_data_is_the_content_of_the_view(recorded):
     dashboard = tg.Dashboard(recorded, "orders")
     scores = dashboard.data
-    assert scores.columns.tolist() == [day[3:] for day in DAYS]
+    assert scores.columns.equals(
+        pd.DatetimeIndex([day[3:] for day in DAYS], tz="UTC").as_unit("us")
+    )
     row = scores.index[scores.index.get_level_values("name") == "n"][0]
+    stored = recorded.scores("orders", "n").groupby("time")["score"].max()
+    assert scores.loc[row].dropna().tolist() == stored.tolist(), "in full precision"
     assert scores.loc[row].iloc[-1] > 3
     dashboard.options = {"overview": {"by": "change"}}
-    assert dashboard.data.loc[row].iloc[-1] == pytest.approx(-0.97, abs=0.01)
+    assert dashboard.data.loc[row].iloc[-1] == -98 / 101
     dashboard.view = "incidents"
     assert dashboard.data["id"].tolist() == recorded.incidents("orders")["id"].tolist()
     dashboard.view = "partitions"
@@ -301,7 +306,7 @@ def test_data_is_the_content_of_the_view(recorded):
     dashboard.options = {"compare": sides}
     assert dashboard.data["current"].tolist() == [101.0, 5.0]
     dashboard.view = "distribution"
-    with pytest.raises(tg.HistoryError, match="needs column and baseline and current"):
+    with pytest.raises(tg.HistoryError, match="no stored distribution: measure ApproxQuantile"):
         _ = dashboard.data
     dashboard.view = "series"
     assert dashboard.data.empty
@@ -332,7 +337,8 @@ def test_data_of_the_heat_map_is_filtered_and_sorted_like_the_page(recorded):
     def rows(**options):
         dashboard.options = {"overview": options}
         frame = dashboard.data
-        return [(of, name) for of, _, _, name, _ in frame.index], frame.columns.tolist()
+        days = [str(time.date()) for time in frame.columns]
+        return [(of, name) for of, _, _, name, *_ in frame.index], days
 
     assert rows(filter="OTHER n") == ([("other", "n")], [day[3:] for day in DAYS])
     assert rows(filter="orders missingp")[0] == [("orders", "MissingPartition")]
@@ -384,7 +390,12 @@ def test_data_of_series_covers_the_window_and_the_overlay(recorded):
     since = datetime(2013, 1, 29, tzinfo=UTC).timestamp()
     assert points(since=since)["value"].tolist() == [100.0, 101.0, 3.0]
     assert points(since="2013-01-29", until="2013-01-30")["value"].tolist() == [100.0, 101.0]
-    assert points(since="2013-01-29T00:00:00Z")["label"].tolist()[0] == "2013-01-29"
+    last = points(since="2013-01-29T00:00:00Z")
+    assert last["partition"].tolist() == DAYS[-3:]
+    shape = ["dataset", "segment", "name", "instance", "where", "analyzer", "partition", "time"]
+    stored = recorded.metrics("orders", "n", since="2013-01-29")
+    names = [*shape, "value", "status"]
+    pd.testing.assert_frame_equal(last[names], pd.DataFrame(stored[names]))
     assert len(points(since="2013-02-29", until="2013-01-01")) == 31, "no window"
     assert points(since=since, past=28)["earlier"].tolist() == [100.0, 101.0, 100.0]
     assert np.isnan(points(past=28)["earlier"].iloc[27])
@@ -460,7 +471,7 @@ def test_charts_next_to_a_list_have_their_own_tables(talk, recorded):
     points = [
         dict(zip(tables[title]["columns"], row, strict=True)) for row in tables[title]["cells"]
     ]
-    assert [one["label"] for one in points] == [day[3:] for day in DAYS]
+    assert [one["partition"] for one in points] == DAYS
     assert {(one["name"], one["value"]) for one in points} == {
         ("n", "100"),
         ("n", "101"),
