@@ -19,6 +19,7 @@ LAYERS = [
     "repository.numerics",
     "analyzers.measures",
     "analyzers.scan",
+    "analyzers.columnar",
     "analyzers.sources",
     "analyzers.runs",
     "repository.store",

@@ -31,6 +31,7 @@ from typing import (
     dataclass_transform,
 )
 
+from tidegauge.analyzers.core.columnar import Kernel
 from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.errors import (
     CorruptStateError,
@@ -446,6 +447,14 @@ class Analyzer(Description, ABC, Generic[S, T]):
     @abstractmethod
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Return the scan requests that the state is folded from."""
+
+    def kernel(self, schema: Schema) -> Kernel[S] | None:
+        """Return the computation of the state from Parquet files; None if only Spark computes it.
+
+        The kernel returns the state that `fold` returns for Spark's answers. It is used only for analyzers of the
+        same module as the kernel, and without ``where``: a subclass elsewhere may compute something else.
+        """
+        return None
 
     def fold(self, cells: Sequence[Any]) -> S:
         """Return the state, whose fields are by default the answers to `requests` in the same order."""

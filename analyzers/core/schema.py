@@ -272,6 +272,24 @@ class Schema:
                 raise NoSuchColumnError(column, self.names)
         return Field(column, sql, kind, collated)
 
+    def top_level(self, *fields: Field) -> tuple[str, ...] | None:
+        """Return the names of fields that are columns, not parts of columns, and have no collation; else None.
+
+        Examples
+        --------
+        >>> schema = Schema.from_types({"lines": {"type": "map", "keyType": "string", "valueType": "long"}})
+        >>> schema.top_level(schema.field("LINES")), schema.top_level(schema.field("lines.a"))
+        (('lines',), None)
+        """
+        names = {quote(name): name for name in self.names}
+        if any(resolved.sql not in names or resolved.collated for resolved in fields):
+            return None
+        return tuple(names[resolved.sql] for resolved in fields)
+
+    def field_type(self, name: str) -> Any:
+        """Return the type of the top-level column with a name, in Spark's JSON form."""
+        return self._columns[self._folded(name)]["type"]
+
     def numeric(self, column: str) -> Field:
         """Resolve a numeric column; dates, timestamps and booleans are rejected."""
         return self._require(column, NUMERIC, "numeric")

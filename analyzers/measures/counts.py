@@ -29,6 +29,7 @@ from tidegauge.analyzers.core.analyzer import (
     ScanAnalyzer,
     analyzer,
 )
+from tidegauge.analyzers.core.columnar import Kernel, PartitionMetadata, RowGroup
 from tidegauge.analyzers.core.conditions import known_sql
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
@@ -137,6 +138,10 @@ class Size(DatasetAnalyzer[NumMatches, float]):
         """Count the rows."""
         return (count_rows(self.where),)
 
+    def kernel(self, schema: Schema) -> Kernel[NumMatches]:
+        """Count the rows."""
+        return Kernel((), lambda group: NumMatches(group.rows), lambda meta: NumMatches(meta.rows))
+
     def fold(self, cells: Sequence[Any]) -> NumMatches:
         """Return the state of the count."""
         return NumMatches(cells[0])
@@ -182,6 +187,23 @@ class Completeness(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
         """Count the non-null values and the rows."""
         return (f"count({self.values(schema)})", count_rows(self.where))
 
+    def kernel(self, schema: Schema) -> Kernel[NumMatchesAndCount] | None:
+        """Count the non-null values and the rows."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        (column,) = columns
+
+        def from_metadata(meta: PartitionMetadata) -> NumMatchesAndCount | None:
+            values = meta.values(column)
+            return None if values is None else NumMatchesAndCount(values, meta.rows)
+
+        return Kernel(
+            columns,
+            lambda group: NumMatchesAndCount(group.values(column), group.rows),
+            from_metadata,
+        )
+
 
 @analyzer
 class ZerosCount(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
@@ -207,6 +229,19 @@ class ZerosCount(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
         )
         zeros = where_holds(self.where, f"{field.sql} = {zero}")
         return (f"count_if({zeros})", count_rows(self.where))
+
+    def kernel(self, schema: Schema) -> Kernel[NumMatchesAndCount] | None:
+        """Count the zeros and the rows."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        (column,) = columns
+
+        def from_rows(group: RowGroup) -> NumMatchesAndCount:
+            numbers = group.doubles(column)  # no other number is rounded to zero
+            return NumMatchesAndCount(int((numbers == 0).sum()), group.rows)
+
+        return Kernel(columns, from_rows)
 
     def measure(self, state: NumMatchesAndCount) -> float:
         """Return the number of zeros."""
@@ -327,6 +362,15 @@ class ColumnCount(DatasetAnalyzer[ColumnCountState, float]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the number of columns from the schema, and the row count for the weight."""
         return (str(len(schema.names)), count_rows(self.where))
+
+    def kernel(self, schema: Schema) -> Kernel[ColumnCountState]:
+        """Return the number of columns from the schema, and the row count."""
+        columns = len(schema.names)
+        return Kernel(
+            (),
+            lambda group: ColumnCountState(columns, group.rows),
+            lambda meta: ColumnCountState(columns, meta.rows),
+        )
 
     def measure(self, state: ColumnCountState) -> float:
         """Return the number of columns."""

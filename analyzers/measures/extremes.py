@@ -21,6 +21,7 @@ from struct import Struct
 from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.core.columnar import Kernel, PartitionMetadata, RowGroup
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
@@ -186,6 +187,27 @@ class ExtremeAnalyzer(ColumnAnalyzer[Any, float]):
         values = where_holds(self.where, self.number(schema))
         counted = where_holds(self.where, self.counted(schema))
         return (*(f"{name}({values})" for name in self.aggregates), f"count({counted})")
+
+    def kernel(self, schema: Schema) -> Kernel[Any] | None:
+        """Compute the extremes and the number of values."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        (column,) = columns
+
+        def state_of(bounds: tuple[Number | None, Number | None], values: int) -> Any:
+            ends = dict(zip(("min", "max"), bounds, strict=True))
+            return self.state_type(*(ends[name] for name in self.aggregates), values)
+
+        def from_metadata(meta: PartitionMetadata) -> Any | None:
+            bounds, values = meta.bounds(column), meta.values(column)
+            return None if bounds is None or values is None else state_of(bounds, values)
+
+        return Kernel(
+            columns,
+            lambda group: state_of(group.bounds(column), group.values(column)),
+            from_metadata,
+        )
 
     def measure(self, state: Any) -> float:
         """Return the minimum, maximum or range."""
@@ -358,6 +380,22 @@ class _TimeAnalyzer(ColumnAnalyzer[TimeRangeState, float]):
         field = self.field(schema)
         ends = (_micros(field, name, self.where) for name in ("min", "max"))
         return (*ends, f"count({self.values(schema)})")
+
+    def kernel(self, schema: Schema) -> Kernel[TimeRangeState] | None:
+        """Compute both ends and the number of values."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        (column,) = columns
+
+        def from_rows(group: RowGroup) -> TimeRangeState:
+            return self.fold((*group.times(column), group.values(column)))
+
+        def from_metadata(meta: PartitionMetadata) -> TimeRangeState | None:
+            times, values = meta.times(column), meta.values(column)
+            return None if times is None or values is None else self.fold((*times, values))
+
+        return Kernel(columns, from_rows, from_metadata)
 
     def fold(self, cells: Sequence[Any]) -> TimeRangeState:
         """Return the state of both ends and the count."""

@@ -17,12 +17,13 @@ import struct
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import copysign, inf, isnan, nan, sqrt
+from math import copysign, inf, isfinite, isnan, nan, sqrt
 from struct import Struct
 from sys import float_info
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, S, ScanAnalyzer, analyzer
+from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowGroup
 from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.registry import canonical_json
@@ -40,6 +41,10 @@ from tidegauge.analyzers.core.state import (
     shifted,
     unpack_number,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _COUNT_LAYOUT = struct.Struct("<q")
 _WORD_BITS = 32
@@ -177,9 +182,20 @@ class _SumAnalyzer(ColumnAnalyzer[SumAndCount, float]):
         """Return the sum and the count of the values."""
         return sum_aggregations(self.field(schema), self.where)
 
+    def kernel(self, schema: Schema) -> Kernel[SumAndCount] | None:
+        """Sum and count the values."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        return Kernel(columns, lambda group: _sum_in(group, *columns))
+
     def fold(self, cells: Sequence[Any]) -> SumAndCount:
         """Combine the parts of the sum."""
         return sum_from(cells)
+
+
+def _sum_in(group: RowGroup, column: str) -> SumAndCount:
+    return sum_from((group.values(column), 0, group.total(column)))
 
 
 @analyzer
@@ -261,6 +277,13 @@ class RatioOfSums(ScanAnalyzer[TwoSums, float]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the sums and counts of both columns."""
         return [text for f in self._fields(schema) for text in sum_aggregations(f, self.where)]
+
+    def kernel(self, schema: Schema) -> Kernel[TwoSums] | None:
+        """Sum and count the values of both columns."""
+        columns = schema.top_level(*self._fields(schema))
+        if columns is None:
+            return None
+        return Kernel(columns, lambda group: TwoSums(*(_sum_in(group, c) for c in columns)))
 
     def fold(self, cells: Sequence[Any]) -> TwoSums:
         """Combine the parts of both sums."""
@@ -471,6 +494,13 @@ class _SpreadAnalyzer(_MomentAnalyzer[StandardDeviationState]):
         functions = ("sum", "var_pop", "max")
         return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
 
+    def kernel(self, schema: Schema) -> Kernel[StandardDeviationState] | None:
+        """Compute the moments."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        return Kernel(columns, lambda group: _spread_of(group.doubles(*columns)))
+
     def fold(self, cells: Sequence[Any]) -> StandardDeviationState:
         """Convert the variance back into a sum of squares, which is additive."""
         count, total, variance, largest = cells
@@ -478,6 +508,29 @@ class _SpreadAnalyzer(_MomentAnalyzer[StandardDeviationState]):
             return StandardDeviationState()
         squares = variance * count
         return StandardDeviationState(count, mean_of(count, total, squares, largest), squares)
+
+
+def _centered(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:
+    """Return the deviations from the mean, and the mean; both are exact if all values are equal."""
+    import numpy as np
+
+    first = float(values[0])
+    if isfinite(first) and (values == first).all():
+        return np.zeros(len(values)), first
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = float(values.mean())
+        return values - mean, mean
+
+
+def _spread_of(values: npt.NDArray[np.float64]) -> StandardDeviationState:
+    """Return the moments of an array without nulls."""
+    import numpy as np
+
+    if not len(values):
+        return StandardDeviationState()
+    deviations, mean = _centered(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return StandardDeviationState(len(values), mean, float(deviations @ deviations))
 
 
 @analyzer
@@ -534,6 +587,13 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         functions = ("sum", "var_pop", "skewness", "kurtosis", "max")
         return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
 
+    def kernel(self, schema: Schema) -> Kernel[HigherMomentsState] | None:
+        """Compute the moments."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        return Kernel(columns, lambda group: _shape_of(group.doubles(*columns)))
+
     def fold(self, cells: Sequence[Any]) -> HigherMomentsState:
         """Convert Spark's ratios to sums of powers, which are additive; null is Spark's 0 / 0."""
         count, total, variance, skewness, kurtosis, largest = cells
@@ -546,6 +606,22 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         m3 = (skewness or 0.0) * m2 * sqrt(variance)
         m4 = (kurtosis + 3) * variance * m2 if kurtosis is not None else 0.0
         return HigherMomentsState(count, mean_of(count, total, m2, largest), m2, m3, m4)
+
+
+def _shape_of(values: npt.NDArray[np.float64]) -> HigherMomentsState:
+    """Return the moments of an array without nulls."""
+    import numpy as np
+
+    if not len(values):
+        return HigherMomentsState()
+    deviations, mean = _centered(np.where(np.abs(values) < _MIN_MAGNITUDE, 0.0, values))
+    with np.errstate(invalid="ignore", over="ignore"):
+        squares = deviations * deviations
+        m2, m3, m4 = float(squares.sum()), float(squares @ deviations), float(squares @ squares)
+    if m2 > _MAX_SQUARES:
+        msg = "deviations too large to be raised to a power"
+        raise InexactError(msg)
+    return HigherMomentsState(len(values), mean, m2, m3, m4)
 
 
 def _on_scale(moment: float, power: int, state: HigherMomentsState) -> float:
@@ -645,6 +721,13 @@ class Correlation(ScanAnalyzer[CorrelationState, float]):
         count, *products = (f"regr_{name}({y}, {x})" for name in ("count", "sxy", "sxx", "syy"))
         return [count, *sums, *products]
 
+    def kernel(self, schema: Schema) -> Kernel[CorrelationState] | None:
+        """Compute the moments of the pairs."""
+        columns = schema.top_level(schema.numeric(self.first), schema.numeric(self.second))
+        if columns is None:
+            return None
+        return Kernel(columns, lambda group: _co_moments_of(*group.pairs(*columns)))
+
     def fold(self, cells: Sequence[Any]) -> CorrelationState:
         """Return the state of all aggregates."""
         count, x_sum, y_sum, x_max, y_max, xy, xx, yy = cells
@@ -658,3 +741,15 @@ class Correlation(ScanAnalyzer[CorrelationState, float]):
         if not state.count:
             raise self.no_data()
         return state.metric_value()
+
+
+def _co_moments_of(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> CorrelationState:
+    """Return the moments of pairs without nulls."""
+    import numpy as np
+
+    if not len(x):
+        return CorrelationState()
+    (dx, x_mean), (dy, y_mean) = _centered(x), _centered(y)
+    with np.errstate(invalid="ignore", over="ignore"):
+        products = float(dx @ dy), float(dx @ dx), float(dy @ dy)
+    return CorrelationState(len(x), x_mean, y_mean, *products)

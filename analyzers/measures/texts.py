@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from struct import Struct
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.core.columnar import Kernel, PartitionMetadata, RowGroup
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import canonical_json, check_choice
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Field, Schema
@@ -19,6 +20,10 @@ from tidegauge.analyzers.core.state import Count, State, register_state
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount, RatioAnalyzer
 from tidegauge.analyzers.measures.extremes import ExtremeAnalyzer, MaxState, MinState
 from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
@@ -125,6 +130,30 @@ class _LengthAnalyzer(ExtremeAnalyzer):
         """Return SQL that is not null where there is a length; `Completeness` counts the same."""
         ignored = self.null_behavior == "ignore"
         return self.field(schema).sql if ignored else self.number(schema)
+
+    def kernel(self, schema: Schema) -> Kernel[Any] | None:
+        """Compute the shortest or longest length from the distinct strings, and the number of lengths."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        (column,) = columns
+        (end,) = self.aggregates
+
+        def from_rows(group: RowGroup) -> Any:
+            import pyarrow.compute as pc
+
+            length = pc.min_max(pc.utf8_length(group.distinct(column)[0]))[end].as_py()
+            values = group.values(column)
+            if self.null_behavior == "ignore":
+                return self.state_type(length, values)
+            lengths = [] if length is None else [length]
+            if values < group.rows:
+                lengths.append(0 if self.null_behavior == "empty" else self.worst)
+            if self.null_behavior == "fail":
+                lengths = list(map(float, lengths))
+            return self.state_type({"min": min, "max": max}[end](lengths), group.rows)
+
+        return Kernel(columns, from_rows)
 
 
 @analyzer
@@ -239,17 +268,53 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
         def count(condition: str) -> str:
             return f"count_if({where_holds(self.where, condition)})"
 
-        def reads_as(*kinds: str) -> str:
-            return self.values(schema) if field.kind in kinds else "CAST(NULL AS INT)"
+        def reads_as(kind: str) -> str:
+            return self.values(schema) if kind == _type_of_values(field) else "CAST(NULL AS INT)"
 
         if field.kind in TEXT:
             typed = [count(f"({condition})") for condition in _reads_of_text(field)]
         else:
-            is_integer_decimal = field.kind == "decimal" and field.digits[1] == 0
-            fractional = ("float", "double", *(() if is_integer_decimal else ("decimal",)))
-            integral = (*INTEGRAL, *(("decimal",) if is_integer_decimal else ()))
-            typed = [f"count({reads_as(*k)})" for k in (fractional, integral, ("boolean",))]
+            typed = [f"count({reads_as(k)})" for k in ("fractional", "integral", "boolean")]
         return (count_rows(self.where), f"count({self.values(schema)})", *typed)
+
+    def kernel(self, schema: Schema) -> Kernel[DataTypeState] | None:
+        """Count the types: of distinct strings, or of all values of a column of another type."""
+        field = self.field(schema)
+        columns = schema.top_level(field)
+        if columns is None:
+            return None
+        (column,) = columns
+        if field.kind in TEXT:
+            return Kernel(columns, lambda group: self._types_in(group, column))
+        kind = _type_of_values(field)
+
+        def from_metadata(meta: PartitionMetadata) -> DataTypeState | None:
+            values = meta.values(column)
+            if values is None:
+                return None
+            return DataTypeState(unknown=meta.rows - values, **{kind: values})
+
+        def from_rows(group: RowGroup) -> DataTypeState:
+            values = group.values(column)
+            return DataTypeState(unknown=group.rows - values, **{kind: values})
+
+        return Kernel(columns, from_rows, from_metadata)
+
+    def _types_in(self, group: RowGroup, column: str) -> DataTypeState:
+        import pyarrow.compute as pc
+
+        strings, counts = group.distinct(column)
+
+        def matches(pattern: str) -> npt.NDArray[np.bool_]:
+            found: npt.NDArray[np.bool_] = pc.match_substring_regex(strings, pattern).to_numpy(
+                zero_copy_only=False
+            )
+            return found
+
+        is_number, is_marked = matches(_NUMBER_TEXT), matches(f"[{_FRACTION_MARKS}]")
+        typed = (is_number & is_marked, is_number & ~is_marked, matches(r"^(true|false)\z"))
+        sums = (int(counts[mask].sum()) for mask in typed)
+        return self.fold((group.rows, group.values(column), *sums))
 
     def fold(self, cells: Sequence[Any]) -> DataTypeState:
         """Return the state; non-null values of no other type count as String."""
@@ -268,6 +333,17 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
     def weight(self, state: DataTypeState) -> float:
         """Return the number of rows."""
         return sum(state.counts().values())
+
+
+def _type_of_values(field: Field) -> str:
+    """Return the count of `DataTypeState` to which the values of a column without strings add."""
+    if field.kind == "decimal":
+        return "fractional" if field.digits[1] else "integral"
+    if field.kind in {"float", "double"}:
+        return "fractional"
+    if field.kind in INTEGRAL:
+        return "integral"
+    return "boolean" if field.kind == "boolean" else "string"
 
 
 def _reads_of_text(field: Field) -> tuple[str, str, str]:

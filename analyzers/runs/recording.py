@@ -6,6 +6,7 @@ A run reports its progress to a `Progress`; `tidegauge.display.progress` has the
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -119,6 +120,9 @@ class RunReport:
     unreadable : mapping of str to str
         Partitions with files that cannot be read, and the reason. They are not in the ledger, so the next
         run tries them again.
+    routes : mapping of str to int
+        Number of measurements by route: ``metadata``, ``a columnar scan`` or ``Spark SQL``. An analyzer on a
+        partition is one measurement.
     """
 
     run: int
@@ -130,6 +134,7 @@ class RunReport:
     failed: Mapping[AnyAnalyzer, MetricError] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     uncompared: int = 0
+    routes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def scanned(self) -> int:
@@ -213,6 +218,12 @@ class Recording:
         changes = {**self.report.changes, **changes}
         self.report = replace(self.report, changes=changes, failed=failed)
         return decisions
+
+    def count_routes(self, routes: Mapping[str, int]) -> None:
+        """Add numbers of measurements to the routes of the report."""
+        counts = Counter(self.report.routes)
+        counts.update({str(route): count for route, count in routes.items() if count})
+        self.report = replace(self.report, routes=dict(counts))
 
     def report_rest(self, names: set[str], failures: Mapping[AnyAnalyzer, MetricError]) -> None:
         """Add the skipped partitions and the unresolved failures of earlier runs to the report."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tidegauge.analyzers.columnar.planner import (
+    ColumnarPlanner,
+    ColumnarResult,
+    MeasuringEngine,
+    ParquetPartition,
+    Route,
+)
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     MetricError,
@@ -100,7 +109,8 @@ class Segmentation:
 class _Task:
     """A partition to scan, and the analyzers to run on it.
 
-    ``is_retry`` is set if all analyzers failed on the partition before.
+    ``is_retry`` is set if all analyzers failed on the partition before. ``answered`` has the states of further
+    analyzers, which were computed from the partition's files.
     """
 
     listed: ListedPartition
@@ -108,6 +118,7 @@ class _Task:
     analyzers: tuple[AnyAnalyzer, ...]
     added_to: int | None = None
     is_retry: bool = False
+    answered: ColumnarResult | None = None
 
 
 def run_incremental(
@@ -122,6 +133,7 @@ def run_incremental(
     segmentation: Segmentation = Segmentation(),
     wait: float = WAIT_SECONDS,
     private: Privacy = PUBLIC,
+    engine: MeasuringEngine = MeasuringEngine.AUTO,
 ) -> RunReport:
     """Measure the selected partitions of a source and commit them batch by batch.
 
@@ -151,6 +163,8 @@ def run_incremental(
         Seconds to wait for the lease while another run measures the dataset.
     private : Privacy
         Columns whose values are never stored; see `scan`.
+    engine : MeasuringEngine
+        ``auto`` measures partitions without Spark as far as possible; see `ColumnarPlanner`.
 
     Returns
     -------
@@ -201,22 +215,14 @@ def run_incremental(
             # If there were no rows to choose from, the next run chooses and backfills the segments.
             sets = tuple(s for s, chosen in segments if chosen)
 
+            if engine is MeasuringEngine.AUTO and not sets and not private:
+                measure_files = partial(_measure_files, source, time, progress)
+                tasks = measure_files(tasks, batch_partitions, standing, run)
             large = sum(task.listed.size for task in tasks) > SMALL_BYTES
             expected = _expectation(store, spec.dataset, analyzers, ledger) if large else UNKNOWN
-
-            def measure(batch_tasks: Sequence[_Task]) -> list[MeasuredPartition]:
-                data = read(batch_tasks)
-                with progress.batch(data.sparkSession, len(batch_tasks)):
-                    schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
-                    expectation = (
-                        expected if expected.distinct and plan_cost(data).plain else UNKNOWN
-                    )
-                    return list(
-                        _measure(
-                            source, data, batch_tasks, schema, time, sets, private, expectation
-                        )
-                    )
-
+            measure = partial(
+                _measure_by_spark, source, read, time, sets, private, expected, progress
+            )
             read_keys = _read_keys(source, tasks)
             batches = _batches(tasks, batch_partitions, sum(s.size for s in sets), read_keys)
             for batch in filter(None, map(standing.without_hopeless, batches)):
@@ -225,6 +231,7 @@ def run_incremental(
                 measured = standing.settled(batch, _without_vanished(source, batch, measured))
                 if measured:
                     run.commit(measured)
+                    run.count_routes({Route.SPARK: len(measured) * len(batch[0].analyzers)})
             selected = present if chosen is None else chosen(listed)
             run.report_rest(present, standing.errors(listed, selected, time))
             if run.errors and not run.report.changes:
@@ -232,6 +239,65 @@ def run_incremental(
         finally:
             progress.close()
     return run.report
+
+
+def _measure_files(
+    source: Source,
+    time: TimeFormat | None,
+    progress: Progress,
+    tasks: Sequence[_Task],
+    max_partitions: int,
+    standing: _StandingFailures,
+    run: Recording,
+) -> list[_Task]:
+    """Measure and commit partitions of Parquet files without Spark; return the tasks that are left for Spark.
+
+    Retries are left for Spark, because they begin with a single partition.
+    """
+    list_files = getattr(source, "parquet_files", None)
+    new = [task for task in tasks if not task.is_retry]
+    if list_files is None or not new:
+        return list(tasks)
+    planner = ColumnarPlanner()
+    files: Mapping[Partition, ParquetPartition] = list_files([t.listed.partition for t in new])
+    left = {task.listed.partition: task for task in tasks}
+    for batch in _batches([t for t in new if t.listed.partition in files], max_partitions, 0):
+        complete, measured = [], []
+        with progress.batch(None, len(batch)):
+            for task in batch:
+                partition = task.listed.partition
+                result = planner.measure(files[partition], task.analyzers)
+                if result is None:
+                    continue
+                _keep_column_failures(result.outcomes.values())
+                run.count_routes(Counter(result.routes.values()))
+                rest = tuple(a for a in task.analyzers if a not in result.outcomes)
+                left[partition] = replace(task, analyzers=rest, answered=result)
+                if not rest:
+                    complete.append(task)
+                    measured.append(_measured_files(source, task, result, time))
+        measured = _without_vanished(source, complete, measured)
+        if measured:
+            run.commit(standing.settled(complete, measured))
+        for task in complete:
+            del left[task.listed.partition]
+    return list(left.values())
+
+
+def _measured_files(
+    source: Source, task: _Task, result: ColumnarResult, time: TimeFormat | None
+) -> MeasuredPartition:
+    """Return the measurements of a partition that was measured without Spark."""
+    return MeasuredPartition.from_measurements(
+        task.listed.partition,
+        measured_states(result.outcomes, task.analyzers),
+        time,
+        fingerprint=task.listed.fingerprint,
+        arrived_at=task.listed.arrived_at,
+        schema=result.schema.without(set(source.keys)).canonical(),
+        rows=result.rows,
+        added_to=task.added_to,
+    )
 
 
 def _tag_version(store: RunStore, run: int, source: Source) -> None:
@@ -749,6 +815,24 @@ def _expectation(
     return Expectation(median(rows), median(rows), distinct)
 
 
+def _measure_by_spark(
+    source: Source,
+    read: Callable[[Sequence[_Task]], DataFrame],
+    time: TimeFormat | None,
+    sets: Sequence[SegmentSet],
+    private: Privacy,
+    expected: Expectation,
+    progress: Progress,
+    batch: Sequence[_Task],
+) -> list[MeasuredPartition]:
+    """Read and scan one batch."""
+    data = read(batch)
+    with progress.batch(data.sparkSession, len(batch)):
+        schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
+        expectation = expected if expected.distinct and plan_cost(data).plain else UNKNOWN
+        return list(_measure(source, data, batch, schema, time, sets, private, expectation))
+
+
 def _measure(
     source: Source,
     data: DataFrame,
@@ -789,6 +873,8 @@ def _measure(
         partition = task.listed.partition
         group = groups.get(partition, result.nothing)
         measurements = measured_states(group.states, analyzers)
+        if task.answered is not None:
+            measurements += measured_states(task.answered.outcomes, task.answered.outcomes)
         for name, segments in names.items():  # segments without rows get the state of no data
             states = group.segments.get(name, result.nothing).states
             measurements += measured_states(states, analyzers, name, segments)

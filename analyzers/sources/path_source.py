@@ -20,6 +20,8 @@ from functools import cached_property, reduce
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
+from tidegauge.analyzers.columnar.planner import ParquetPartition
+from tidegauge.analyzers.columnar.sessions import reads_by_default
 from tidegauge.analyzers.core.errors import (
     ConflictingFilesError,
     NoSuchTableError,
@@ -103,6 +105,12 @@ class PartitionFiles:
     error: Exception | None = None
 
 
+def newest_first(files: Iterable[FileInfo]) -> list[FileInfo]:
+    """Return the files that are not empty, in the order in which their columns are merged."""
+    filled = (file for file in files if file.size)
+    return sorted(filled, key=lambda file: (file.modified, file.path), reverse=True)
+
+
 @dataclass
 class FolderSchemas:
     """Reads and remembers the schemas of the files in one folder.
@@ -131,16 +139,9 @@ class FolderSchemas:
 
     def describe(self, partitions: Iterable[Sequence[FileInfo]]) -> list[PartitionFiles]:
         """Return the schemas of the files of each partition; files of zero bytes are skipped."""
-        newest_first = [
-            sorted(
-                (file for file in files if file.size),
-                key=lambda file: (file.modified, file.path),
-                reverse=True,
-            )
-            for files in partitions
-        ]
-        self._read_signatures([file for files in newest_first for file in files])
-        grouped = [self._by_signature(files) for files in newest_first]
+        sorted_files = list(map(newest_first, partitions))
+        self._read_signatures([file for files in sorted_files for file in files])
+        grouped = [self._by_signature(files) for files in sorted_files]
         self._ask_spark([group for groups in grouped for group in groups])
         return [self._described(groups) for groups in grouped]
 
@@ -536,6 +537,22 @@ class PathSource:
     def list_partitions(self) -> list[ListedPartition]:
         """List the partitions that have files now, since a run may have waited for another run."""
         return to_listed(self._files())
+
+    def parquet_files(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, ParquetPartition]:
+        """Return the files of partitions that Arrow reads as Spark does; no files for other formats."""
+        if self.format != "parquet" or self.options or not reads_by_default(self.spark):
+            return {}
+        files = self._files()
+        return {
+            partition: ParquetPartition(
+                tuple(child(self._location, f.path) for f in newest_first(files[partition])),
+                self._all_keys,
+            )
+            for partition in partitions
+            if partition in files
+        }
 
     def read_keys(self, partitions: Collection[Partition]) -> Mapping[Partition, Hashable]:
         """Return a key for each partition; partitions with equal keys have the same columns.

@@ -1,0 +1,389 @@
+"""Schemas and statistics in the footers of Parquet files, as Spark reads them.
+
+`merged_footers` describes the files of a partition, or returns None if Spark must decide how they are read: for
+columns of different types, nested columns of other writers, or types that Spark rejects. Single columns can be
+unreadable for other reasons; see `FileColumn`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.columnar import DAY_MICROS, InexactError, exact_times
+from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.core.schema import INTEGRAL, TEMPORAL, Schema
+from tidegauge.analyzers.core.state import Number
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+FOOTER_THREADS = 16
+"""Number of footers that are read concurrently. On object stores, nearly all of the time is latency."""
+_SPARK_SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+_MILLI_MICROS = 1000
+_MAX_DECIMAL_DIGITS = 38
+"""Number of digits of Spark's largest decimal type."""
+
+_PLAIN_TYPES = {
+    "BOOLEAN": "boolean",
+    "INT32": "integer",
+    "INT64": "long",
+    "INT96": "timestamp",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "BYTE_ARRAY": "binary",
+}
+"""Spark's types of columns without a logical type, by physical type."""
+_INTEGER_TYPES = {
+    (8, True): "byte",
+    (16, True): "short",
+    (32, True): "integer",
+    (64, True): "long",
+    (8, False): "short",
+    (16, False): "integer",
+    (32, False): "long",
+    (64, False): "decimal(20,0)",
+}
+"""Spark's types of integers, by number of bits and whether they have a sign."""
+_ARROW_TYPES = {
+    "boolean": "bool",
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "date": "date32[day]",
+}
+"""Arrow's types that hold the same values as Spark's types; see also `_is_same_type`."""
+
+
+@dataclass(frozen=True)
+class FileColumn:
+    """A top-level column in one file.
+
+    Attributes
+    ----------
+    name : str
+        The column's name in the file.
+    type : str or mapping
+        Spark's type, in its JSON form.
+    index : int or None
+        Position among the file's leaf columns; None for nested columns, and for columns that Arrow reads with
+        other values than Spark.
+    """
+
+    name: str
+    type: Any
+    index: int | None
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The footer of a file, with Spark's schema of the file.
+
+    Attributes
+    ----------
+    location : str
+        Path or URI of the file.
+    metadata : pyarrow.parquet.FileMetaData
+        The footer.
+    columns : mapping of str to FileColumn
+        The top-level columns, by name in lower case.
+    """
+
+    location: str
+    metadata: pq.FileMetaData
+    columns: Mapping[str, FileColumn]
+
+    def chunk_bytes(self, column: str) -> int:
+        """Return the compressed bytes of a column, by name in lower case."""
+        file_column = self.columns.get(column)
+        if file_column is None or file_column.index is None:
+            return 0
+        groups = range(self.metadata.num_row_groups)
+        chunks = (self.metadata.row_group(i).column(file_column.index) for i in groups)
+        return sum(chunk.total_compressed_size for chunk in chunks)
+
+
+@dataclass(frozen=True)
+class PartitionFooters:
+    """The footers of the files of one partition; implements `tidegauge.analyzers.core.columnar.PartitionMetadata`.
+
+    Attributes
+    ----------
+    footers : tuple of Footer
+        The footers, the newest file first.
+    schema : Schema
+        The partition's columns, partition columns included.
+    """
+
+    footers: tuple[Footer, ...]
+    schema: Schema
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(footer.metadata.num_rows for footer in self.footers)
+
+    @cached_property
+    def readable(self) -> frozenset[str]:
+        """The columns that Arrow reads with the same values as Spark; at least one file has them."""
+        unreadable = {
+            name for f in self.footers for name, c in f.columns.items() if c.index is None
+        }
+        names = {name for f in self.footers for name in f.columns} - unreadable
+        return frozenset(name for name in self.schema.names if name.casefold() in names)
+
+    def values(self, column: str) -> int | None:
+        """Return the number of values that are not null; None if a file does not tell."""
+        if column not in self.readable:
+            return None
+        total = 0
+        for footer in self.footers:
+            for rows, statistics, is_required in self._chunks(footer, column):
+                if is_required:
+                    total += rows
+                elif statistics is None or not statistics.has_null_count:
+                    return None
+                else:
+                    total += rows - int(statistics.null_count)
+        return total
+
+    def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
+        """Return the minimum and maximum of integers; both are None if all values are null."""
+        if self.schema.field_type(column) not in INTEGRAL:
+            return None
+        ends = self._raw_bounds(column)
+        if ends is None:
+            return None
+        return min((low for low, _ in ends), default=None), max((h for _, h in ends), default=None)
+
+    def times(self, column: str) -> tuple[int, int] | None:
+        """Return the earliest and latest time in microseconds; (0, 0) if all values are null."""
+        kind = self.schema.field_type(column)
+        if kind not in TEMPORAL:
+            return None
+        ends = self._raw_bounds(column)
+        if ends is None:
+            return None
+        if not ends:
+            return 0, 0
+        try:
+            return exact_times(min(low for low, _ in ends), max(high for _, high in ends))
+        except InexactError:
+            return None
+
+    def _raw_bounds(self, column: str) -> list[tuple[int, int]] | None:
+        """Return the bounds of each row group with values; None if a row group does not have them.
+
+        Times are in microseconds.
+        """
+        if column not in self.readable:
+            return None
+        ends = []
+        for footer in self.footers:
+            unit = _unit_micros(footer, column)
+            if unit is None:
+                return None
+            for rows, statistics, _ in self._chunks(footer, column):
+                if statistics is None:
+                    return None
+                if statistics.has_min_max:
+                    ends.append((statistics.min_raw * unit, statistics.max_raw * unit))
+                elif not statistics.has_null_count or statistics.null_count < rows:
+                    return None
+        return ends
+
+    @staticmethod
+    def _chunks(footer: Footer, column: str) -> Iterable[tuple[int, Any, bool]]:
+        """Yield the rows, statistics and whether the column is required, for each row group with rows.
+
+        A file that lacks the column has none.
+        """
+        file_column = footer.columns.get(column.casefold())
+        if file_column is None or file_column.index is None:
+            return
+        is_required = footer.metadata.schema.column(file_column.index).max_definition_level == 0
+        for i in range(footer.metadata.num_row_groups):
+            group = footer.metadata.row_group(i)
+            if group.num_rows:
+                yield group.num_rows, group.column(file_column.index).statistics, is_required
+
+
+def _unit_micros(footer: Footer, column: str) -> int | None:
+    """Return the factor from a column's statistics to its values; None if they are not signed integers."""
+    file_column = footer.columns.get(column.casefold())
+    if file_column is None or file_column.index is None:
+        return 1
+    leaf = footer.metadata.schema.column(file_column.index)
+    logical = json.loads(leaf.logical_type.to_json())
+    match leaf.physical_type, logical["Type"]:
+        case ("INT32", "Date"):
+            return DAY_MICROS
+        case ("INT64", "Timestamp"):
+            return _MILLI_MICROS if logical["timeUnit"] == "milliseconds" else 1
+        case ("INT32" | "INT64", "Int") if logical["isSigned"]:
+            return 1
+        case ("INT32" | "INT64", "None"):
+            return 1
+    return None
+
+
+def read_footers(locations: Sequence[str]) -> list[Footer] | None:
+    """Read the footers of files; None if a file is not one that Spark and Arrow read alike.
+
+    Raises
+    ------
+    OSError, pyarrow.ArrowException
+        If a file cannot be read.
+    """
+    if len(locations) == 1:
+        footers = [_read_footer(locations[0])]
+    else:
+        with ThreadPoolExecutor(min(FOOTER_THREADS, len(locations) or 1)) as pool:
+            footers = list(pool.map(_read_footer, locations))
+    known = [footer for footer in footers if footer is not None]
+    return known if len(known) == len(footers) else None
+
+
+def _read_footer(location: str) -> Footer | None:
+    import pyarrow.parquet as pq
+
+    system, path = file_system(location)
+    metadata = pq.read_metadata(path, filesystem=system)
+    columns = file_columns(metadata)
+    return None if columns is None else Footer(location, metadata, columns)
+
+
+def file_columns(metadata: pq.FileMetaData) -> dict[str, FileColumn] | None:
+    """Return the top-level columns of a file by name in lower case; None if only Spark knows them."""
+    leaves = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    stored = (metadata.metadata or {}).get(_SPARK_SCHEMA_KEY)
+    types = _types_by_parquet(metadata) if stored is None else _types_by_spark(stored)
+    if types is None:
+        return None
+    arrow_types = {f.name: str(f.type) for f in metadata.schema.to_arrow_schema()}
+    columns: dict[str, FileColumn] = {}
+    for name, kind in types.items():
+        if name.casefold() in columns:
+            return None
+        index = leaves.get(name)
+        if index is not None and not _is_same_type(
+            kind, arrow_types.get(name, ""), metadata.schema.column(index).physical_type
+        ):
+            index = None
+        columns[name.casefold()] = FileColumn(name, kind, index)
+    return columns
+
+
+def _is_same_type(kind: Any, arrow_type: str, physical_type: str) -> bool:
+    """Return whether Arrow's type of a column holds the values that Spark reads.
+
+    Decimals of at most 38 digits, times of at least microseconds and strings do. Old times (INT96) do not.
+    """
+    if not isinstance(kind, str) or physical_type == "INT96":
+        return False
+    if kind.startswith("decimal("):
+        return arrow_type == f"decimal128{kind.removeprefix('decimal').replace(',', ', ')}"
+    if kind == "string":
+        return arrow_type in {"string", "large_string"} or arrow_type.startswith(
+            "dictionary<values=string"
+        )
+    if kind == "timestamp":
+        return arrow_type.startswith(("timestamp[us, tz=", "timestamp[ms, tz="))
+    if kind == "timestamp_ntz":
+        return arrow_type in {"timestamp[us]", "timestamp[ms]"}
+    return arrow_type == _ARROW_TYPES.get(kind)
+
+
+def _types_by_spark(stored: bytes) -> dict[str, Any] | None:
+    """Return the types in the schema that Spark stored in a file; None if a column has special metadata."""
+    try:
+        fields = json.loads(stored)["fields"]
+    except (ValueError, KeyError, TypeError):  # Spark reads an older form
+        return None
+    if any(field.get("metadata") for field in fields):
+        return None  # collations, CHAR and VARCHAR
+    types = {field["name"]: _nullable(field["type"]) for field in fields}
+    return types if len(types) == len(fields) else None
+
+
+def _nullable(kind: Any) -> Any:
+    """Return a type in which all parts can be null, as Spark reads files."""
+    if not isinstance(kind, dict):
+        return kind
+    kind = dict(kind)
+    for part in ("elementType", "keyType", "valueType"):
+        if part in kind:
+            kind[part] = _nullable(kind[part])
+    for flag in ("containsNull", "valueContainsNull"):
+        if flag in kind:
+            kind[flag] = True
+    if "fields" in kind:
+        kind["fields"] = [
+            {**field, "nullable": True, "type": _nullable(field["type"])}
+            for field in kind["fields"]
+        ]
+    return kind
+
+
+def _types_by_parquet(metadata: pq.FileMetaData) -> dict[str, Any] | None:
+    """Return Spark's types of the columns of another writer's file; None if Spark must decide."""
+    types: dict[str, Any] = {}
+    for i in range(metadata.num_columns):
+        leaf = metadata.schema.column(i)
+        is_plain = leaf.path == leaf.name and not leaf.max_repetition_level
+        kind = _spark_type(leaf) if is_plain and leaf.max_definition_level <= 1 else None
+        if kind is None:
+            return None
+        types[leaf.name] = kind
+    return types if len(types) == metadata.num_columns else None
+
+
+def _spark_type(leaf: pq.ColumnSchema) -> str | None:
+    """Return Spark's type of a column that is not nested; None for types that Spark rejects or may change."""
+    logical = json.loads(leaf.logical_type.to_json())
+    kind: str | None = None
+    match logical["Type"]:
+        case "None":
+            kind = _PLAIN_TYPES.get(leaf.physical_type)
+        case "String" | "Enum" | "JSON":
+            kind = "string"
+        case "Date":
+            kind = "date"
+        case "Int":
+            kind = _INTEGER_TYPES.get((logical["bitWidth"], logical["isSigned"]))
+        case "Decimal" if logical["precision"] <= _MAX_DECIMAL_DIGITS:
+            kind = f"decimal({logical['precision']},{logical['scale']})"
+        case "Timestamp" if logical["timeUnit"] != "nanoseconds":
+            kind = "timestamp" if logical["isAdjustedToUTC"] else "timestamp_ntz"
+    return kind
+
+
+def merged_footers(footers: Sequence[Footer], keys: Sequence[str]) -> PartitionFooters | None:
+    """Describe the files of one partition; None if they have different types, or columns named like keys.
+
+    Parameters
+    ----------
+    footers : sequence of Footer
+        The footers, the newest file first, whose columns come first.
+    keys : sequence of str
+        The partition columns in the names of folders, which follow the columns of the files as strings.
+    """
+    merged: dict[str, FileColumn] = {}
+    for footer in footers:
+        for name, column in footer.columns.items():
+            if merged.setdefault(name, column).type != column.type:
+                return None
+    if not footers or any(key.casefold() in merged for key in keys):
+        return None
+    types = {column.name: column.type for column in merged.values()}
+    return PartitionFooters(
+        tuple(footers), Schema.from_types({**types, **dict.fromkeys(keys, "string")})
+    )

@@ -1,0 +1,254 @@
+"""Choose the cheapest route for each analyzer on a partition: metadata, a columnar scan, or Spark SQL.
+
+1. Metadata: the footers of the files determine the state.
+2. Columnar scan: Arrow reads the columns, one row group at a time, and kernels compute a state for each row
+   group. It runs in this process, so a run reads a bounded number of bytes in this way.
+3. Spark SQL: all other analyzers, and partitions that only Spark can read.
+
+The routes give the same states. Each analyzer falls to the next route alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.columnar.footers import (
+    Footer,
+    PartitionFooters,
+    merged_footers,
+    read_footers,
+)
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowGroup
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.core.metric import Failure, Success, attempt
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.state import State
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_SCANNED_BYTES = 64 * 2**20
+"""Compressed bytes of columns that one run reads in this process. About as much is read in the time in which
+Spark starts; more is faster with Spark's tasks, and belongs on its cluster."""
+MAX_FOOTERS = 1000
+"""Number of footers that one run reads for their statistics: a second of CPU time on a local disk."""
+
+
+class MeasuringEngine(StrEnum):
+    """The choice of routes: the cheapest exact route for each analyzer, or Spark SQL for all."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
+def as_engine(engine: str) -> MeasuringEngine:
+    """Return the engine with a name.
+
+    Raises
+    ------
+    SuiteError
+        If there is no such engine.
+
+    Examples
+    --------
+    >>> str(as_engine("spark"))
+    'spark'
+    """
+    try:
+        return MeasuringEngine(engine)
+    except ValueError:
+        msg = f"Invalid engine {engine!r}: use {' or '.join(map(repr, map(str, MeasuringEngine)))}."
+        raise SuiteError(msg) from None
+
+
+class Route(StrEnum):
+    """The way in which a state was computed."""
+
+    METADATA = "metadata"
+    COLUMNS = "a columnar scan"
+    SPARK = "Spark SQL"
+
+
+@dataclass(frozen=True)
+class ParquetPartition:
+    """The files of one partition, whose rows are exactly the rows of the partition.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Locations of the files that are not empty, the newest first.
+    keys : tuple of str
+        The partition columns in the names of the folders.
+    """
+
+    files: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ColumnarResult:
+    """States of one partition that were computed without Spark.
+
+    Attributes
+    ----------
+    schema : Schema
+        The partition's columns, as Spark reads them.
+    rows : int
+        The number of rows.
+    outcomes : mapping of Analyzer to Success or Failure
+        A state or a failed precondition for each analyzer that was answered.
+    routes : mapping of Analyzer to Route
+        The route of each analyzer in ``outcomes``.
+    """
+
+    schema: Schema
+    rows: int
+    outcomes: Mapping[AnyAnalyzer, Success[Any] | Failure]
+    routes: Mapping[AnyAnalyzer, Route]
+
+
+@dataclass
+class ColumnarPlanner:
+    """Measures partitions of Parquet files without Spark, as far as the states are exact and the bytes suffice.
+
+    Attributes
+    ----------
+    bytes_left : int
+        Compressed bytes of columns that may still be read.
+    footers_left : int
+        Number of footers that may still be read.
+    """
+
+    bytes_left: int = MAX_SCANNED_BYTES
+    footers_left: int = MAX_FOOTERS
+
+    def measure(
+        self, partition: ParquetPartition, analyzers: Iterable[AnyAnalyzer]
+    ) -> ColumnarResult | None:
+        """Compute the states that metadata or columns determine; None if Spark must read the partition."""
+        from pyarrow import ArrowException
+
+        if len(partition.files) > self.footers_left:
+            return None
+        self.footers_left -= len(partition.files)
+        try:
+            footers = read_footers(partition.files)
+            files = footers and merged_footers(footers, partition.keys)
+            return self._measure(files, tuple(dict.fromkeys(analyzers))) if files else None
+        except (ArrowException, OSError):  # Spark reports the reason
+            return None
+
+    def _measure(self, files: PartitionFooters, analyzers: Sequence[AnyAnalyzer]) -> ColumnarResult:
+        outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
+        routes: dict[AnyAnalyzer, Route] = {}
+        to_scan: dict[AnyAnalyzer, Kernel[Any]] = {}
+        for analyzer in analyzers:
+            kernel = attempt(partial(kernel_of, analyzer, files.schema))
+            if isinstance(kernel, Failure):
+                outcomes[analyzer] = kernel
+            elif kernel.value is None:
+                continue
+            elif not files.rows:
+                outcomes[analyzer] = Success(analyzer.state_type())
+            elif (state := kernel.value.from_metadata(files)) is not None:
+                outcomes[analyzer] = Success(state)
+            elif files.readable.issuperset(kernel.value.columns):
+                to_scan[analyzer] = kernel.value
+        routes = dict.fromkeys(outcomes, Route.METADATA)
+        for analyzer, state in self._scan(files, to_scan).items():
+            outcomes[analyzer] = Success(state)
+            routes[analyzer] = Route.COLUMNS
+        return ColumnarResult(files.schema, files.rows, outcomes, routes)
+
+    def _scan(
+        self, files: PartitionFooters, kernels: Mapping[AnyAnalyzer, Kernel[Any]]
+    ) -> dict[AnyAnalyzer, State]:
+        """Compute states from the columns, if they have few enough bytes."""
+        columns = {column for kernel in kernels.values() for column in kernel.columns}
+        cost = sum(f.chunk_bytes(column.casefold()) for f in files.footers for column in columns)
+        if not columns or cost > self.bytes_left:
+            return {}
+        self.bytes_left -= cost
+        kernel_by_statistic = {a.statistic(): (a, kernel) for a, kernel in kernels.items()}
+        parts: dict[str, list[State]] = {statistic: [] for statistic in kernel_by_statistic}
+        for group in row_groups(files, sorted(columns)):
+            for statistic, (_, kernel) in kernel_by_statistic.items():
+                if statistic in parts:
+                    try:
+                        parts[statistic].append(kernel.from_rows(group))
+                    except InexactError:
+                        del parts[statistic]
+        states = {
+            statistic: kernel_by_statistic[statistic][0].state_type.merge(states)
+            for statistic, states in parts.items()
+        }
+        return {a: states[a.statistic()] for a in kernels if a.statistic() in states}
+
+
+def kernel_of(analyzer: AnyAnalyzer, schema: Schema) -> Kernel[Any] | None:
+    """Return an analyzer's kernel after checking the schema; None if only Spark can measure it.
+
+    Raises
+    ------
+    PreconditionError
+        If the analyzer does not fit the schema.
+    """
+    analyzer.preconditions(schema)
+    kind = type(analyzer)
+    if analyzer.where is not None or kind.kernel.__module__ != kind.__module__:
+        return None
+    kernel: Kernel[Any] | None = analyzer.kernel(schema)
+    return kernel
+
+
+def row_groups(files: PartitionFooters, columns: Sequence[str]) -> Iterator[RowGroup]:
+    """Yield columns of each row group with rows; a column that a file lacks is null."""
+    for footer in files.footers:
+        yield from _row_groups_of(footer, files.schema, columns)
+
+
+def _row_groups_of(footer: Footer, schema: Schema, columns: Sequence[str]) -> Iterator[RowGroup]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = {
+        c: footer.columns[c.casefold()].name for c in columns if c.casefold() in footer.columns
+    }
+    strings = [name for c, name in names.items() if schema.field_type(c) == "string"]
+    system, path = file_system(footer.location)
+    with system.open_input_file(path) as stream:
+        file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=strings)
+        for i in range(footer.metadata.num_row_groups):
+            rows = footer.metadata.row_group(i).num_rows
+            if not rows:
+                continue
+            table = file.read_row_group(i, list(names.values()), use_threads=False)
+            arrays: dict[str, pa.Array] = {}
+            for column in columns:
+                if column not in names:
+                    arrays[column] = pa.nulls(rows, _missing_type(schema.field_type(column)))
+                else:
+                    chunked = table[names[column]]
+                    arrays[column] = chunked.combine_chunks()
+                    if isinstance(arrays[column], pa.ChunkedArray):
+                        arrays[column] = pa.concat_arrays(arrays[column].chunks)
+            yield RowGroup(rows, arrays)
+
+
+def _missing_type(kind: Any) -> pa.DataType:
+    """Return an Arrow type that kernels read like the column's type, for a column without values."""
+    import pyarrow as pa
+
+    if kind == "string":
+        return pa.dictionary(pa.int32(), pa.string())
+    if kind == "date":
+        return pa.date32()
+    if kind in {"timestamp", "timestamp_ntz"}:
+        return pa.timestamp("us")
+    return pa.bool_() if kind == "boolean" else pa.int64()

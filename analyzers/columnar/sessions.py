@@ -1,0 +1,73 @@
+"""Spark sessions that start when they are needed, and the settings under which Arrow reads files as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_READER_DEFAULTS = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+}
+"""Spark's defaults of the settings that change the columns or rows of Parquet files."""
+
+
+class LazySession:
+    """A Spark session that starts when an attribute is first used.
+
+    Parameters
+    ----------
+    start : callable
+        Returns the session.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> session = LazySession(lambda: SimpleNamespace(version="4.0"))
+    >>> session.is_started, session.version, session.is_started
+    (False, '4.0', True)
+    """
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+        self._session: Any = None
+        self._lock = Lock()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the session is started."""
+        return self._session is not None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the session, which starts if necessary."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        with self._lock:
+            if self._session is None:
+                self._session = self._start()
+        return getattr(self._session, name)
+
+
+def reads_by_default(spark: SparkSession | LazySession) -> bool:
+    """Return whether a session reads the columns and rows of Parquet files as Spark does by default.
+
+    A `LazySession` is created only for default settings, so it is not started.
+    """
+    if isinstance(spark, LazySession) and not spark.is_started:
+        return True
+    conf = spark.conf
+    return all(
+        str(conf.get(name, default)).casefold() == default
+        for name, default in _READER_DEFAULTS.items()
+    )

@@ -1,0 +1,246 @@
+"""Columns and statistics of Parquet files, from which analyzers compute states without Spark.
+
+An analyzer declares its `Kernel` in `Analyzer.kernel`. The kernel computes a state from the metadata of a
+partition or, if the metadata does not determine it, from the columns of each row group. The states of the row
+groups are merged, as the states of partitions are. Both ways return the state that Spark's aggregates give: equal
+if the data determines the state, and equal within rounding for sums and moments of floating-point numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tidegauge.analyzers.core.state import Number, State
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+S = TypeVar("S", bound=State)
+
+_EARLIEST_EXACT_MICROS = -2_208_988_800_000_000
+"""1900-01-01 in microseconds since 1970. Spark converts earlier times, depending on the writer of the file and on
+its settings, between the Julian and the Gregorian calendar, and between local mean times and UTC."""
+DAY_MICROS = 86_400_000_000
+_UNIT_MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_WORD_BITS = 32
+"""Bits of each half of a 64-bit integer. Halves are summed separately, so no sum of a row group overflows."""
+
+
+class InexactError(Exception):
+    """The columns or statistics of a file do not determine the state that Spark computes."""
+
+
+class PartitionMetadata(Protocol):
+    """Metadata of all files of a partition. Results are None if the metadata does not determine them."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+
+    def values(self, column: str) -> int | None:
+        """Return the number of values that are not null."""
+
+    def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
+        """Return the minimum and maximum of integers; both are None if all values are null."""
+
+    def times(self, column: str) -> tuple[int, int] | None:
+        """Return the earliest and latest time in microseconds; (0, 0) if all values are null."""
+
+
+@dataclass(frozen=True)
+class Kernel(Generic[S]):
+    """Computes an analyzer's state from Parquet files.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The top-level columns that `from_rows` reads.
+    from_rows : callable
+        Returns the state of a `RowGroup`; raises `InexactError` if only Spark can compute it.
+    from_metadata : callable
+        Returns the state of a partition from `PartitionMetadata`; None if the metadata does not determine it.
+    """
+
+    columns: tuple[str, ...]
+    from_rows: Callable[[RowGroup], S]
+    from_metadata: Callable[[PartitionMetadata], S | None] = lambda _: None
+
+
+@dataclass
+class RowGroup:
+    """Columns of one row group. Results that several analyzers need are computed once.
+
+    Attributes
+    ----------
+    rows : int
+        The number of rows.
+    columns : mapping of str to pyarrow.Array
+        The columns by name. Strings are dictionary-encoded. A column that the file lacks is an array of nulls.
+    """
+
+    rows: int
+    columns: Mapping[str, pa.Array]
+    _cache: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
+
+    def _cached(self, key: tuple[str, ...], compute: Callable[[], Any]) -> Any:
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
+
+    def values(self, column: str) -> int:
+        """Return the number of values that are not null."""
+        array = self.columns[column]
+        return len(array) - int(array.null_count)
+
+    def doubles(self, column: str) -> npt.NDArray[np.float64]:
+        """Return the values of a numeric column that are not null, as doubles."""
+        return self._cached(  # type: ignore[no-any-return]
+            ("doubles", column), lambda: _as_doubles(self.columns[column].drop_null())
+        )
+
+    def pairs(
+        self, first: str, second: str
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return two columns as doubles, in the rows where both are not null."""
+        import pyarrow.compute as pc
+
+        if not self.columns[first].null_count and not self.columns[second].null_count:
+            return self.doubles(first), self.doubles(second)
+        is_present = pc.and_(pc.is_valid(self.columns[first]), pc.is_valid(self.columns[second]))
+        x, y = (_as_doubles(self.columns[name].filter(is_present)) for name in (first, second))
+        return x, y
+
+    def bounds(self, column: str) -> tuple[Number | None, Number | None]:
+        """Return the minimum and maximum; NaN is the greatest number. Both are None without values."""
+        return self._cached(  # type: ignore[no-any-return]
+            ("bounds", column), lambda: _bounds(self.columns[column])
+        )
+
+    def total(self, column: str) -> Number:
+        """Return the sum, exact unless the values are floats; 0 without values."""
+        return self._cached(("total", column), lambda: self._total(column))  # type: ignore[no-any-return]
+
+    def _total(self, column: str) -> Number:
+        import pyarrow as pa
+
+        array = self.columns[column].drop_null()
+        if not len(array):
+            return 0
+        if pa.types.is_decimal(array.type):
+            return decimal_from(_decimal_total(array), array.type.scale)
+        if pa.types.is_integer(array.type):
+            return _integer_total(array.to_numpy(zero_copy_only=False))
+        return float(self.doubles(column).sum())
+
+    def times(self, column: str) -> tuple[int, int]:
+        """Return the earliest and latest time in microseconds; (0, 0) without values.
+
+        Raises
+        ------
+        InexactError
+            If a time is before 1900, which Spark may convert.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        array = self.columns[column]
+        if not self.values(column):
+            return 0, 0
+        is_date = pa.types.is_date32(array.type)
+        numbers = array.cast(pa.int32() if is_date else pa.int64())
+        ends = pc.min_max(numbers)
+        unit = DAY_MICROS if is_date else _UNIT_MICROS[array.type.unit]
+        return exact_times(ends["min"].as_py() * unit, ends["max"].as_py() * unit)
+
+    def distinct(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """Return the distinct values of a string column that are not null, and their numbers of rows."""
+        return self._cached(("distinct", column), lambda: _counted(self.columns[column]))  # type: ignore[no-any-return]
+
+
+def exact_times(earliest: int, latest: int) -> tuple[int, int]:
+    """Return the times, or raise `InexactError` if Spark may convert one of them."""
+    if earliest < _EARLIEST_EXACT_MICROS:
+        msg = "times before 1900 depend on the calendar of the writer"
+        raise InexactError(msg)
+    return earliest, latest
+
+
+def decimal_from(unscaled: int, scale: int) -> Decimal:
+    """Return a decimal from its digits as an integer.
+
+    Examples
+    --------
+    >>> decimal_from(-150, 2), decimal_from(0, 2)
+    (Decimal('-1.50'), Decimal('0.00'))
+    """
+    digits = tuple(map(int, str(abs(unscaled))))
+    return Decimal((int(unscaled < 0), digits, -scale))
+
+
+def _as_doubles(array: pa.Array) -> npt.NDArray[np.float64]:
+    import numpy as np
+    import pyarrow as pa
+
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    numbers: npt.NDArray[np.float64] = array.to_numpy(zero_copy_only=False).astype(
+        np.float64, copy=False
+    )
+    return numbers
+
+
+def _bounds(array: pa.Array) -> tuple[Number | None, Number | None]:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.null_count == len(array):
+        return None, None
+    if pa.types.is_floating(array.type):
+        numbers = array.drop_null().to_numpy(zero_copy_only=False)
+        # Spark's order: NaN is the greatest number.
+        return float(np.fmin.reduce(numbers)), float(np.max(numbers))
+    ends = pc.min_max(array)
+    return ends["min"].as_py(), ends["max"].as_py()
+
+
+def _integer_total(numbers: npt.NDArray[Any]) -> int:
+    import numpy as np
+
+    if numbers.dtype.itemsize < 8:
+        return int(numbers.sum(dtype=np.int64))
+    high, low = numbers >> _WORD_BITS, numbers & ((1 << _WORD_BITS) - 1)
+    return (int(high.sum()) << _WORD_BITS) + int(low.sum())
+
+
+def _decimal_total(array: pa.Array) -> int:
+    """Return the sum of 128-bit decimals without nulls, as unscaled integers."""
+    import numpy as np
+
+    # Each value is four 32-bit words, the lowest first; only the highest has a sign.
+    words = np.frombuffer(array.buffers()[1], np.uint32).reshape(-1, 4)
+    words = words[array.offset : array.offset + len(array)]
+    *low, high = (words[:, i] for i in range(4))
+    sums = [int(word.sum(dtype=np.uint64)) for word in low]
+    sums.append(int(high.view(np.int32).sum(dtype=np.int64)))
+    return reduce(lambda total, word: (total << _WORD_BITS) + word, reversed(sums))
+
+
+def _counted(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    indices = array.indices.drop_null().to_numpy(zero_copy_only=False)
+    counts = np.bincount(indices, minlength=len(array.dictionary))
+    values, counts = array.dictionary, counts.astype(np.int64)
+    if not counts.all():
+        values, counts = values.filter(pa.array(counts > 0)), counts[counts > 0]
+    return values, counts

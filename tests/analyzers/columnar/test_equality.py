@@ -1,0 +1,109 @@
+"""All routes give the states of Spark SQL: random tables, measured by both engines."""
+
+import math
+from decimal import Decimal
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidegauge.analyzers.columnar.planner import MeasuringEngine, Route
+from tidegauge.analyzers.core.metric import Success
+from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState
+from tidegauge.analyzers.measures.moments import TwoSums
+from tidegauge.analyzers.runs.ledger import RunSpec
+from tidegauge.analyzers.runs.runner import run_incremental
+from tidegauge.analyzers.sources.opening import open_folder
+
+from tests.analyzers.columnar.random_tables import analyzers, random_partition, write
+from tests.conftest import soak
+from tests.support.memory_store import MemoryRunStore
+
+PARTITIONS = 8
+EXTREMES = (MinState, MaxState, RangeState)
+
+
+class RecordingStore(MemoryRunStore):
+    """A store that keeps the measured partitions."""
+
+    def __init__(self):
+        super().__init__()
+        self.measured = {}
+
+    def commit_batch(self, run, batch):
+        self.measured.update({m.partition.name: m for m in batch})
+        return super().commit_batch(run, batch)
+
+
+def measured_by(engine, spark, folder, suite):
+    store = RecordingStore()
+    source = open_folder(spark, str(folder))
+    report = run_incremental(
+        source, RunSpec("d", str(folder), source.keys), suite, store, engine=engine
+    )
+    return store.measured, report
+
+
+def assert_same(own, reference):
+    """Require equal states: by their bytes, or within rounding if they hold doubles."""
+    assert type(own) is type(reference), (own, reference)
+    if not isinstance(own, Success):
+        assert str(own.error) == str(reference.error)
+        assert own.error.is_retriable == reference.error.is_retriable
+        return
+    own, reference = own.value, reference.value
+    if own.pack() == reference.pack():
+        return
+    if isinstance(own, EXTREMES):  # Spark keeps the first of 0.0 and -0.0
+        assert own == reference, (own, reference)
+    else:
+        assert has_rounded_parts(own), (own, reference)
+        assert own.agrees_with(reference) or are_close(own, reference), (own, reference)
+
+
+def has_rounded_parts(state):
+    """Return whether a state holds doubles, or decimals, of which classic sessions write 1E-10 as 1.00E-10."""
+    if isinstance(state, TwoSums):
+        return has_rounded_parts(state.numerator) or has_rounded_parts(state.denominator)
+    return any(isinstance(getattr(state, name), float | Decimal) for name in state.__slots__)
+
+
+def are_close(state, reference):
+    """Return whether moments agree, relative to the size of the values."""
+    if isinstance(state, TwoSums):
+        return are_close(state.numerator, reference.numerator) and are_close(
+            state.denominator, reference.denominator
+        )
+    pairs = [(float(getattr(state, f)), float(getattr(reference, f))) for f in state.__slots__]
+    scale = max((abs(b) for _, b in pairs if math.isfinite(b)), default=0.0)
+    return all(
+        (math.isnan(a) and math.isnan(b)) or a == b or abs(a - b) <= 1e-9 * scale for a, b in pairs
+    )
+
+
+@pytest.mark.spark
+@settings(max_examples=soak(1, 20))
+@given(st.integers(0, 2**32))
+def test_both_engines_give_the_same_states(spark, tmp_path_factory, seed):
+    folder = tmp_path_factory.mktemp("routes")
+    tables = [  # partitions with equal columns share Spark's jobs
+        random_partition(Random(f"{seed} {i}"), same_columns=i > 0) for i in range(PARTITIONS)
+    ]
+    for i, files in enumerate(tables):
+        write(files, folder / f"case={i:02}")
+    suite = analyzers()
+    own, report = measured_by(MeasuringEngine.AUTO, spark, folder, suite)
+    reference, by_spark = measured_by(MeasuringEngine.SPARK, spark, folder, suite)
+    assert own.keys() == reference.keys()
+    for name, measured in reference.items():
+        assert (own[name].schema, own[name].rows) == (measured.schema, measured.rows), name
+        outcomes = {m.analyzer: m.outcome for m in own[name].measurements}
+        assert outcomes.keys() == {m.analyzer for m in measured.measurements}
+        for measurement in measured.measurements:
+            try:
+                assert_same(outcomes[measurement.analyzer], measurement.outcome)
+            except AssertionError as error:
+                raise AssertionError(f"{name} {measurement.analyzer}: {error}") from error
+    assert set(by_spark.routes) == {Route.SPARK}
+    assert report.routes[Route.METADATA] > 0
+    assert sum(report.routes.values()) == len(tables) * len(suite)

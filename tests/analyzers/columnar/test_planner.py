@@ -1,0 +1,257 @@
+"""Routes of analyzers on Parquet files: metadata where it is exact, columns otherwise, or Spark."""
+
+import datetime as dt
+from decimal import Decimal
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tidegauge.analyzers.columnar.footers import file_columns
+from tidegauge.analyzers.columnar.planner import (
+    ColumnarPlanner,
+    ParquetPartition,
+    Route,
+    as_engine,
+)
+from tidegauge.analyzers.columnar.sessions import LazySession, reads_by_default
+from tidegauge.analyzers.core.analyzer import analyzer
+from tidegauge.analyzers.core.columnar import InexactError, RowGroup, exact_times
+from tidegauge.analyzers.core.errors import NoSuchColumnError, SuiteError
+from tidegauge.analyzers.core.metric import Success
+from tidegauge.analyzers.core.registry import Registry
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.extremes import MaxState, MinState, TimeRangeState
+from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
+from tidegauge.analyzers.measures.texts import DataTypeState
+
+import tidegauge as tg
+
+METADATA, COLUMNS = Route.METADATA, Route.COLUMNS
+
+
+def measure(tmp_path, tables, *analyzers, planner=None, keys=("ds",), **options):
+    """Return each analyzer's state and route; the files are in the order of the tables, the newest first."""
+    files = []
+    for i, table in enumerate(tables):
+        files.append(str(tmp_path / f"{i}.parquet"))
+        pq.write_table(table, files[-1], **options)
+    result = (planner or ColumnarPlanner()).measure(ParquetPartition(tuple(files), keys), analyzers)
+    if result is None:
+        return None
+    return {
+        a: (outcome.value if isinstance(outcome, Success) else outcome.error, result.routes[a])
+        for a, outcome in result.outcomes.items()
+    }
+
+
+def test_statistics_answer_counts_and_extremes_of_integers(tmp_path):
+    tables = [pa.table({"n": [3, None, -2]}), pa.table({"n": pa.array([None], pa.int64())})]
+    suite = [tg.Size(), tg.Completeness("n"), tg.Minimum("n"), tg.Maximum("N"), tg.DataType("n")]
+    assert list(measure(tmp_path, tables, *suite, row_group_size=1).values()) == [
+        (NumMatches(4), METADATA),
+        (NumMatchesAndCount(2, 4), METADATA),
+        (MinState(-2, 2), METADATA),
+        (MaxState(3, 2), METADATA),
+        (DataTypeState(unknown=2, integral=2), METADATA),
+    ]
+
+
+def test_without_statistics_columns_are_read(tmp_path):
+    tables = [pa.table({"n": [3, None, -2]})]
+    suite = [tg.Size(), tg.Completeness("n"), tg.Minimum("n")]
+    assert list(measure(tmp_path, tables, *suite, write_statistics=False).values()) == [
+        (NumMatches(3), METADATA),
+        (NumMatchesAndCount(2, 3), COLUMNS),
+        (MinState(-2, 2), COLUMNS),
+    ]
+
+
+def test_a_required_column_needs_no_count_of_nulls(tmp_path):
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    tables = [pa.table({"n": [1, 2]}, schema=schema)]
+    states = measure(tmp_path, tables, tg.Completeness("n"), write_statistics=False)
+    assert states == {tg.Completeness("n"): (NumMatchesAndCount(2, 2), METADATA)}
+
+
+def test_floats_are_read_because_statistics_ignore_nan(tmp_path):
+    tables = [pa.table({"x": [1.0, float("nan")]})]
+    states = measure(tmp_path, tables, tg.Minimum("x"), tg.Maximum("x"))
+    assert states[tg.Minimum("x")] == (MinState(1.0, 2), COLUMNS)
+    maximum, route = states[tg.Maximum("x")]
+    assert np.isnan(maximum.maximum)
+    assert (maximum.count, route) == (2, COLUMNS)
+
+
+def test_a_column_that_a_file_lacks_is_null(tmp_path):
+    tables = [pa.table({"n": [3], "s": ["abc"]}), pa.table({"n": [1, 2]})]
+    suite = [tg.Completeness("s"), tg.MaxLength("s", null_behavior="empty"), tg.Sum("n")]
+    assert list(measure(tmp_path, tables, *suite).values()) == [
+        (NumMatchesAndCount(1, 3), METADATA),
+        (MaxState(3, 3), COLUMNS),
+        (SumAndCount(6, 3), COLUMNS),
+    ]
+
+
+def test_sums_and_deviations_are_merged_over_row_groups(tmp_path):
+    tables = [pa.table({"big": [2**63 - 1, 2**63 - 1, -5], "price": [Decimal("0.10")] * 3})]
+    suite = [tg.Sum("big"), tg.Mean("price"), tg.StandardDeviation("price")]
+    assert list(measure(tmp_path, tables, *suite, row_group_size=1).values()) == [
+        (SumAndCount(2**64 - 7, 3), COLUMNS),
+        (SumAndCount(Decimal("0.30"), 3), COLUMNS),
+        (StandardDeviationState(3, 0.1, 0.0), COLUMNS),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tables", "keys"),
+    [
+        ([pa.table({"n": [1]}), pa.table({"n": [1.5]})], ()),  # Spark widens the integers
+        ([pa.table({"n": [[1]]})], ()),  # nested
+        ([pa.table({"n": pa.array([1], pa.timestamp("ns"))})], ()),  # Spark refuses it
+        ([pa.table({"n": pa.array([1], pa.time64("us"))})], ()),
+        ([pa.table({"n": pa.array([None], pa.null())})], ()),
+        ([pa.table({"n": [1], "N": [2]})], ()),  # the same name in Spark
+        ([pa.table({"ds": [1]})], ("ds",)),  # the folder's value hides the column
+    ],
+)
+def test_spark_decides_how_some_files_are_read(tmp_path, tables, keys):
+    assert measure(tmp_path, tables, tg.Size(), keys=keys) is None
+
+
+def test_spark_reports_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    for name in ("a", "missing"):
+        file = str(tmp_path / f"{name}.parquet")
+        assert ColumnarPlanner().measure(ParquetPartition((file,), ()), [tg.Size()]) is None
+
+
+def test_each_analyzer_falls_to_spark_alone(tmp_path):
+    tables = [
+        pa.table(
+            {
+                "old": [dt.date(1500, 1, 1)],
+                "new": [dt.date(2026, 1, 1)],
+                "unsigned": pa.array([2**32 - 1], pa.uint32()),
+            }
+        )
+    ]
+    suite = [tg.MinTime("old"), tg.MaxTime("new"), tg.Maximum("unsigned"), tg.Size(where="1 > 0")]
+    day = 20454 * 86_400_000_000
+    states = measure(tmp_path, tables, *suite)
+    assert states == {tg.MaxTime("new"): (TimeRangeState(day, day, 1), METADATA)}
+    states = measure(tmp_path, tables, *suite, write_statistics=False)
+    assert states == {tg.MaxTime("new"): (TimeRangeState(day, day, 1), COLUMNS)}
+
+
+def test_int96_is_left_to_spark(tmp_path):
+    tables = [pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "n": [1]})]
+    suite = [tg.MaxTime("at"), tg.Completeness("at"), tg.Completeness("n")]
+    states = measure(tmp_path, tables, *suite, use_deprecated_int96_timestamps=True)
+    assert list(states) == [tg.Completeness("n")]
+
+
+def test_partition_columns_are_left_to_spark(tmp_path):
+    states = measure(tmp_path, [pa.table({"n": [1]})], tg.Completeness("ds"), tg.ColumnCount())
+    assert list(states) == [tg.ColumnCount()]
+    assert states[tg.ColumnCount()][0].columns == 2
+
+
+def test_a_failed_precondition_needs_no_spark(tmp_path):
+    states = measure(tmp_path, [pa.table({"n": [1]})], tg.Mean("m"))
+    error, route = states[tg.Mean("m")]
+    assert isinstance(error, NoSuchColumnError)
+    assert route is METADATA
+
+
+def test_files_without_rows_give_the_states_of_no_data(tmp_path):
+    tables = [pa.table({"n": pa.array([], pa.int64())})]
+    assert measure(tmp_path, tables, tg.Mean("n"), tg.Size()) == {
+        tg.Mean("n"): (SumAndCount(), METADATA),
+        tg.Size(): (NumMatches(), METADATA),
+    }
+
+
+def test_only_a_bounded_number_of_bytes_and_footers_is_read(tmp_path):
+    tables, planner = [pa.table({"n": [1, 2]})], ColumnarPlanner(bytes_left=10)
+    assert list(measure(tmp_path, tables, tg.Size(), tg.Mean("n"), planner=planner)) == [tg.Size()]
+    planner = ColumnarPlanner(footers_left=1)
+    assert measure(tmp_path, tables, tg.Size(), planner=planner) is not None
+    assert measure(tmp_path, tables, tg.Size(), planner=planner) is None
+
+
+def test_a_subclass_of_another_module_does_not_inherit_the_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(Registry, "add", lambda self, cls: cls)
+
+    @analyzer
+    class Half(tg.Sum):
+        """Computes something else with the same columns."""
+
+    assert measure(tmp_path, [pa.table({"n": [1, 2]})], Half("n")) == {}
+
+
+def test_types_that_spark_stored_in_the_file_count(tmp_path):
+    fields = (
+        '{"name":"a","type":"integer","nullable":false,"metadata":{}},'
+        '{"name":"l","type":{"type":"array","elementType":"long","containsNull":false},"nullable":true,"metadata":{}}'
+    )
+    stored = {
+        "org.apache.spark.sql.parquet.row.metadata": f'{{"type":"struct","fields":[{fields}]}}'
+    }
+    table = pa.table({"a": pa.array([1], pa.int32()), "l": [[1]]}).replace_schema_metadata(stored)
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = file_columns(pq.read_metadata(tmp_path / "a.parquet"))
+    assert columns["a"].type == "integer"
+    assert columns["a"].index == 0
+    assert columns["l"].index is None
+    assert columns["l"].type == {"type": "array", "elementType": "long", "containsNull": True}
+
+
+def test_columns_with_metadata_of_spark_are_left_to_spark(tmp_path):
+    metadata = '{"__CHAR_VARCHAR_TYPE_STRING":"char(3)"}'
+    fields = f'{{"name":"a","type":"string","nullable":true,"metadata":{metadata}}}'
+    stored = {
+        "org.apache.spark.sql.parquet.row.metadata": f'{{"type":"struct","fields":[{fields}]}}'
+    }
+    table = pa.table({"a": ["x  "]}).replace_schema_metadata(stored)
+    assert measure(tmp_path, [table], tg.Size()) is None
+
+
+def test_distinct_values_leave_out_unused_entries_of_a_dictionary():
+    words = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2]), pa.array(["a", "b", "c"]))
+    values, counts = RowGroup(4, {"s": words}).distinct("s")
+    assert dict(zip(values.to_pylist(), counts.tolist(), strict=True)) == {"a": 1, "c": 2}
+
+
+def test_times_before_1900_are_inexact():
+    with pytest.raises(InexactError):
+        exact_times(-2_208_988_800_000_001, 0)
+    assert exact_times(-2_208_988_800_000_000, 0) == (-2_208_988_800_000_000, 0)
+
+
+def test_an_unknown_engine_is_an_error():
+    with pytest.raises(SuiteError, match="Invalid engine 'fast': use 'auto' or 'spark'"):
+        as_engine("fast")
+
+
+class Conf(dict):
+    """Settings of a session."""
+
+    def get(self, name, default=None):
+        return super().get(name, default)
+
+
+def test_settings_of_the_reader_are_compared_with_the_defaults():
+    assert reads_by_default(SimpleNamespace(conf=Conf({"spark.sql.caseSensitive": "FALSE"})))
+    assert not reads_by_default(
+        SimpleNamespace(conf=Conf({"spark.sql.parquet.binaryAsString": "true"}))
+    )
+
+
+def test_a_lazy_session_is_not_started_by_the_question():
+    session = LazySession(lambda: SimpleNamespace(conf=Conf({"spark.sql.caseSensitive": "true"})))
+    assert reads_by_default(session)
+    assert not session.is_started
+    assert session.conf
+    assert not reads_by_default(session)
