@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine, as_engine
 from tidegauge.analyzers.core.analyzer import Analyzer, texts_of
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty, as_on_empty
@@ -116,6 +117,20 @@ class Run:
         """True if the policies hold in all partitions of `checks`."""
         return all(check.passed for check in self.checks.values())
 
+    @property
+    def routes(self) -> str:
+        """A summary of how the run computed its measurements; empty if it computed none.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> suite = tg.Suite("rides", [tg.Size()], partition_by=["ds"])
+        >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
+        ...     print(tg.analyze("lake/rides", suite, repository=repo).routes)
+        1 of 1 measurement from metadata
+        """
+        return self.report.routes_text
+
     def metrics(self) -> pd.DataFrame:
         """Return the metrics that this run stored, in the format of `Repository.metrics`.
 
@@ -211,6 +226,7 @@ def analyze(
     wait: float = WAIT_SECONDS,
     samples: int = DEFAULT_SAMPLES,
     on_empty: str = OnEmpty.PASS,
+    engine: str = MeasuringEngine.AUTO,
 ) -> Run:
     """Measure the new and changed partitions of a table and store the metrics in a repository.
 
@@ -254,6 +270,9 @@ def analyze(
     on_empty : str
         ``pass``, ``warn`` or ``fail``: the outcome of the suite's `DQM` for a partition without records, or
         a table without partitions. The default of suite files is ``fail``.
+    engine : str
+        ``auto`` measures folders of Parquet files without Spark where the results are exactly the same; then no
+        Spark session is needed. ``spark`` measures everything by Spark SQL.
 
     Returns
     -------
@@ -279,7 +298,7 @@ def analyze(
     [['ds=2026-01-01', 'Mean', 6.0], ['ds=2026-01-01', 'Size', 2.0]]
     >>> repo.close()
     """
-    effect = as_on_empty(on_empty)
+    effect, chosen_engine = as_on_empty(on_empty), as_engine(engine)
     repository = as_repository(repository)
     with recording_start(repository, suite, table, partitions, tags):
         source = open_source(table, suite, spark, format, options, partition)
@@ -296,6 +315,7 @@ def analyze(
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
         wait=wait,
         private=private,
+        engine=chosen_engine,
     )
     if report.uncompared and not report.changes:
         warnings.warn(
@@ -391,7 +411,7 @@ def open_source(
             return FrameSource(frame, keys)
         return FrameSource(frame, partition=_partition_of(partition, keys))
     require_array_packages()
-    session = spark or _active_session()
+    session = spark or cast("SparkSession", LazySession(_active_session))
     if is_folder(table):
         return open_folder(session, table, suite.partition_by, format, options)
     return open_table(session, table, suite.partition_by)

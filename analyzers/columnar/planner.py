@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.columnar.footers import (
     Footer,
     PartitionFooters,
@@ -24,7 +24,6 @@ from tidegauge.analyzers.columnar.footers import (
 )
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowGroup
-from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.metric import Failure, Success, attempt
 from tidegauge.analyzers.core.schema import Schema
@@ -38,41 +37,6 @@ MAX_SCANNED_BYTES = 64 * 2**20
 Spark starts; more is faster with Spark's tasks, and belongs on its cluster."""
 MAX_FOOTERS = 1000
 """Number of footers that one run reads for their statistics: a second of CPU time on a local disk."""
-
-
-class MeasuringEngine(StrEnum):
-    """The choice of routes: the cheapest exact route for each analyzer, or Spark SQL for all."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-
-
-def as_engine(engine: str) -> MeasuringEngine:
-    """Return the engine with a name.
-
-    Raises
-    ------
-    SuiteError
-        If there is no such engine.
-
-    Examples
-    --------
-    >>> str(as_engine("spark"))
-    'spark'
-    """
-    try:
-        return MeasuringEngine(engine)
-    except ValueError:
-        msg = f"Invalid engine {engine!r}: use {' or '.join(map(repr, map(str, MeasuringEngine)))}."
-        raise SuiteError(msg) from None
-
-
-class Route(StrEnum):
-    """The way in which a state was computed."""
-
-    METADATA = "metadata"
-    COLUMNS = "a columnar scan"
-    SPARK = "Spark SQL"
 
 
 @dataclass(frozen=True)

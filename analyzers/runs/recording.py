@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
@@ -21,7 +22,7 @@ from tidegauge.analyzers.core.errors import (
     RetiredDatasetError,
     SuiteError,
 )
-from tidegauge.analyzers.core.formatting import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import Partition, SegmentSet
 from tidegauge.analyzers.runs.ledger import (
@@ -140,6 +141,21 @@ class RunReport:
     def scanned(self) -> int:
         """The number of partitions scanned."""
         return len(self.changes)
+
+    @property
+    def routes_text(self) -> str:
+        """The numbers of measurements by route, in words; empty if there are none.
+
+        Examples
+        --------
+        >>> routes = {"Spark SQL": 1, "metadata": 31, "a columnar scan": 8}
+        >>> RunReport(1, "orders", RunStatus.COMPLETE, routes=routes).routes_text
+        '31 of 40 measurements from metadata, 8 from a columnar scan, 1 from Spark SQL'
+        """
+        total = plural(sum(self.routes.values()), "measurement")
+        counts = [(self.routes.get(route, 0), str(route)) for route in Route]
+        words = [f"{count:,} from {route}" for count, route in counts if count]
+        return ", ".join(words).replace(" from", f" of {total} from", 1)
 
     @property
     def counts(self) -> dict[str, int]:

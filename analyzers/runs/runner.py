@@ -11,13 +11,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.columnar.planner import (
-    ColumnarPlanner,
-    ColumnarResult,
-    MeasuringEngine,
-    ParquetPartition,
-    Route,
-)
+from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ColumnarResult, ParquetPartition
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     MetricError,

@@ -20,8 +20,8 @@ from functools import cached_property, reduce
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
+from tidegauge.analyzers.columnar.engines import reads_by_default
 from tidegauge.analyzers.columnar.planner import ParquetPartition
-from tidegauge.analyzers.columnar.sessions import reads_by_default
 from tidegauge.analyzers.core.errors import (
     ConflictingFilesError,
     NoSuchTableError,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from tidegauge.analyzers.columnar.engines import MeasuringEngine
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import plural
@@ -20,6 +21,7 @@ from tidegauge.cli.options import (
     ArtifactsOption,
     CommandError,
     Db,
+    EngineOption,
     Jobs,
     ResultFormatOption,
     ResultOutput,
@@ -70,6 +72,7 @@ def run(
         bool, typer.Option("--resegment", help="Choose again which values become segments.")
     ] = False,
     jobs: Jobs = 1,
+    engine: EngineOption = MeasuringEngine.AUTO,
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
@@ -105,6 +108,7 @@ def run(
         allow_empty=allow_empty,
         tag=tag,
         jobs=jobs,
+        engine=engine,
         output_format=output_format,
         output=output,
         session=session,
@@ -125,6 +129,7 @@ def _measure(
     allow_empty: bool,
     tag: list[str] | None,
     jobs: int,
+    engine: MeasuringEngine,
     output_format: ResultFormat,
     output: Path | None,
     session: SparkOptions,
@@ -140,10 +145,11 @@ def _measure(
             repository,
             partitions,
             tags=parse_pairs("--tag", tag or []),
-            session=session.start,
+            session=partial(session.start_lazily, engine),
             variables=parse_pairs("--var", var or []),
             allow_empty=allow_empty,
             jobs=jobs,
+            engine=engine,
             report=report,
             progress=progress,
             options=options,
@@ -366,6 +372,7 @@ def check(
         typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
     ] = None,
     jobs: Jobs = 1,
+    engine: EngineOption = MeasuringEngine.AUTO,
     fail_on: Annotated[
         FailOnLevel,
         typer.Option(
@@ -391,6 +398,7 @@ def check(
         allow_empty=allow_empty,
         tag=tag,
         jobs=jobs,
+        engine=engine,
         output_format=output_format,
         output=output,
         session=session,

@@ -16,12 +16,13 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
 from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import for_terminal, hide_secrets
@@ -169,6 +170,15 @@ Variables = Annotated[
 ]
 Jobs = Annotated[
     int, typer.Option(min=1, max=64, help="Number of tables to measure at the same time.")
+]
+EngineOption = Annotated[
+    MeasuringEngine,
+    typer.Option(
+        "--engine",
+        envvar="TIDEGAUGE_ENGINE",
+        help="auto measures folders of Parquet files without Spark where the results are exactly the same; spark"
+        " measures everything by Spark SQL.",
+    ),
 ]
 AllowEmpty = Annotated[
     bool,
@@ -454,6 +464,20 @@ class SparkOptions:
         if self.master is not None:
             settings["spark.master"] = self.master
         return settings
+
+    def start_lazily(self, engine: MeasuringEngine) -> SparkSession:
+        """Return a session that starts when it is needed; a started session if it may have special settings.
+
+        Parameters
+        ----------
+        engine : MeasuringEngine
+            With ``spark``, the session starts at once.
+        """
+        from tidegauge.spark.session import has_default_reader
+
+        if engine is MeasuringEngine.AUTO and has_default_reader(self.settings()):
+            return cast("SparkSession", LazySession(self.start))
+        return self.start()
 
     def start(self, defaults: Mapping[str, str] | None = None) -> SparkSession:
         """Return the active session, or start a session; the options override ``defaults``."""

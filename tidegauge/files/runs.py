@@ -18,6 +18,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run, analyze, recording_start
+from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     RetiredDatasetError,
@@ -93,6 +94,8 @@ class SuiteReport:
     def table_lines(self, options: str = "", *, counts_checks: bool) -> Iterator[str]:
         """Yield the lines, optionally with the number of passed checks."""
         yield str(self.run)
+        if self.run.report.routes.keys() - {Route.SPARK}:
+            yield f"  {self.run.routes}"
         for analyzer, error in self.run.failed.items():
             is_known = self.known_failures.has_error(analyzer)
             if is_known or not self.only_checks:  # otherwise the closing lines have it
@@ -158,6 +161,7 @@ class SuiteReport:
             "status": run.status,
             "scanned": run.report.scanned,
             "skipped": run.report.skipped,
+            "routes": dict(run.report.routes),
             "changes": {name: str(change) for name, change in run.changes.items()},
             "failed": [self.file.explain(a, error) for a, error in run.failed.items()],
             "unreadable": dict(run.unreadable),
@@ -358,6 +362,7 @@ def run_suites(
     report: Callable[[Sequence[str]], None] | None = None,
     progress: Callable[[], Progress] | None = None,
     options: str = "",
+    engine: str = MeasuringEngine.AUTO,
 ) -> SuiteResult:
     """Measure the tables of suite files, judge checks, detect anomalies and notify.
 
@@ -391,6 +396,8 @@ def run_suites(
         measured at a time.
     options : str
         Options to append to commands in the reported lines.
+    engine : str
+        As for `analyze`.
 
     Raises
     ------
@@ -400,7 +407,9 @@ def run_suites(
     files, errors = load_suites(patterns, variables, allow_empty=allow_empty)
     spark, started = session(), datetime.now(UTC)
     result = SuiteResult(failed=errors, url=_dashboard())
-    measure = _Measurement(repository, spark, partitions, tags, rename, resegment, progress)
+    measure = _Measurement(
+        repository, spark, partitions, tags, rename, resegment, progress, engine=engine
+    )
     failed = measure.run(files, result, jobs=jobs, report=report, options=options)
     _detect_anomalies(repository, result, failed, started)
     suites = [*(table.file.suite for table in result.tables), *failed]
@@ -420,6 +429,7 @@ class _Measurement:
     resegment: bool = False
     progress: Callable[[], Progress] | None = None
     only_checks: bool = False
+    engine: str = MeasuringEngine.AUTO
 
     def run(
         self,
@@ -467,6 +477,7 @@ class _Measurement:
             resegment=self.resegment,
             progress=None if progress is None else progress(),
             on_empty=table.on_no_records,
+            engine=self.engine,
         )
         checked = None
         if table.checks:
@@ -631,6 +642,7 @@ def run_checks(
     report: Callable[[Sequence[str]], None] | None = None,
     progress: Callable[[], Progress] | None = None,
     options: str = "",
+    engine: str = MeasuringEngine.AUTO,
 ) -> SuiteResult:
     """Measure the tables of suite files, evaluate their checks on each partition, and notify.
 
@@ -653,7 +665,7 @@ def run_checks(
     tags : mapping of str to str, optional
         Tags of the runs.
     allow_empty : bool
-        Whether checks and rules pass without data, regardless of the files. jobs, report, progress, options
+        Whether checks and rules pass without data, regardless of the files. jobs, report, progress, options, engine
         As for `run_suites`.
 
     Raises
@@ -669,7 +681,9 @@ def run_checks(
             raise SuiteError(msg)
     spark = session()
     result = SuiteResult(failed=errors, only_checks=True)
-    measure = _Measurement(repository, spark, partitions, tags, progress=progress, only_checks=True)
+    measure = _Measurement(
+        repository, spark, partitions, tags, progress=progress, only_checks=True, engine=engine
+    )
     failed = measure.run(files, result, jobs=jobs, report=report, options=options)
     suites = [*(table.file.suite for table in result.tables), *failed]
     result.notices = notify_all(repository, sinks_by_dataset(suites))

@@ -25,6 +25,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, cast
 
+from tidegauge.analyzers.columnar.engines import READER_DEFAULTS
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.formatting import is_secret
 from tidegauge.analyzers.core.sql import literal
@@ -327,6 +328,40 @@ def _has_java_options() -> bool:
     defaults = Path(folder, "spark-defaults.conf")
     options = defaults.read_text(encoding="utf-8") if defaults.is_file() else ""
     return JAVA_OPTIONS in options or Path(folder, "log4j2.properties").is_file()
+
+
+def has_default_reader(settings: Mapping[str, str]) -> bool:
+    """Return whether a new session would read Parquet files as Spark does by default.
+
+    It does not start Spark. The result is False if it cannot be known: for an active or remote session, or with a
+    file of properties.
+
+    Parameters
+    ----------
+    settings : mapping of str to str
+        Settings of the new session.
+
+    Examples
+    --------
+    >>> has_default_reader({"spark.sql.caseSensitive": "true"})
+    False
+    """
+    module = sys.modules.get("pyspark.sql")
+    if module is not None and module.SparkSession.getActiveSession() is not None:
+        return False
+    if "SPARK_REMOTE" in os.environ or settings.get("spark.master", "").startswith("sc://"):
+        return False
+    configured = [*settings, os.environ.get("PYSPARK_SUBMIT_ARGS", ""), _default_properties()]
+    words = "\n".join(configured)
+    return not any(name in words for name in (*READER_DEFAULTS, "--properties-file"))
+
+
+def _default_properties() -> str:
+    """Return the content of Spark's file of default settings; empty if there is none."""
+    home = os.environ.get("SPARK_HOME", "")
+    folder = os.environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else "")
+    file = Path(folder) / "spark-defaults.conf"
+    return file.read_text(errors="replace") if folder and file.is_file() else ""
 
 
 def _is_configured() -> bool:

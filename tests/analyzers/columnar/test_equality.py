@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegauge.analyzers.columnar.planner import MeasuringEngine, Route
+from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState
 from tidegauge.analyzers.measures.moments import TwoSums

@@ -8,14 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, reads_by_default
 from tidegauge.analyzers.columnar.footers import file_columns
-from tidegauge.analyzers.columnar.planner import (
-    ColumnarPlanner,
-    ParquetPartition,
-    Route,
-    as_engine,
-)
-from tidegauge.analyzers.columnar.sessions import LazySession, reads_by_default
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
 from tidegauge.analyzers.core.analyzer import analyzer
 from tidegauge.analyzers.core.columnar import InexactError, RowGroup, exact_times
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SuiteError

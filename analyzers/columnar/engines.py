@@ -1,16 +1,54 @@
-"""Spark sessions that start when they are needed, and the settings under which Arrow reads files as Spark does."""
+"""The choice of routes, and Spark sessions that start when they are needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import SuiteError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_READER_DEFAULTS = {
+class MeasuringEngine(StrEnum):
+    """The choice of routes: the cheapest exact route for each analyzer, or Spark SQL for all."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
+def as_engine(engine: str) -> MeasuringEngine:
+    """Return the engine with a name.
+
+    Raises
+    ------
+    SuiteError
+        If there is no such engine.
+
+    Examples
+    --------
+    >>> str(as_engine("spark"))
+    'spark'
+    """
+    try:
+        return MeasuringEngine(engine)
+    except ValueError:
+        msg = f"Invalid engine {engine!r}: use {' or '.join(map(repr, map(str, MeasuringEngine)))}."
+        raise SuiteError(msg) from None
+
+
+class Route(StrEnum):
+    """The way in which a state was computed."""
+
+    METADATA = "metadata"
+    COLUMNS = "a columnar scan"
+    SPARK = "Spark SQL"
+
+
+READER_DEFAULTS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
@@ -69,5 +107,5 @@ def reads_by_default(spark: SparkSession | LazySession) -> bool:
     conf = spark.conf
     return all(
         str(conf.get(name, default)).casefold() == default
-        for name, default in _READER_DEFAULTS.items()
+        for name, default in READER_DEFAULTS.items()
     )

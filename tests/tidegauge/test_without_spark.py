@@ -1,0 +1,153 @@
+"""Folders of Parquet files are measured without a Spark session, and Spark starts where it is needed."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
+from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.cli.main import app
+from tidegauge.cli.options import SparkOptions
+from tidegauge.spark.session import has_default_reader
+from typer.testing import CliRunner
+
+import tidegauge as tg
+from tidegauge import analysis
+from tidegauge.spark import session
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two partitions of orders."""
+    for day, amounts in (("2026-01-01", [1.5, 2.5, None]), ("2026-01-02", [4.0])):
+        place = tmp_path / "orders" / f"ds={day}"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table({"amount": amounts}), place / "a.parquet")
+    return tmp_path / "orders"
+
+
+@pytest.fixture
+def no_session(monkeypatch):
+    """Make every start of Spark fail."""
+
+    def refused(*_, **__):
+        msg = "Spark was started"
+        raise SourceError(msg)
+
+    monkeypatch.setattr(analysis, "_active_session", refused)
+    monkeypatch.setattr(SparkOptions, "start", refused)
+    monkeypatch.setattr(session, "has_default_reader", lambda settings: not settings)
+
+
+def values(repo):
+    rows = repo.metrics("orders")[["partition", "name", "value"]].to_numpy().tolist()
+    return {(partition, name): value for partition, name, value in rows}
+
+
+def test_a_folder_is_measured_without_a_session(folder, no_session):
+    suite = tg.Suite(
+        "orders", [tg.Size(), tg.Mean("amount"), tg.Completeness("amount")], partition_by=["ds"]
+    )
+    with tg.Repository("sqlite://") as repo:
+        run = tg.analyze(str(folder), suite, repository=repo)
+        assert run.routes == "4 of 6 measurements from metadata, 2 from a columnar scan"
+        assert values(repo) == {
+            ("ds=2026-01-01", "Size"): 3.0,
+            ("ds=2026-01-01", "Mean"): 2.0,
+            ("ds=2026-01-01", "Completeness"): 2 / 3,
+            ("ds=2026-01-02", "Size"): 1.0,
+            ("ds=2026-01-02", "Mean"): 4.0,
+            ("ds=2026-01-02", "Completeness"): 1.0,
+        }
+        again = tg.analyze(str(folder), suite, repository=repo)
+        assert (again.report.scanned, again.routes) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "engine"),
+    [(tg.Size(), "spark"), (tg.Size(where="amount > 1"), "auto"), (tg.Entropy("amount"), "auto")],
+)
+def test_other_measurements_start_spark(folder, no_session, analyzer, engine):
+    suite = tg.Suite("orders", [analyzer], partition_by=["ds"])
+    with tg.Repository("sqlite://") as repo, pytest.raises(SourceError, match="Spark was started"):
+        tg.analyze(str(folder), suite, repository=repo, engine=engine)
+
+
+def test_an_unknown_engine_is_refused(folder):
+    suite = tg.Suite("orders", [tg.Size()])
+    with (
+        tg.Repository("sqlite://") as repo,
+        pytest.raises(SuiteError, match="Invalid engine 'arrow'"),
+    ):
+        tg.analyze(str(folder), suite, repository=repo, engine="arrow")
+
+
+def run(folder, *options, **env):
+    suite = folder.parent / "orders.yml"
+    suite.write_text(
+        f"dataset: orders\ntable: {folder}\npartition_by: [ds]\nanalyzers: [Size, {{Mean: amount}}]\n"
+        "checks:\n  - has_size: {at_least: 1}\n"
+    )
+    url = f"sqlite:///{folder.parent / 'orders.db'}"
+    return CliRunner().invoke(app, ["run", str(suite), "--db", url, *options], env=env)
+
+
+def test_the_command_measures_a_folder_without_spark(folder, no_session):
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    assert "orders: 2 partitions scanned, 2 new, 0 skipped" in result.stdout
+    assert "  2 of 4 measurements from metadata, 2 from a columnar scan" in result.stdout
+    assert "1 check passed in 2 partitions" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [
+        (["--engine", "spark"], {}),
+        ([], {"TIDEGAUGE_ENGINE": "spark"}),
+        (["--conf", "spark.sql.caseSensitive=true"], {}),
+    ],
+)
+def test_the_command_starts_spark_if_it_is_requested(folder, no_session, options, env):
+    with pytest.raises(SourceError, match="Spark was started"):
+        raise run(folder, *options, **env).exception
+
+
+def test_the_session_starts_lazily_only_with_default_settings(monkeypatch):
+    monkeypatch.setattr(session, "has_default_reader", lambda settings: not settings)
+    monkeypatch.setattr(SparkOptions, "start", lambda self: "started")
+    assert isinstance(SparkOptions().start_lazily(MeasuringEngine.AUTO), LazySession)
+    assert SparkOptions().start_lazily(MeasuringEngine.SPARK) == "started"
+    assert SparkOptions(master="local[2]").start_lazily(MeasuringEngine.AUTO) == "started"
+
+
+@pytest.fixture
+def clean_environment(monkeypatch):
+    for name in ("SPARK_REMOTE", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(session.sys.modules, "pyspark.sql", raising=False)
+
+
+def test_settings_of_the_reader_are_searched_where_spark_reads_them(
+    clean_environment, monkeypatch, tmp_path
+):
+    assert has_default_reader({"spark.driver.memory": "4g"})
+    assert not has_default_reader({"spark.sql.parquet.binaryAsString": "true"})
+    assert not has_default_reader({"spark.master": "sc://host"})
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.memory 4g\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert has_default_reader({})
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.caseSensitive true\n")
+    assert not has_default_reader({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SPARK_REMOTE", "sc://host"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf spark.sql.files.ignoreCorruptFiles=true pyspark-shell"),
+        ("PYSPARK_SUBMIT_ARGS", "--properties-file a.conf pyspark-shell"),
+    ],
+)
+def test_the_environment_counts(clean_environment, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert not has_default_reader({})
