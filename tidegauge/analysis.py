@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine, as_engine
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine, Route, as_engine
 from tidegauge.analyzers.core.analyzer import Analyzer, texts_of
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty, as_on_empty
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def routes(self) -> str:
-        """A summary of how the run computed its measurements; empty if it computed none.
+        """A summary of how the run computed its measurements; empty if Spark SQL computed all of them.
 
         Examples
         --------
@@ -129,7 +129,7 @@ class Run:
         ...     print(tg.analyze("lake/rides", suite, repository=repo).routes)
         1 of 1 measurement from metadata
         """
-        return self.report.routes_text
+        return self.report.routes_text if self.report.routes.keys() - {Route.SPARK} else ""
 
     def metrics(self) -> pd.DataFrame:
         """Return the metrics that this run stored, in the format of `Repository.metrics`.

@@ -18,7 +18,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run, analyze, recording_start
-from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
+from tidegauge.analyzers.columnar.engines import MeasuringEngine
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     RetiredDatasetError,
@@ -94,7 +94,7 @@ class SuiteReport:
     def table_lines(self, options: str = "", *, counts_checks: bool) -> Iterator[str]:
         """Yield the lines, optionally with the number of passed checks."""
         yield str(self.run)
-        if self.run.report.routes.keys() - {Route.SPARK}:
+        if self.run.routes:
             yield f"  {self.run.routes}"
         for analyzer, error in self.run.failed.items():
             is_known = self.known_failures.has_error(analyzer)

@@ -123,7 +123,7 @@ def tables(tmp_path, monkeypatch):
             message = "executor lost"
             raise RuntimeError(message)
         return SimpleNamespace(
-            dataset=name, changes={}, failed={}, unreadable={}, checks={}, passed=True
+            dataset=name, changes={}, failed={}, unreadable={}, checks={}, passed=True, routes=""
         )
 
     for name in "abc":

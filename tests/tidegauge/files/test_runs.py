@@ -41,7 +41,13 @@ def measured_tables(monkeypatch):
             message = "executor lost"
             raise RuntimeError(message)
         return SimpleNamespace(
-            dataset=suite.dataset, changes={}, failed={}, unreadable={}, checks={}, passed=True
+            dataset=suite.dataset,
+            changes={},
+            failed={},
+            unreadable={},
+            checks={},
+            passed=True,
+            routes="",
         )
 
     for module in (runs, runs):
@@ -95,7 +101,13 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
     def analyze(_, suite, *, repository, **__):
         repository.store.open_run(spec(suite.dataset))
         return SimpleNamespace(
-            dataset=suite.dataset, changes={}, failed={}, unreadable={}, checks={}, passed=True
+            dataset=suite.dataset,
+            changes={},
+            failed={},
+            unreadable={},
+            checks={},
+            passed=True,
+            routes="",
         )
 
     monkeypatch.setattr(runs, "open_file", lambda *_: None)

@@ -494,7 +494,7 @@ def fake_run(monkeypatch, repository, tmp_path, notify):
     file = tmp_path / "suite.yml"
     file.write_text(f"dataset: orders\ntable: t\nanalyzers: [Size]\nnotify: {json.dumps(notify)}\n")
     ran = SimpleNamespace(
-        dataset="orders", changes={}, failed={}, unreadable={}, checks={}, passed=True
+        dataset="orders", changes={}, failed={}, unreadable={}, checks={}, passed=True, routes=""
     )
     monkeypatch.setattr(runs, "open_file", lambda *_: None)
     monkeypatch.setattr(runs, "analyze", lambda *_, **__: ran)
