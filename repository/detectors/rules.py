@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import Description, Registry
 from tidegauge.repository.detectors.base import Scores
+from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.counts import SMALL_COUNT_MEAN
 from tidegauge.repository.numerics.tails import jointly_significant
 from tidegauge.repository.store.rows import Severity

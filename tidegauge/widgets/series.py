@@ -438,7 +438,7 @@ def _answer(
     connection: Connection, overview: Overview, heatmap: HeatmapIndex, rows: Sequence[int]
 ) -> tuple[Answer, NDArray[np.int64]]:
     """Return the answer to `series` for rows of the heat map, and the id of each point's partition."""
-    value, status, version, restatements = _values(connection, heatmap, rows)
+    value, status, version, restatements, partition = _values(connection, heatmap, rows)
     bands = _bands(connection, heatmap, rows)
     anomalies, labels = _anomalies_and_labels(connection, overview, heatmap, rows)
     scales = series_scales(connection, [int(heatmap.series[row]) for row in rows])
