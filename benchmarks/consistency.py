@@ -71,9 +71,8 @@ def measured(features, rows, k, tasks):
     import os
 
     import tidegauge as tg
-    from tidegauge.consistency.compare.comparison import record
+    from tidegauge.consistency.compare.comparison import measure, record
     from tidegauge.consistency.compare.join import Alignment, pair
-    from tidegauge.consistency.compare.measuring import measure
     from tidegauge.repository.store.stored_states import Artifacts
 
     times = {}

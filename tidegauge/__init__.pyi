@@ -76,8 +76,6 @@ from .analyzers.core.metric import Success as Success
 from .analyzers.core.metric import flatten as flatten
 from .analyzers.core.state import DoubleValuedState as DoubleValuedState
 from .analyzers.core.state import State as State
-from .analyzers.measures.bins import HistogramBinned as HistogramBinned
-from .analyzers.measures.bins import KLLSketch as KLLSketch
 from .analyzers.measures.cardinality import ApproxCountDistinct as ApproxCountDistinct
 from .analyzers.measures.cardinality import ApproxDistinctness as ApproxDistinctness
 from .analyzers.measures.cardinality import ApproxUniqueness as ApproxUniqueness
@@ -112,7 +110,9 @@ from .analyzers.measures.frequencies import MutualInformation as MutualInformati
 from .analyzers.measures.frequencies import Uniqueness as Uniqueness
 from .analyzers.measures.frequencies import UniqueValueRatio as UniqueValueRatio
 from .analyzers.measures.histogram import Histogram as Histogram
+from .analyzers.measures.histogram import HistogramBinned as HistogramBinned
 from .analyzers.measures.histogram import HistogramOfSums as HistogramOfSums
+from .analyzers.measures.histogram import KLLSketch as KLLSketch
 from .analyzers.measures.moments import Correlation as Correlation
 from .analyzers.measures.moments import Kurtosis as Kurtosis
 from .analyzers.measures.moments import Mean as Mean
@@ -130,7 +130,7 @@ from .analyzers.measures.texts import MaxLength as MaxLength
 from .analyzers.measures.texts import MinLength as MinLength
 from .analyzers.measures.texts import PatternMatch as PatternMatch
 from .analyzers.measures.top_values import TopValues as TopValues
-from .analyzers.sources.fingerprints import frame_fingerprint as frame_fingerprint
+from .analyzers.sources.sources import frame_fingerprint as frame_fingerprint
 from .checks.assertions import Between as Between
 from .checks.check import Check as Check
 from .checks.export_great_expectations import to_great_expectations as to_great_expectations
@@ -245,13 +245,13 @@ from .widgets.dashboard import Dashboard as Dashboard
 __version__: str
 from .analyzers.core.analyzer import StateLoader as StateLoader
 from .analyzers.core.analyzer import StatePersister as StatePersister
-from .analyzers.measures.bins import BinnedDistribution as BinnedDistribution
-from .analyzers.measures.bins import BucketDistribution as BucketDistribution
-from .analyzers.measures.bins import HistogramBinnedMetric as HistogramBinnedMetric
-from .analyzers.measures.bins import KLLMetric as KLLMetric
+from .analyzers.measures.histogram import BinnedDistribution as BinnedDistribution
+from .analyzers.measures.histogram import BucketDistribution as BucketDistribution
 from .analyzers.measures.histogram import Distribution as Distribution
 from .analyzers.measures.histogram import DistributionValue as DistributionValue
+from .analyzers.measures.histogram import HistogramBinnedMetric as HistogramBinnedMetric
 from .analyzers.measures.histogram import HistogramMetric as HistogramMetric
+from .analyzers.measures.histogram import KLLMetric as KLLMetric
 from .analyzers.measures.top_values import TopDistribution as TopDistribution
 from .analyzers.measures.top_values import TopValuesMetric as TopValuesMetric
 from .calculation import Metrics as Metrics

@@ -33,7 +33,6 @@ from tidegauge.analyzers.core.schema import (
     check_distinct_columns,
 )
 from tidegauge.analyzers.core.sql import column_sql, folder_of, is_folder, quote
-from tidegauge.analyzers.measures.bins import KLLSketch
 from tidegauge.analyzers.measures.cardinality import (
     ApproxCountDistinct,
     ApproxUniqueness,
@@ -41,7 +40,7 @@ from tidegauge.analyzers.measures.cardinality import (
 )
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size, non_negative
 from tidegauge.analyzers.measures.extremes import Maximum, MaxTime, Minimum, MinTime
-from tidegauge.analyzers.measures.histogram import Histogram
+from tidegauge.analyzers.measures.histogram import Histogram, KLLSketch
 from tidegauge.analyzers.measures.moments import Mean, StandardDeviation
 from tidegauge.analyzers.measures.quantiles import ApproxQuantiles, sketch_size
 from tidegauge.analyzers.measures.texts import (

@@ -319,10 +319,6 @@ D = TypeVar("D", bound="Description")
 C = TypeVar("C", bound="type[Description]")
 
 ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
-    "tidegauge.analyzers.measures.bins": (
-        "HistogramBinned",
-        "KLLSketch",
-    ),
     "tidegauge.analyzers.measures.cardinality": (
         "ApproxCountDistinct",
         "ApproxDistinctness",
@@ -363,7 +359,9 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
     ),
     "tidegauge.analyzers.measures.histogram": (
         "Histogram",
+        "HistogramBinned",
         "HistogramOfSums",
+        "KLLSketch",
     ),
     "tidegauge.analyzers.measures.moments": (
         "Correlation",

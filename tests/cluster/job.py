@@ -59,7 +59,7 @@ def judge(spark, folder):
 
 def compare(spark):
     """Return the mismatches of two tables that differ in a tenth of their rows."""
-    from tidegauge.consistency.compare.measuring import compare
+    from tidegauge.consistency.compare.comparison import compare
 
     logged = spark.range(1000).selectExpr("id", "id * 1000 AS ts", "id % 7 AS x", "id / 3D AS y")
     backfilled = logged.selectExpr("id", "ts", "IF(id % 10 = 0, -1, x) AS x", "y")

@@ -33,7 +33,7 @@ from tidegauge.cli.output import SafeTerminal
 from tidegauge.files.rules_files import load_rules
 from tidegauge.files.suite_files import load_suite
 from tidegauge.profiler import Choice, Profile
-from tidegauge.repository.exchange.history_exports import (
+from tidegauge.repository.exchange import (
     csv_file,
     openlineage_event,
     parquet_file,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.repository.exchange.deequ import import_deequ
+from tidegauge.repository.exchange import import_deequ
 from tidegauge.spark.session import find_java
 
 import tidegauge as tg

@@ -28,8 +28,7 @@ from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import Schema, is_frame, kind_of
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.checks.check import Check, Level, status_of
-from tidegauge.checks.comparison_inputs import Comparer
-from tidegauge.checks.comparisons import ComparedEvidence, DriftConstraint
+from tidegauge.checks.comparisons import ComparedEvidence, Comparer, DriftConstraint
 from tidegauge.checks.constraints import (
     Constraint,
     ConstraintResult,
@@ -42,7 +41,7 @@ from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConst
 from tidegauge.checks.rows import BadRows, examples_of, failing_rows, make_unique, row_level_frame
 from tidegauge.display.html import Rows, card, heading, marked, note, sentence, table
 from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
-from tidegauge.repository.exchange.history_exports import assertions_facet
+from tidegauge.repository.exchange import assertions_facet
 from tidegauge.repository.history.evidence import (
     CheckTarget,
     View,

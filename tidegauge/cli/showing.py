@@ -406,7 +406,7 @@ def deequ(
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Import metrics from a Deequ or PyDeequ repository."""
-    from tidegauge.repository.exchange.deequ import DATE_KEY, import_deequ
+    from tidegauge.repository.exchange import DATE_KEY, import_deequ
 
     with open_repository(db, artifacts, create=True) as repository:
         done = import_deequ(
@@ -450,17 +450,18 @@ def export(
     """Export metrics: the history as csv or parquet, or the newest values as openlineage or prometheus."""
     import json
 
-    from tidegauge.repository.exchange import history_exports
-    from tidegauge.repository.exchange.history_exports import openlineage_event, prometheus_text
+    from tidegauge.repository import exchange
 
     check_target_file(output)
     with open_repository(db, artifacts, read_only=True) as repository:
         if export_format is ExportFormat.PROMETHEUS:
-            _write_text(prometheus_text(repository, None if dataset is None else [dataset]), output)
+            _write_text(
+                exchange.prometheus_text(repository, None if dataset is None else [dataset]), output
+            )
             return
         name = resolve_dataset(repository, dataset)
         if export_format is ExportFormat.OPENLINEAGE:
-            event = openlineage_event(repository, name, partition)
+            event = exchange.openlineage_event(repository, name, partition)
             _write_text(json.dumps(event, indent=1, allow_nan=False) + "\n", output)
             return
         if export_format is ExportFormat.PARQUET and output is None:
@@ -468,13 +469,9 @@ def export(
             raise CommandError(msg)
         pages = repository.pages(name, since=since, until=until, as_of=as_of)
         if output is None:
-            history_exports.write_csv(pages, data_output())
+            exchange.write_csv(pages, data_output())
             return
-        write = (
-            history_exports.csv_file
-            if export_format is ExportFormat.CSV
-            else history_exports.parquet_file
-        )
+        write = exchange.csv_file if export_format is ExportFormat.CSV else exchange.parquet_file
         print(f"{output}: {write(pages, output)} rows")
 
 

@@ -1,11 +1,11 @@
 # Public names; `__init__.py` imports each when it is first used.
 
 from .compare.comparison import Comparison as Comparison
+from .compare.comparison import compare as compare
 from .compare.comparison import drift as drift
 from .compare.comparison import record as record
+from .compare.comparison import value_pairs as value_pairs
 from .compare.equality import Tolerance as Tolerance
-from .compare.measuring import compare as compare
-from .compare.measuring import value_pairs as value_pairs
 from .configuration import CallableBackfill as CallableBackfill
 from .configuration import Configuration as Configuration
 from .configuration import GroupBy as GroupBy

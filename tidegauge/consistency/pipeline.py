@@ -30,6 +30,7 @@ from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.consistency.compare.comparison import (
     ComparisonTable,
     is_of_log,
+    measure,
     record,
     record_log,
     write_metrics,
@@ -43,7 +44,6 @@ from tidegauge.consistency.compare.join import (
     pair_parts,
 )
 from tidegauge.consistency.compare.measures import PRESENCE_COLUMN
-from tidegauge.consistency.compare.measuring import measure
 from tidegauge.consistency.configuration import (
     TIME_COLUMN,
     Backfill,

@@ -30,8 +30,8 @@ from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.capabilities import capabilities
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.spark_errors import explained_read_errors
-from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
 from tidegauge.analyzers.sources.opening import parent_location
+from tidegauge.analyzers.sources.sources import frame_fingerprint
 from tidegauge.analyzers.sources.targets import WriteTarget, open_target
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.config import privacy_settings

@@ -12,7 +12,7 @@ import pytest
 from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import constant, wall_clock_micros
-from tidegauge.rules.parsed_records import date_sql
+from tidegauge.rules.file_parser import date_sql
 
 import tidegauge as tg
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.rules.judging import current_failures
-from tidegauge.rules.run_records import RunCounts
+from tidegauge.rules.run import RunCounts
 from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg

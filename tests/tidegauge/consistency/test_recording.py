@@ -4,8 +4,7 @@ import datetime as dt
 
 import pytest
 from tidegauge.analyzers.core.errors import PreconditionError
-from tidegauge.consistency.compare.comparison import record, time_format
-from tidegauge.consistency.compare.measuring import compare
+from tidegauge.consistency.compare.comparison import compare, record, time_format
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id int, ts timestamp, age int, tags array<string>, country string"

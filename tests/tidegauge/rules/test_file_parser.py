@@ -7,8 +7,7 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.errors import DQMError, NoSuchTableError, RuleError
 from tidegauge.rules.dqm import DQM
-from tidegauge.rules.file_parser import ParserValidation
-from tidegauge.rules.parsed_records import check_pattern
+from tidegauge.rules.file_parser import ParserValidation, check_pattern
 from tidegauge.rules.policies import DQMPolicy, FailCount, FailParserCountPolicy
 from tidegauge.rules.record_counts import DQMState
 from tidegauge.rules.tasks import Rule

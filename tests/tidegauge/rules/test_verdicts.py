@@ -7,7 +7,7 @@ from tidegauge.analyzers.core.errors import RuleError, SourceError
 from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.runs.ledger import Case
 from tidegauge.analyzers.scan.capabilities import session_settings
-from tidegauge.analyzers.sources import fingerprints
+from tidegauge.analyzers.sources import sources
 from tidegauge.rules.publish import as_recorder
 from tidegauge.rules.record_counts import RecordCounts
 from tidegauge.rules.verdicts import CheckResult, RepositoryVerdicts, VerdictFiles, read_verdict
@@ -226,7 +226,7 @@ def two_sessions(monkeypatch):
     def both(make):
         found = []
         for session in ("one", "two"):
-            monkeypatch.setattr(fingerprints, "_session_id", lambda _, name=session: name)
+            monkeypatch.setattr(sources, "_session_id", lambda _, name=session: name)
             found.append(tg.frame_fingerprint(make()))
         return found
 

@@ -6,10 +6,9 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.consistency.compare.comparison import LONG_FORM
+from tidegauge.consistency.compare.comparison import LONG_FORM, compare
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
 from tidegauge.consistency.compare.measures import ConsistencyNumbers
-from tidegauge.consistency.compare.measuring import compare
 
 N, NAN, INF = None, math.nan, math.inf
 KEYS = {"missing_keys", "extra_keys", "mismatched_keys", "left_keys", "right_keys"}

@@ -12,11 +12,10 @@ from tidegauge.analyzers.core.errors import (
     PreconditionError,
     UnknownNameError,
 )
-from tidegauge.consistency.compare.comparison import drift
+from tidegauge.consistency.compare.comparison import compare, drift, measure
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.compare.join import Alignment, _type_problems, pair
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
-from tidegauge.consistency.compare.measuring import compare, measure
 
 from tests.conftest import soak
 from tests.tidegauge.consistency import naive

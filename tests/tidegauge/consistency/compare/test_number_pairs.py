@@ -16,6 +16,7 @@ from tidegauge.analyzers.scan import capabilities as asked
 from tidegauge.analyzers.scan import plan
 from tidegauge.analyzers.scan.capabilities import from_arrow, workers_are_equipped
 from tidegauge.analyzers.scan.scan import scan
+from tidegauge.consistency.compare.comparison import measure
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
 from tidegauge.consistency.compare.measures import (
     COPY_COLUMN,
@@ -27,7 +28,6 @@ from tidegauge.consistency.compare.measures import (
     ConsistencyNumbers,
     Differences,
 )
-from tidegauge.consistency.compare.measuring import measure
 from tidegauge.consistency.compare.number_pairs_job import pair_merger, pair_scanner
 
 from tests.conftest import soak

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 
 import pytest
 from tidegauge.analyzers.core.errors import PreconditionError
+from tidegauge.consistency.compare.comparison import compare, measure
 from tidegauge.consistency.compare.join import AlignedPart, Alignment, pair_parts
 from tidegauge.consistency.compare.measures import ConsistencyRows
-from tidegauge.consistency.compare.measuring import compare, measure
 
 from tests.conftest import soak
 from tests.tidegauge.consistency import naive

@@ -7,9 +7,10 @@ import os
 import pandas as pd
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.repository.exchange.deequ import analyzer_from_deequ, import_deequ
-from tidegauge.repository.exchange.history_exports import (
+from tidegauge.repository.exchange import (
+    analyzer_from_deequ,
     csv_file,
+    import_deequ,
     openlineage_event,
     parquet_file,
     prometheus_text,

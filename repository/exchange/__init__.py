@@ -1,1 +1,0 @@
-"""Import of histories from other tools, and export to them."""
