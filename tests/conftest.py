@@ -305,9 +305,9 @@ def _statements_compiled_once():
     """
     from sqlalchemy import util
     from sqlalchemy.engine.default import DefaultDialect
-    from tidegauge.repository.store import database
+    from tidegauge.repository.store import engines
 
-    real, kept = database.make_engine, util.LRUCache(10_000)
+    real, kept = engines.make_engine, util.LRUCache(10_000)
 
     def engine(*args, **kwargs):
         made = real(*args, **kwargs)
@@ -318,7 +318,7 @@ def _statements_compiled_once():
         # The key of a cache contains the dialect as well as the statement.
         patch.setattr(DefaultDialect, "__eq__", lambda one, other: type(one) is type(other))
         patch.setattr(DefaultDialect, "__hash__", lambda dialect: hash(type(dialect)))
-        patch.setattr(database, "make_engine", engine)
+        patch.setattr(engines, "make_engine", engine)
         yield
 
 

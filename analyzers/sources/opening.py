@@ -24,22 +24,9 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.analyzers.core.sql import folder_of, parts, path_table, quote, table_name, table_sql
+from tidegauge.analyzers.sources import sources
 from tidegauge.analyzers.sources.hive_table import HiveTable, describe_table
 from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.analyzers.sources.sources import (
-    DELTA,
-    FILE_FORMATS,
-    TABLE_FORMATS,
-    FrameSource,
-    Source,
-    check_keys,
-    is_same_folder,
-    lacks_delta,
-    list_plain_files,
-    refusal,
-    require_plain_folder,
-    table_around,
-)
 from tidegauge.analyzers.sources.table_formats import (
     LoggedTable,
     delta_keys,
@@ -72,7 +59,7 @@ class DeltaFolder(LoggedTable):
         """Do nothing: Delta finds the newest snapshot whenever a folder is loaded."""
 
     def _read_snapshot(self) -> DataFrame:
-        reader = self.spark.read.format(DELTA).options(**self.options)
+        reader = self.spark.read.format(sources.DELTA).options(**self.options)
         if self.snapshot is not None:
             reader = reader.option("versionAsOf", self.snapshot)
         return reader.load(self.location)
@@ -84,7 +71,7 @@ def open_folder(
     keys: Sequence[str] | None = None,
     format: str = "parquet",
     options: Mapping[str, str] | None = None,
-) -> Source:
+) -> sources.Source:
     """Open a folder as a source.
 
     Parameters
@@ -107,16 +94,16 @@ def open_folder(
     NoSuchTableError
         If the folder has no data files.
     """
-    table = table_around(spark, name)
+    table = sources.table_around(spark, name)
     if table is None:
-        if format.casefold() in TABLE_FORMATS:
-            kind = TABLE_FORMATS[format.casefold()]
+        if format.casefold() in sources.TABLE_FORMATS:
+            kind = sources.TABLE_FORMATS[format.casefold()]
             msg = f"{hide_secrets(name)!r} has format: {format}, but is not a {kind} table; remove format:"
             raise TableFormatError(msg)
         return PathSource(spark, name, keys, format, options or {})  # type: ignore[arg-type]
-    if table.format != DELTA or not is_same_folder(table.location, name):
-        raise refusal(spark, table, name)
-    if format.casefold() not in {DELTA, "parquet"}:
+    if table.format != sources.DELTA or not sources.is_same_folder(table.location, name):
+        raise sources.refusal(spark, table, name)
+    if format.casefold() not in {sources.DELTA, "parquet"}:
         msg = f"{hide_secrets(name)!r} is a Delta table: use the format 'delta', not {format!r}"
         raise TableFormatError(msg)
     return _delta_folder(spark, name, keys, options or {})
@@ -139,24 +126,26 @@ def folder_format(spark: SparkSession, paths: Sequence[str], format: str) -> str
     TableFormatError
         If a folder belongs to a table that cannot be read by its folder, or if only some are Delta tables.
     """
-    tables = {path: table_around(spark, path) for path in paths}
-    is_delta = format in {DELTA, "parquet"} and all(
-        table is not None and table.format == DELTA and is_same_folder(table.location, path)
+    tables = {path: sources.table_around(spark, path) for path in paths}
+    is_delta = format in {sources.DELTA, "parquet"} and all(
+        table is not None
+        and table.format == sources.DELTA
+        and sources.is_same_folder(table.location, path)
         for path, table in tables.items()
     )
     if is_delta:
         _read_delta(spark.read, paths[0])
-        return DELTA
+        return sources.DELTA
     for path, table in tables.items():
         if table is not None:
-            raise refusal(spark, table, path)
-        list_plain_files(spark, path)
+            raise sources.refusal(spark, table, path)
+        sources.list_plain_files(spark, path)
     return format
 
 
 def _delta_folder(
     spark: SparkSession, name: str, keys: Sequence[str] | None, options: Mapping[str, str]
-) -> Source:
+) -> sources.Source:
     for option in options:
         if option.casefold() in _VERSION_OPTIONS:
             msg = (
@@ -165,24 +154,24 @@ def _delta_folder(
             )
             raise SourceError(msg)
     location = absolute(name).rstrip("/")
-    source = DeltaFolder(spark, name, (), DELTA, location, options=options)
+    source = DeltaFolder(spark, name, (), sources.DELTA, location, options=options)
     data = _read_delta(spark.read.options(**options), name)
     source.keys = delta_keys(spark, location)
     source.choose_keys(keys, f"Delta table {hide_secrets(name)!r}")
     if has_exact_texts(data, source.keys):
         return source
-    return FrameSource(data, source.keys, name)
+    return sources.FrameSource(data, source.keys, name)
 
 
 def _read_delta(reader: DataFrameReader, name: str) -> DataFrame:
     """Return the rows of the Delta table in a folder; raise if the session has no Delta Lake."""
     try:
-        data = reader.format(DELTA).load(absolute(name))
+        data = reader.format(sources.DELTA).load(absolute(name))
         _ = data.schema  # Spark Connect raises only here
     except Exception as error:
         reason = describe(error)
         if "DATA_SOURCE_NOT_FOUND" in reason:
-            raise lacks_delta(name) from error
+            raise sources.lacks_delta(name) from error
         msg = f"cannot read the Delta table {hide_secrets(name)!r}: {reason}"
         raise SourceError(msg) from error
     return data
@@ -193,7 +182,7 @@ MAX_LISTED_NAMES = 20
 """Keeps messages that list tables or databases short."""
 
 
-def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> Source:
+def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> sources.Source:
     """Open a table or view of the catalog as a source, or a folder as in ``delta.`/lake/orders` ``.
 
     Parameters
@@ -218,9 +207,9 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
 
     if (located := path_table(name)) is not None:
         format, folder = located
-        if format != DELTA:
+        if format != sources.DELTA:
             # Spark would read all files of a Delta folder, including removed files.
-            require_plain_folder(spark, folder)
+            sources.require_plain_folder(spark, folder)
         return open_folder(spark, folder, keys, format)
     try:
         table = spark.catalog.getTable(name)
@@ -233,7 +222,7 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
     full = table_name(path)
     if table.tableType in {"VIEW", "TEMPORARY"}:
-        return FrameSource(spark.table(name), tuple(keys or ()), full)
+        return sources.FrameSource(spark.table(name), tuple(keys or ()), full)
     description = describe_table(spark, table_sql(full))
     logged = logged_table(spark, full, description)
     if logged is not None:
@@ -241,16 +230,16 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
         return logged
     partition_columns = tuple(description.partition_types)
     if (
-        description.provider not in FILE_FORMATS
+        description.provider not in sources.FILE_FORMATS
         or path[0] != SESSION_CATALOG
         or not description.location
     ):
-        return FrameSource(
+        return sources.FrameSource(
             spark.table(name), partition_columns if keys is None else tuple(keys), full
         )
-    checked = check_keys(keys, partition_columns, f"table {name}")
+    checked = sources.check_keys(keys, partition_columns, f"table {name}")
     try:
-        require_plain_folder(spark, description.location)
+        sources.require_plain_folder(spark, description.location)
     except TableFormatError as error:
         msg = f"table {name!r} is registered as {description.provider}, but {error}"
         raise TableFormatError(msg) from error

@@ -28,16 +28,10 @@ from tidegauge.analyzers.core.partitions import Partition, Values
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.sql import definition_sql, is_folder, parts, path_table, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
+from tidegauge.analyzers.sources import sources
 from tidegauge.analyzers.sources.hive_table import HiveTable, partition_sql
 from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.analyzers.sources.sources import (
-    Source,
-    fingerprint,
-    list_files,
-    list_plain_files,
-    require_plain_folder,
-)
 from tidegauge.analyzers.sources.table_formats import LoggedTable
 
 if TYPE_CHECKING:
@@ -214,7 +208,7 @@ class TableTarget:
         source.list_partitions()
         self._drop(source, {p for p in map(source.partition_of, partitions) if p is not None})
 
-    def _drop(self, source: Source, partitions: Collection[Partition]) -> None:
+    def _drop(self, source: sources.Source, partitions: Collection[Partition]) -> None:
         for partition in sorted(partitions, key=lambda p: p.name):
             clause = partition_sql(partition)
             with source.as_stored(partition) if isinstance(source, HiveTable) else nullcontext():
@@ -256,7 +250,7 @@ class FolderTarget:
 
     def exists(self) -> bool:
         """Return whether the folder has data files."""
-        return bool(list_files(self.spark, self.name))
+        return bool(sources.list_files(self.spark, self.name))
 
     def keys(self) -> tuple[str, ...]:
         """Return the partition columns that the subfolders name."""
@@ -269,7 +263,7 @@ class FolderTarget:
 
     def fingerprint(self) -> str | None:
         """Return a fingerprint of the folder's files."""
-        return fingerprint(list_files(self.spark, self.name))
+        return sources.fingerprint(sources.list_files(self.spark, self.name))
 
     def write(
         self,
@@ -360,14 +354,16 @@ class FolderTarget:
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Delete the folders of partitions; missing ones are ignored."""
-        folders = {file.path.rpartition("/")[0] for file in list_files(self.spark, self.name)}
+        folders = {
+            file.path.rpartition("/")[0] for file in sources.list_files(self.spark, self.name)
+        }
         for folder in sorted(folders):
             if Partition.from_path(folder).values in partitions:
                 delete_folder(f"{self.name.rstrip('/')}/{folder}")
 
     def is_staged(self) -> bool:
         """Return whether the staging folder has files."""
-        return bool(list_files(self.spark, self.staging))
+        return bool(sources.list_files(self.spark, self.staging))
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to a hidden staging folder next to the target, and read them back."""
@@ -382,7 +378,7 @@ class FolderTarget:
         """Delete a folder; if Arrow cannot, overwrite it with an empty frame."""
         with suppress(OSError, ValueError):
             delete_folder(folder)
-        if list_files(self.spark, folder):
+        if sources.list_files(self.spark, folder):
             self.spark.range(0).write.mode("overwrite").parquet(folder)
 
 
@@ -423,8 +419,8 @@ def open_target(spark: SparkSession, table: str) -> WriteTarget:
         raise RuleError(msg)
     if not is_folder(table):
         return TableTarget(spark, table)
-    require_plain_folder(spark, table)
-    list_plain_files(spark, table)
+    sources.require_plain_folder(spark, table)
+    sources.list_plain_files(spark, table)
     folder = FolderTarget(spark, table)
     folder.restore()
     return folder

@@ -36,19 +36,8 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store import stored_states
 from tidegauge.repository.store.bulk import chunks
-from tidegauge.repository.store.stored_states import (
-    REMOVED_STATE,
-    TOTAL_STATE,
-    Artifacts,
-    Generations,
-    Payload,
-    decode_inputs,
-    encode_inputs,
-    fold_generation,
-    mixed_types_text,
-    partitions_text,
-)
 from tidegauge.repository.store.windows import WindowScheme, WindowSpan
 
 if TYPE_CHECKING:
@@ -223,7 +212,7 @@ class RollupComputation:
     def __init__(
         self,
         connection: Connection,
-        artifacts: Artifacts,
+        artifacts: stored_states.Artifacts,
         work: Mapping[str, RollupWindow],
         statistics: Sequence[tuple[int, str]],
     ) -> None:
@@ -235,7 +224,7 @@ class RollupComputation:
         self.outdated: set[str] = set()
         self.obsolete: list[tuple[int, str]] = []
         self._within: dict[tuple[str, str], list[Part]] = {}
-        self._generations = Generations(connection)
+        self._generations = stored_states.Generations(connection)
         self._versions_by_statistic: dict[int, dict[int, int]] = {}
 
     def results(self) -> Iterator[RollupResult]:
@@ -248,7 +237,7 @@ class RollupComputation:
                 if not spans:
                     continue
                 parts = self._parts(segment, name)
-                if name == TOTAL_STATE:
+                if name == stored_states.TOTAL_STATE:
                     yield from self._total(statistic, analyzers, parts, spans[0])
                 else:
                     own_spans = _reindex_spans(window.parts, parts, spans)
@@ -269,7 +258,7 @@ class RollupComputation:
         """
         spans = window.spans_for(self.analyzers.get(statistic, ()))
         cleaned = self._cleaned(statistic)
-        if not cleaned or window.windows.name == TOTAL_STATE:
+        if not cleaned or window.windows.name == stored_states.TOTAL_STATE:
             return spans
         changed, computed = set(window.changed), []
         for span in spans:
@@ -278,7 +267,7 @@ class RollupComputation:
                 computed.append(span)
             elif span in changed:
                 note = (
-                    f"not updated: states of {partitions_text(len(lost))} (first {lost[0].name}) were"
+                    f"not updated: states of {stored_states.partitions_text(len(lost))} (first {lost[0].name}) were"
                     " cleaned away before a partition was measured again"
                 )
                 self.kept[statistic, window.windows.name, span.end] = note
@@ -296,9 +285,9 @@ class RollupComputation:
     def _removed_folds(self, statistic: int) -> list[tuple[str, dict[int, int]]]:
         """Return name and inputs of each fold of removed states; there is one for each generation."""
         return [
-            (name, decode_inputs(row[5]))
+            (name, stored_states.decode_inputs(row[5]))
             for (owner, name), row in self._folds.items()
-            if owner == statistic and name.startswith(REMOVED_STATE)
+            if owner == statistic and name.startswith(stored_states.REMOVED_STATE)
         ]
 
     def _stored_versions(self, statistic: int) -> dict[int, int]:
@@ -356,7 +345,7 @@ class RollupComputation:
                     problem = problem or total
                 problem = problem or _missing_states_error(len(members) - len(have), len(members))
                 newest = max((p.time for p in members if p.time is not None), default=None)
-                inputs = encode_inputs({part.id: part.version for part in have})
+                inputs = stored_states.encode_inputs({part.id: part.version for part in have})
                 state = None if isinstance(total, MetricError) else total
                 yield from _results(analyzers, state, problem, (windows.name, span, newest, inputs))
 
@@ -372,7 +361,7 @@ class RollupComputation:
         problem: MetricError | None = None
         base = None
         with suppress(StateError):  # a damaged total is computed again from the stored states
-            base = self._folded(statistic, TOTAL_STATE)
+            base = self._folded(statistic, stored_states.TOTAL_STATE)
         if base is not None and not _inputs_are_current(base[1], versions):
             base = None  # a partition in it was restated, or has another generation
         if base is None:
@@ -387,7 +376,7 @@ class RollupComputation:
             names = {part.id: part.name for part in parts}
             first = min(names.get(partition, "dropped since") for partition in outdated)
             notes.append(
-                f"does not show the newest version of {partitions_text(len(outdated))} (first {first}),"
+                f"does not show the newest version of {stored_states.partitions_text(len(outdated))} (first {first}),"
                 " because states were cleaned away before; measure all partitions again to correct it"
             )
         added = sorted(versions.keys() - base_inputs.keys())
@@ -401,14 +390,14 @@ class RollupComputation:
             total = merged([*([base[0]] if base else []), *states.values()])
         except StateError as error:
             problem = problem or MetricError.from_exception(error)
-        inputs = encode_inputs(have)
+        inputs = stored_states.encode_inputs(have)
         if total is not None and problem is None:
             self.folds.append((statistic, total, inputs))
         problem = problem or _missing_states_error(
             len(versions.keys() - have.keys()), len(versions)
         )
         newest = max((part.time for part in parts if part.time is not None), default=None)
-        window_values = (TOTAL_STATE, span, newest, inputs)
+        window_values = (stored_states.TOTAL_STATE, span, newest, inputs)
         yield from _results(analyzers, total, problem, window_values, "; ".join(notes) or None)
 
     def _members_of_total(
@@ -431,8 +420,10 @@ class RollupComputation:
         members = [part for part in parts if part.id not in left_out]
         if not excluded:
             return members, []
-        text = mixed_types_text([generations[p.id] for p in measured], [p.name for p in measured])
-        return members, [f"leaves out {partitions_text(len(excluded))}: {text}"]
+        text = stored_states.mixed_types_text(
+            [generations[p.id] for p in measured], [p.name for p in measured]
+        )
+        return members, [f"leaves out {stored_states.partitions_text(len(excluded))}: {text}"]
 
     def _removed_base(
         self, statistic: int, members: Sequence[Part]
@@ -448,7 +439,7 @@ class RollupComputation:
             if (inputs.keys() & ids) <= stored.keys():
                 self.obsolete.append((statistic, name))
                 continue
-            generation = fold_generation(
+            generation = stored_states.fold_generation(
                 self.connection, self._generations, self._analyzer_of(statistic), inputs
             )
             if generation is None or generation in member_generations:
@@ -478,7 +469,7 @@ class RollupComputation:
             for partition, version, *payload in self.connection.execute(query):
                 if versions[partition] == version:
                     try:
-                        states[partition] = self.artifacts.unpack(Payload(*payload))
+                        states[partition] = self.artifacts.unpack(stored_states.Payload(*payload))
                     except StateError as error:
                         errors[partition] = MetricError.from_exception(error)
         return states, errors
@@ -487,8 +478,8 @@ class RollupComputation:
         row = self._folds.get((statistic, name))
         if row is None:
             return None
-        state = self.artifacts.unpack(Payload(*row[1:5]))
-        return state, decode_inputs(row[5])
+        state = self.artifacts.unpack(stored_states.Payload(*row[1:5]))
+        return state, stored_states.decode_inputs(row[5])
 
     @cached_property
     def _folds(self) -> dict[tuple[int, str], Any]:
@@ -572,7 +563,9 @@ def _window_totals(
         measured = [part for part in parts[span.first : span.last] if part.id in states]
         part_generations = [generations[part.id] for part in measured]
         if len(set(part_generations)) > 1:
-            text = mixed_types_text(part_generations, [part.name for part in measured])
+            text = stored_states.mixed_types_text(
+                part_generations, [part.name for part in measured]
+            )
             totals[index] = MetricRuntimeError(text)
         elif part_generations:
             indices_by_generation.setdefault(part_generations[0], []).append(index)

@@ -15,19 +15,7 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.state import State, agree
-from tidegauge.analyzers.runs.ledger import (
-    ALL_PARTITIONS,
-    SOURCE_VERSION,
-    AnalyzerKeys,
-    Change,
-    Decision,
-    LedgerEntry,
-    MeasuredPartition,
-    Measurement,
-    RunStatus,
-    decide,
-    stored_error,
-)
+from tidegauge.analyzers.runs import ledger
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_rows
 from tidegauge.repository.store.dimensions import Dimensions, visible
@@ -64,7 +52,7 @@ class StoredPartition:
     """A partition in the database: its id and its current ledger entry."""
 
     id: int
-    entry: LedgerEntry | None
+    entry: ledger.LedgerEntry | None
 
 
 @dataclass
@@ -97,7 +85,7 @@ class SubjectCache:
         self._known: dict[tuple[int, int, str], SeriesSubject] = {}
         self._alive: list[object] = []  # references, so that no other object gets the same id()
 
-    def get(self, m: Measurement) -> SeriesSubject:
+    def get(self, m: ledger.Measurement) -> SeriesSubject:
         """Return the subject of a measurement."""
         identity = (id(m.analyzer), id(m.segments), m.segment)
         subject = self._known.get(identity)
@@ -126,7 +114,7 @@ class _Point:
 
 
 def packed_states(
-    partition: MeasuredPartition, artifacts: Artifacts, subjects: SubjectCache
+    partition: ledger.MeasuredPartition, artifacts: Artifacts, subjects: SubjectCache
 ) -> Packed:
     """Pack the states of a partition; large ones are written to files."""
     packed: dict[tuple[str, str], Payload] = {}
@@ -166,20 +154,20 @@ class Batch:
         self.dimensions = Dimensions(connection, dataset)
 
     def store(
-        self, partitions: Sequence[MeasuredPartition], packed: Sequence[Packed]
-    ) -> list[Decision]:
+        self, partitions: Sequence[ledger.MeasuredPartition], packed: Sequence[Packed]
+    ) -> list[ledger.Decision]:
         """Write the batch and return the decision on each partition."""
         add_partitions(self.connection, self.dataset, partitions, self.now)
         stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in partitions])
         decisions = [
-            decide(entry.entry, m, _Stored(self, entry))
+            ledger.decide(entry.entry, m, _Stored(self, entry))
             for m in partitions
             for entry in (stored[m.partition.name],)
         ]
         restated = [
             stored[m.partition.name].id
             for m, decision in zip(partitions, decisions, strict=True)
-            if decision.change is Change.RESTATED
+            if decision.change is ledger.Change.RESTATED
         ]
         supersede(self.connection, self.dataset, restated, self.commit)
         self._write_ledger(partitions, decisions, stored)
@@ -253,8 +241,8 @@ class Batch:
 
     def _write_ledger(
         self,
-        partitions: Sequence[MeasuredPartition],
-        decisions: Sequence[Decision],
+        partitions: Sequence[ledger.MeasuredPartition],
+        decisions: Sequence[ledger.Decision],
         stored: Mapping[str, StoredPartition],
     ) -> None:
         schemas = self._schema_ids({m.schema for m in partitions})
@@ -263,20 +251,20 @@ class Batch:
         renamed: dict[int, str | None] = {}
         for measured, decision in zip(partitions, decisions, strict=True):
             entry = stored[measured.partition.name]
-            if decision.change is Change.UNCHANGED:
+            if decision.change is ledger.Change.UNCHANGED:
                 if entry.entry is not None and entry.entry.fingerprint != decision.fingerprint:
                     renamed[entry.id] = decision.fingerprint
                 continue
-            keys = AnalyzerKeys.from_measurements(decision.measurements)
-            if decision.change is Change.ADDED and entry.entry is not None:
+            keys = ledger.AnalyzerKeys.from_measurements(decision.measurements)
+            if decision.change is ledger.Change.ADDED and entry.entry is not None:
                 previous = entry.entry
-                keys = AnalyzerKeys(previous.analyzers, previous.failed, previous.retries).updated(
-                    keys
-                )
+                keys = ledger.AnalyzerKeys(
+                    previous.analyzers, previous.failed, previous.retries
+                ).updated(keys)
             names = keys.to_json()
             key = key_of(names)
             sets[key] = names
-            if decision.change is Change.ADDED:
+            if decision.change is ledger.Change.ADDED:
                 changed.append((entry.id, decision.version, key))
                 renamed[entry.id] = decision.fingerprint
             else:
@@ -486,33 +474,33 @@ class _Stored:
         assert self.partition.entry is not None
         return self.batch.stored_metrics(self.partition.id, self.partition.entry.version)
 
-    def _key(self, m: Measurement) -> tuple[str, str]:
+    def _key(self, m: ledger.Measurement) -> tuple[str, str]:
         segment, statistic = self.batch.subjects.get(m).state
         return visible(segment), key_of(statistic)
 
-    def state(self, measurement: Measurement) -> State | None:
+    def state(self, measurement: ledger.Measurement) -> State | None:
         """Return the stored state; None if the measurement failed, or if it was cleaned away."""
         payload = self._states.get(self._key(measurement))
         return None if payload is None else self.batch.artifacts.unpack(payload)
 
-    def is_cleaned(self, measurement: Measurement) -> bool:
+    def is_cleaned(self, measurement: ledger.Measurement) -> bool:
         """Return whether the state was stored and later cleaned away."""
         key = self._key(measurement)
         return key not in self._states and self.partition.id in self.batch.removed.get(key, ())
 
-    def has_metrics_of(self, measurement: Measurement) -> bool:
+    def has_metrics_of(self, measurement: ledger.Measurement) -> bool:
         """Return whether the stored metrics and errors equal the measurement's."""
         segment, key = self.batch.subjects.get(measurement).analyzer_key
         return same_metrics(measurement.metric, self._metrics.get((visible(segment), key), {}))
 
 
-_Written = tuple[int, Decision, Packed]
+_Written = tuple[int, ledger.Decision, Packed]
 """A partition's id, the decision on it, and its states."""
 
 
-def is_new_version(decision: Decision) -> bool:
+def is_new_version(decision: ledger.Decision) -> bool:
     """Return whether the measurements make a new version of the partition, or join the current one."""
-    return decision.change in {Change.NEW, Change.RESTATED}
+    return decision.change in {ledger.Change.NEW, ledger.Change.RESTATED}
 
 
 def _row_key(row: Row) -> tuple[int, int]:
@@ -532,7 +520,7 @@ def outcome(metric: Metric[float]) -> tuple[float | None, str, float | None, str
     result = metric.outcome
     if isinstance(result, Failure):
         status = "empty" if metric.empty else "failed"
-        return None, status, weight, visible(stored_error(result.error))
+        return None, status, weight, visible(ledger.stored_error(result.error))
     value, status = stored_value(result.value)
     return value, status, weight, None
 
@@ -584,7 +572,10 @@ def hashed_ids(
 
 
 def add_partitions(
-    connection: Connection, dataset: int, measured: Iterable[MeasuredPartition], now: datetime
+    connection: Connection,
+    dataset: int,
+    measured: Iterable[ledger.MeasuredPartition],
+    now: datetime,
 ) -> None:
     """Insert the partitions that do not exist yet."""
     columns = ("dataset_id", "key", "name", "key_values", "time", "segment", "first_seen_at")
@@ -673,7 +664,8 @@ def ledger_of(
     ).outerjoin(s.absence, (s.absence.c.partition_id == partition.id) & s.holds(s.absence))
     run_tag, table_schema = s.run_tag.c, s.table_schema.c
     joined = joined.outerjoin(
-        s.run_tag, (run_tag.run_id == partition_version.run_id) & (run_tag.key == SOURCE_VERSION)
+        s.run_tag,
+        (run_tag.run_id == partition_version.run_id) & (run_tag.key == ledger.SOURCE_VERSION),
     )
     joined = joined.outerjoin(s.table_schema, table_schema.id == partition_version.table_schema_id)
     ledger_columns = (
@@ -711,7 +703,7 @@ def ledger_of(
             gone = row.commit_id is not None
             compared = not gone and last_run >= row.run_id
             keys = sets[row.analyzer_set_id]
-            entry = LedgerEntry(
+            entry = ledger.LedgerEntry(
                 version=row.version,
                 fingerprint=row.fingerprint,
                 analyzers=keys.measured,
@@ -757,9 +749,11 @@ def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | Non
     run, run_tag = s.run.c, s.run_tag.c
     query = (
         sa.select(run.id, run_tag.value)
-        .join_from(s.run, s.run_tag, (run_tag.run_id == run.id) & (run_tag.key == SOURCE_VERSION))
-        .where(run.dataset_id == dataset, run.status == RunStatus.COMPLETE.value)
-        .where(run.selection.in_(ALL_PARTITIONS))
+        .join_from(
+            s.run, s.run_tag, (run_tag.run_id == run.id) & (run_tag.key == ledger.SOURCE_VERSION)
+        )
+        .where(run.dataset_id == dataset, run.status == ledger.RunStatus.COMPLETE.value)
+        .where(run.selection.in_(ledger.ALL_PARTITIONS))
         .order_by(run.id.desc())
         .limit(1)
     )
@@ -767,12 +761,12 @@ def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | Non
     return (-1, None) if row is None else (row[0], row[1])
 
 
-def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, AnalyzerKeys]:
+def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, ledger.AnalyzerKeys]:
     analyzer_set = s.analyzer_set.c
-    keys_by_set: dict[int, AnalyzerKeys] = {}
+    keys_by_set: dict[int, ledger.AnalyzerKeys] = {}
     for chunk in chunks(sorted(ids)):
         for number, analyzers in connection.execute(
             sa.select(analyzer_set.id, analyzer_set.analyzers).where(analyzer_set.id.in_(chunk))
         ):
-            keys_by_set[number] = AnalyzerKeys.from_json(analyzers)
+            keys_by_set[number] = ledger.AnalyzerKeys.from_json(analyzers)
     return keys_by_set

@@ -33,26 +33,8 @@ from tidegauge.analyzers.core.errors import (
     TidegaugeError,
 )
 from tidegauge.analyzers.core.filesystems import MAX_PARTIAL_NAME, output_file, permissions
+from tidegauge.repository.store import engines
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.engines import (
-    BUSY_SECONDS,
-    VERSION_TABLE,
-    damage_message,
-    has_sqlite_header,
-    inspect_file,
-    is_damage,
-    is_in_locked_folder,
-    is_locked,
-    is_read_only_error,
-    make_engine,
-    missing_file_message,
-    not_sqlite_message,
-    parse_address,
-    read_only_uri,
-    reason_of,
-    rights_advice,
-    sqlite_file_of,
-)
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -136,13 +118,15 @@ class Database:
         self._creating_thread = 0  # id of the thread that creates the missing file and reads it
         self._thread_lock = RLock()  # a database in memory has one connection for all threads
         self.read_only = read_only
-        self.url = parse_address(url)
-        self.file = sqlite_file_of(self.url)
-        self._is_locked = self.file is not None and is_locked(self.file)
+        self.url = engines.parse_address(url)
+        self.file = engines.sqlite_file_of(self.url)
+        self._is_locked = self.file is not None and engines.is_locked(self.file)
         self._has_write_access = False  # known after the first write
         if self.file is not None and not (may_be_damaged and self.damage() is not None):
-            inspect_file(self.file, must_exist=read_only)
-        self.engine = make_engine(self.url, self.file, read_only=read_only or self._is_locked)
+            engines.inspect_file(self.file, must_exist=read_only)
+        self.engine = engines.make_engine(
+            self.url, self.file, read_only=read_only or self._is_locked
+        )
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -150,10 +134,10 @@ class Database:
         try:
             yield
         except (OperationalError, sqlite3.OperationalError) as error:
-            if is_read_only_error(error):
+            if engines.is_read_only_error(error):
                 raise _read_only_error(f"{self.name} {_LOCKED_FILE}", _OTHER_USER) from error
             self._raise_if_damaged(error)
-            msg = f"cannot open or write the database {self.name}: {reason_of(error)}"
+            msg = f"cannot open or write the database {self.name}: {engines.reason_of(error)}"
             raise DatabaseAccessError(msg) from error
         except UnicodeEncodeError as error:
             excerpt = error.object[max(0, error.start - 20) : error.end + 20]
@@ -167,11 +151,11 @@ class Database:
         except Exception as error:
             if isinstance(error, TidegaugeError):
                 raise
-            advice = rights_advice(error, self.url.username or "")
+            advice = engines.rights_advice(error, self.url.username or "")
             if advice is None:
                 self._raise_if_damaged(error)
                 raise
-            msg = f"cannot use the database {self.name}: {reason_of(error)}; {advice}"
+            msg = f"cannot use the database {self.name}: {engines.reason_of(error)}; {advice}"
             raise DatabaseAccessError(msg) from error
 
     def _raise_if_damaged(self, error: Exception) -> None:
@@ -183,20 +167,22 @@ class Database:
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if self.file is None or not isinstance(cause, _BY_DAMAGE) or code in _NOT_BY_DAMAGE:
             return
-        reason = reason_of(error) if is_damage(error) else self.damage()
+        reason = engines.reason_of(error) if engines.is_damage(error) else self.damage()
         if reason is not None:
-            raise DatabaseAccessError(damage_message(self.file, reason)) from error
+            raise DatabaseAccessError(engines.damage_message(self.file, reason)) from error
 
     def damage(self) -> str | None:
         """Return the damage that SQLite's check of the pages finds; None for an undamaged or missing file."""
         if self.file is None or not self.file.exists():
             return None
         try:
-            uri = read_only_uri(self.file)
-            with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
+            uri = engines.read_only_uri(self.file)
+            with closing(
+                sqlite3.connect(uri, uri=True, timeout=engines.BUSY_SECONDS)
+            ) as connection:
                 lines = [line for (line,) in connection.execute("PRAGMA quick_check(1)")]
         except sqlite3.Error as error:
-            return str(error) if is_damage(error) else None
+            return str(error) if engines.is_damage(error) else None
         return None if lines == ["ok"] else " ".join(" ".join(lines).split())
 
     def set_aside_damaged(self) -> Path | None:
@@ -209,8 +195,8 @@ class Database:
         """
         if self.file is None or self.damage() is None:
             return None
-        if not has_sqlite_header(self.file):
-            raise NotOurDatabaseError(not_sqlite_message(self.file))
+        if not engines.has_sqlite_header(self.file):
+            raise NotOurDatabaseError(engines.not_sqlite_message(self.file))
         self.engine.dispose()
         aside = self.file.with_name(f"{self.file.stem}.{stamp()}.damaged{self.file.suffix}")
         for end in ("", "-wal", "-shm"):
@@ -252,7 +238,7 @@ class Database:
                 self._create()
             else:
                 with self._empty_database.read() as connection:
-                    connection.info[MISSING_FILE_KEY] = missing_file_message(self.file)
+                    connection.info[MISSING_FILE_KEY] = engines.missing_file_message(self.file)
                     yield connection
                 return
         with self._memory_lock(), self.translated(), self._snapshots.connect() as connection:
@@ -353,7 +339,7 @@ class Database:
         if connection.dialect.name != "sqlite":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock_shared({_MIGRATION_LOCK})")
         version = sa.column("version_num", sa.Text)
-        query = sa.select(version).select_from(sa.table(VERSION_TABLE))
+        query = sa.select(version).select_from(sa.table(engines.VERSION_TABLE))
         current = connection.execute(query).scalar_one_or_none()
         if current != self._head:
             msg = (
@@ -383,7 +369,7 @@ class Database:
             raise _read_only_error(why, cure)
         if self._is_locked:
             assert self.file is not None
-            why = _LOCKED_FOLDER if is_in_locked_folder(self.file) else _LOCKED_FILE
+            why = _LOCKED_FOLDER if engines.is_in_locked_folder(self.file) else _LOCKED_FILE
             raise _read_only_error(f"{self.name} {why}", _OTHER_USER)
         if self._newer_revision_message is not None:
             raise DatabaseVersionError(self._newer_revision_message)
@@ -524,7 +510,9 @@ class Database:
         """Raise a `NotOurDatabaseError` if there are tables of another program."""
         with self.read() as connection:
             tables = sa.inspect(connection).get_table_names()
-        if tables and VERSION_TABLE not in tables:  # else another process has just created it
+        if (
+            tables and engines.VERSION_TABLE not in tables
+        ):  # else another process has just created it
             examples = ", ".join(sorted(tables)[:3])
             msg = (
                 f"{self.name} is not a tidegauge repository: it holds other tables ({examples}, ...);"
@@ -571,7 +559,7 @@ class Database:
         """Copy a consistent snapshot of a SQLite file, while others may write."""
         self._create()
         assert self.file is not None
-        name = read_only_uri(self.file) if self._is_locked else str(self.file)
+        name = engines.read_only_uri(self.file) if self._is_locked else str(self.file)
         connecting = sqlite3.connect(name, uri=self._is_locked)
         with self.translated(), closing(connecting) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
@@ -725,10 +713,10 @@ def head_revision() -> str:
 
 def read_revision(connection: Connection) -> str | None:
     """Return the revision of the database of a connection; None if it is empty."""
-    if not sa.inspect(connection).has_table(VERSION_TABLE):
+    if not sa.inspect(connection).has_table(engines.VERSION_TABLE):
         return None
     version = sa.column("version_num", sa.Text)
-    query = sa.select(version).select_from(sa.table(VERSION_TABLE))
+    query = sa.select(version).select_from(sa.table(engines.VERSION_TABLE))
     return connection.execute(query).scalar_one_or_none()
 
 

@@ -19,21 +19,13 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
     did_you_mean,
 )
+from tidegauge.repository.store import queries
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, next_commit
 from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.listing import retirements
-from tidegauge.repository.store.queries import (
-    AsOf,
-    Moment,
-    Window,
-    commit_as_of,
-    dataset_id,
-    moment_of,
-    select_list,
-)
 from tidegauge.repository.store.rows import LabelEffect
 
 if TYPE_CHECKING:
@@ -93,7 +85,7 @@ def add_label(
     note: str | None,
     user: str | None,
     last_seen: int | None = None,
-    until: Moment = None,
+    until: queries.Moment = None,
 ) -> None:
     """Add a label to an anomaly or incident.
 
@@ -113,7 +105,7 @@ def add_label(
     """
     if label not in STATUS_OF:
         raise UnknownNameError("label", label, STATUS_OF)
-    end = moment_of(until, "until")
+    end = queries.moment_of(until, "until")
     if isinstance(until, datetime) and until.tzinfo is None:
         msg = f"until={until} has no time zone; use an aware datetime, such as datetime.now(UTC)"
         raise HistoryError(msg)
@@ -258,7 +250,7 @@ def add_range(
     database: Database,
     dataset: str,
     label: str,
-    window: Window,
+    window: queries.Window,
     series: Mapping[str, str | None],
     note: str | None,
     user: str | None,
@@ -285,7 +277,7 @@ def add_range(
     unknown: list[str] = []
 
     def check(connection: Connection) -> int:
-        dataset_number = dataset_id(connection, dataset)
+        dataset_number = queries.dataset_id(connection, dataset)
         unknown[:] = (
             f"{dataset!r} has no series of {selector} yet"
             for selector in _unknown_series(connection, dataset_number, series)
@@ -344,7 +336,7 @@ def _unknown_series(
             yield f"the {selector} {value!r}{did_you_mean(value, sorted(names))}"
 
 
-def _is_empty_range(connection: Connection, dataset: int, window: Window) -> bool:
+def _is_empty_range(connection: Connection, dataset: int, window: queries.Window) -> bool:
     """Return True if a range in the past contains no partition."""
     if window.until is None or window.until > datetime.now(UTC):
         return False
@@ -594,7 +586,7 @@ def _members(
 def label_rows(
     connection: Connection,
     dataset: str | None,
-    as_of: AsOf = None,
+    as_of: queries.AsOf = None,
     incident: int | None = None,
 ) -> list[Mapping[str, Any]]:
     """Return all labels, or the labels of an incident and its anomalies, oldest first."""
@@ -606,7 +598,7 @@ def label_rows(
         "instance": sa.func.coalesce(s.series.c.instance, label.instance),
     }
     query = (
-        sa.select(*select_list(LABEL_COLUMNS, expressions, s.label))
+        sa.select(*queries.select_list(LABEL_COLUMNS, expressions, s.label))
         .select_from(s.label)
         .join(s.dataset, s.dataset.c.id == label.dataset_id)
         .outerjoin(s.series, s.series.c.id == label.series_id)
@@ -614,10 +606,10 @@ def label_rows(
         .order_by(label.commit_id, label.id)
     )
     if dataset is not None:
-        query = query.where(label.dataset_id == dataset_id(connection, dataset))
+        query = query.where(label.dataset_id == queries.dataset_id(connection, dataset))
     if incident is not None:
         query = query.where(labels_of_incident(incident))
-    commit = commit_as_of(connection, as_of)
+    commit = queries.commit_as_of(connection, as_of)
     if commit is not None:
         query = query.where(label.commit_id <= commit)
     return [row._asdict() for row in connection.execute(query)]

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
+from tidegauge import profiler
 from tidegauge.analysis import open_source
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
@@ -49,18 +50,6 @@ from tidegauge.checks.suggestions import (
     wilson,
 )
 from tidegauge.checks.verification import resolve_dataset, verify
-from tidegauge.profiler import (
-    MAX_CATEGORIES,
-    MIN_MATCHING_SHARE,
-    MIN_ROWS_TO_INFER,
-    ROWS_BY_CATEGORY,
-    SAMPLE_ROWS,
-    TableSample,
-    is_identifier,
-    name_of,
-    sample_analyzers,
-    sample_table,
-)
 from tidegauge.repository.detection.judge import monitor_of
 from tidegauge.repository.history.evidence import View
 from tidegauge.repository.repository import as_repository
@@ -133,13 +122,13 @@ class ColumnProfile:
             return False
         distinct = self.value(ApproxCountDistinct(self.column)) or 0
         # The estimate can be slightly too low, so the exact count is bounded again.
-        return 0 < distinct <= min(MAX_CATEGORIES, self.values / ROWS_BY_CATEGORY)
+        return 0 < distinct <= min(profiler.MAX_CATEGORIES, self.values / profiler.ROWS_BY_CATEGORY)
 
     def suggestions(self, counted: Metrics) -> Iterator[Suggestion]:
         """Yield suggestions for the column; ``counted`` has the metrics of the second scan."""
-        if self.complete >= MIN_COMPLETENESS and self.rows >= MIN_ROWS_TO_INFER:
+        if self.complete >= MIN_COMPLETENESS and self.rows >= profiler.MIN_ROWS_TO_INFER:
             yield self._complete()
-        if self.values < MIN_ROWS_TO_INFER or not self.complete:
+        if self.values < profiler.MIN_ROWS_TO_INFER or not self.complete:
             return
         if self.may_be_key:
             distinct = min(self.value(ApproxCountDistinct(self.column)), self.values)
@@ -150,7 +139,7 @@ class ColumnProfile:
             return  # limits would not last, because the numbers of a key keep growing
         members = list(self._members(counted))
         yield from members
-        if is_identifier(self.column, self.kind):
+        if profiler.is_identifier(self.column, self.kind):
             return  # the size of an identifier has no meaning
         if self.kind in NUMERIC:
             yield from self._numbers(categories=bool(members))
@@ -188,7 +177,7 @@ class ColumnProfile:
         if (
             histogram is None
             or histogram.failed
-            or histogram.value.number_of_bins > MAX_CATEGORIES + 1
+            or histogram.value.number_of_bins > profiler.MAX_CATEGORIES + 1
         ):
             return
         names = sorted(
@@ -235,7 +224,7 @@ class ColumnProfile:
         for name in PATTERNS:
             pattern = PatternMatch(c, name, "ignore")
             share = self.value(pattern) or 0.0
-            if share >= MIN_MATCHING_SHARE:
+            if share >= profiler.MIN_MATCHING_SHARE:
                 min_share = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
                 reason = f"{round(share * self.values)} of {self.values} strings match {name}."
                 yield self._suggestion("has", pattern, Between(min_share), reason=reason)
@@ -259,14 +248,14 @@ class ColumnProfile:
         counts = {kind: entry.absolute for kind, entry in distribution.values.items()}
         for kind in ("Boolean", "Integral", "Numeric"):
             share = sum(counts[group] for group in DATA_TYPE_GROUPS[kind]) / self.values
-            if share >= MIN_MATCHING_SHARE:
+            if share >= profiler.MIN_MATCHING_SHARE:
                 options = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
                 reason = f"{round(share * self.values)} of {self.values} strings read as {kind}."
                 yield self._suggestion("has_data_type", kind, reason=reason, **options)
                 return
 
 
-def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, str]]:
+def suggest_from_data(sample: profiler.TableSample) -> tuple[list[Suggestion], dict[str, str]]:
     """Return suggestions from sampled rows, and rejected suggestions with reasons.
 
     The rows are read two or three times: to find candidates, to count the values of categories, and to
@@ -275,7 +264,7 @@ def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, 
     analyzers = [
         a
         for column, kind in sample.columns
-        for a in (*sample_analyzers(column, kind), *_extra_analyzers(column, kind))
+        for a in (*profiler.sample_analyzers(column, kind), *_extra_analyzers(column, kind))
     ]
     metrics = sample.measure([Size(), *analyzers])
     rows = int(metrics[Size()].value)
@@ -296,7 +285,7 @@ def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, 
 
 def category_histogram(column: str) -> Histogram:
     """Return the analyzer that counts the values of a categorical column, null included."""
-    return Histogram(column, MAX_CATEGORIES + 1)
+    return Histogram(column, profiler.MAX_CATEGORIES + 1)
 
 
 def _extra_analyzers(column: str, kind: str) -> Iterable[AnyAnalyzer]:
@@ -306,7 +295,7 @@ def _extra_analyzers(column: str, kind: str) -> Iterable[AnyAnalyzer]:
 
 
 def _keep_valid(
-    sample: TableSample, metrics: Metrics, drafts: list[Suggestion]
+    sample: profiler.TableSample, metrics: Metrics, drafts: list[Suggestion]
 ) -> tuple[list[Suggestion], dict[str, str]]:
     check = Check("suggested", constraints=[draft.constraint for draft in drafts])
     missing = [analyzer for analyzer in check.analyzers if analyzer not in metrics]
@@ -619,7 +608,7 @@ def suggest(
     dataset: str | None = None,
     segment: str = "",
     partition_by: Sequence[str] | None = None,
-    sample_rows: int = SAMPLE_ROWS,
+    sample_rows: int = profiler.SAMPLE_ROWS,
     spark: SparkSession | None = None,
     format: str = "parquet",
     options: Mapping[str, str] | None = None,
@@ -685,7 +674,7 @@ def suggest(
     from_history: list[Suggestion] = []
     left_out: dict[str, str] = {}
     if table is not None:
-        dataset = dataset or name_of(table)
+        dataset = dataset or profiler.name_of(table)
     if repository is not None and (table is None or dataset in repository.datasets()):
         dataset = resolve_dataset(repository, dataset)
         from_history, left_out = suggest_from_history(repository, dataset, segment)
@@ -695,7 +684,7 @@ def suggest(
 
     suite = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, suite, spark, format, options)
-    with explained_read_errors(), sample_table(source, sample_rows) as sample:
+    with explained_read_errors(), profiler.sample_table(source, sample_rows) as sample:
         from_rows, rejected = suggest_from_data(sample)
     limited = {
         suggestion.constraint.analyzer

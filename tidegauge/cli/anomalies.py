@@ -9,23 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegauge.cli.options import (
-    DATA_FAILED,
-    NO_DATASETS_MESSAGE,
-    AnomalyId,
-    ArtifactsOption,
-    Author,
-    CommandError,
-    Dataset,
-    Db,
-    FormatOption,
-    Note,
-    Since,
-    Until,
-    new_app,
-    open_repository,
-    resolve_dataset,
-)
+from tidegauge.cli import options
 from tidegauge.cli.output import Format, print_frame, print_rows
 from tidegauge.repository.store.frames import Columns, Kind, records
 
@@ -33,7 +17,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import HistoryFilter
 
-anomalies_app = new_app("List, explain and label anomalies and incidents.")
+anomalies_app = options.new_app("List, explain and label anomalies and incidents.")
 
 ANOMALY_TITLES = {
     "id": "anomaly",
@@ -61,10 +45,10 @@ def detect(
     dataset: Annotated[
         str | None, typer.Argument(help="Dataset name (default: all datasets).")
     ] = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
-    since: Since = None,
-    until: Until = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
+    since: options.Since = None,
+    until: options.Until = None,
     replay: Annotated[
         bool,
         typer.Option(
@@ -72,7 +56,7 @@ def detect(
             help="Score the whole history again (default: only new and changed partitions).",
         ),
     ] = False,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
@@ -85,14 +69,14 @@ def detect(
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import AnomalyRow
 
-    with open_repository(db, artifacts) as repository:
+    with options.open_repository(db, artifacts) as repository:
         if not repository.datasets():
-            raise CommandError(NO_DATASETS_MESSAGE)
+            raise options.CommandError(options.NO_DATASETS_MESSAGE)
         frame = repository.detect(dataset, since=since, until=until, replay=replay)
     _print_linked(
         records(frame), columns_of(AnomalyRow), "incident_id", output_format, ANOMALY_TITLES
     )
-    return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
+    return options.DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
 
 
 def backtest(
@@ -106,26 +90,26 @@ def backtest(
     dataset: Annotated[
         str | None, typer.Option(help="Dataset name (default: the only dataset).")
     ] = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     name: Annotated[
         str | None, typer.Option(help="Only series of this metric (default: all metrics).")
     ] = None,
     instance: Annotated[
         str | None, typer.Option(help="Only series of this column (default: all columns).")
     ] = None,
-    since: Since = None,
-    until: Until = None,
+    since: options.Since = None,
+    until: options.Until = None,
     rule: Annotated[
         str | None,
         typer.Option(help="Alert rule, such as 'Threshold(4)' (default: the rule of `detect`)."),
     ] = None,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """Compare detectors on stored history, without storing anything."""
-    with open_repository(db, artifacts, read_only=True) as repository:
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         frame = repository.backtest(
-            resolve_dataset(repository, dataset),
+            options.resolve_dataset(repository, dataset),
             detectors,
             name=name,
             instance=instance,
@@ -138,16 +122,16 @@ def backtest(
 
 @anomalies_app.command("list")
 def anomalies_list(
-    dataset: Dataset = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    dataset: options.Dataset = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     status: Status = None,
-    since: Since = None,
-    until: Until = None,
+    since: options.Since = None,
+    until: options.Until = None,
     incidents: Annotated[
         bool, typer.Option("--incidents", help="List incidents instead of anomalies.")
     ] = False,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """List anomalies by descending score, or incidents with the newest first."""
     from tidegauge.repository.incidents.common_cause import grouped_incident_rows
@@ -157,7 +141,7 @@ def anomalies_list(
     from tidegauge.repository.store.rows import AnomalyRow, GroupedIncidentRow
 
     rows: Sequence[Mapping[str, Any]]
-    with open_repository(db, artifacts, read_only=True) as repository:
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         if incidents:
             window = Window.between(since, until)
             with repository.database.read() as connection:
@@ -175,13 +159,15 @@ def anomalies_list(
 
 
 @anomalies_app.command()
-def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) -> None:
+def show(
+    number: options.AnomalyId, db: options.Db = None, artifacts: options.ArtifactsOption = None
+) -> None:
     """Show an incident: metrics, partitions, explanations, causes and labels."""
     from tidegauge.repository.store.config import dashboard_url
     from tidegauge.widgets.script import incident_address
 
     url = dashboard_url()
-    with open_repository(db, artifacts, read_only=True) as repository:
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         details = repository.incident(number)
     if details.id != number:
         print(f"Anomaly {number} belongs to incident {details.id}.\n")
@@ -192,11 +178,11 @@ def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) ->
 
 @anomalies_app.command()
 def ack(
-    number: AnomalyId,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    number: options.AnomalyId,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Acknowledge an anomaly or incident: someone is looking into it."""
     _add_label(number, "acknowledged", note, author, db, artifacts)
@@ -204,11 +190,11 @@ def ack(
 
 @anomalies_app.command()
 def expect(
-    number: AnomalyId,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    number: options.AnomalyId,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Label an anomaly or incident as expected, and exclude it from training."""
     _add_label(number, "expected", note, author, db, artifacts)
@@ -216,11 +202,11 @@ def expect(
 
 @anomalies_app.command()
 def resolve(
-    number: AnomalyId,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    number: options.AnomalyId,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Resolve an anomaly or incident."""
     _add_label(number, "resolved", note, author, db, artifacts)
@@ -228,7 +214,7 @@ def resolve(
 
 @anomalies_app.command()
 def label(
-    number: AnomalyId,
+    number: options.AnomalyId,
     label_name: Annotated[
         str,
         typer.Argument(
@@ -237,8 +223,8 @@ def label(
             " assigned or comment.",
         ),
     ],
-    note: Note = None,
-    author: Author = None,
+    note: options.Note = None,
+    author: options.Author = None,
     until: Annotated[
         str | None,
         typer.Option(
@@ -246,8 +232,8 @@ def label(
             " (default: none)."
         ),
     ] = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Label an anomaly or incident."""
     _add_label(number, label_name, note, author, db, artifacts, until)
@@ -263,7 +249,7 @@ def _add_label(
     snooze_end: str | None = None,
 ) -> None:
     end_time = None if snooze_end is None else _end_of_snooze(snooze_end)
-    with open_repository(db, artifacts) as repository:
+    with options.open_repository(db, artifacts) as repository:
         repository.label(number, label_name, note=note, by=author or _user(), until=end_time)
         kind = "incident" if _is_incident(repository, number) else "anomaly"
     print(f"{kind} {number}: {label_name}")
@@ -294,11 +280,11 @@ def _end_of_snooze(string: str) -> datetime:
         end = datetime.fromisoformat(string.strip())
     except ValueError:
         msg = f"Invalid time {string!r}: use a date or a time, such as 2026-12-24 or 2026-12-24T08:00."
-        raise CommandError(msg) from None
+        raise options.CommandError(msg) from None
     end = end if end.tzinfo is not None else end.replace(tzinfo=UTC)
     if end <= datetime.now(UTC):
         msg = f"Invalid time {string!r}: it is in the past; use a future time."
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     return end
 
 

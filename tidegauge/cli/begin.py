@@ -14,34 +14,26 @@ import typer
 
 from tidegauge.analyzers.core.errors import SetupError
 from tidegauge.analyzers.core.filesystems import write_output
-from tidegauge.cli.options import (
-    TOOL_FAILED,
-    ArtifactsOption,
-    CommandError,
-    Db,
-    SparkOptions,
-    open_repository,
-    takes_spark_options,
-)
+from tidegauge.cli import options
 
 NOTEBOOK_FOLDER = Path(__file__).parents[1] / "demo" / "notebooks"
 
 
-@takes_spark_options(without=["warehouse"])
+@options.takes_spark_options(without=["warehouse"])
 def demo(
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     folder: Annotated[Path, typer.Option(help="Folder for the table of the demonstration.")] = Path(
         "tidegauge-demo"
     ),
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Run a demonstration on real data: all flights from New York in 2013."""
     from tidegauge.demo.flights import show
 
     started = time.monotonic()
-    with open_repository(db, artifacts, create=True) as repository:
+    with options.open_repository(db, artifacts, create=True) as repository:
         status = show(repository, replace(session, warehouse=str(folder)).start)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Explore the results:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
@@ -55,14 +47,14 @@ def demo(
     return status
 
 
-@takes_spark_options()
+@options.takes_spark_options()
 def doctor(
-    db: Db = None,
+    db: options.Db = None,
     spark: Annotated[
         bool, typer.Option("--spark", help="Also start a Spark session and check its capabilities.")
     ] = False,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Check each part of the installation, and suggest fixes for problems."""
     from tidegauge.installation import STATUS_WRONG, examine, examine_spark
@@ -77,7 +69,7 @@ def doctor(
         print(f"{diagnosis.status:<8} {diagnosis.subject}: {diagnosis.finding}")
         if diagnosis.fix:
             print(f"{'':<8} fix: {diagnosis.fix}")
-    return TOOL_FAILED if has_problem else 0
+    return options.TOOL_FAILED if has_problem else 0
 
 
 def notebooks(
@@ -92,7 +84,7 @@ def notebooks(
         raise SetupError(msg)
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; use a folder"
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         target = folder / source.name
@@ -120,7 +112,7 @@ def schema(
 
     if not kind and output is None:
         msg = f"name a kind of file ({', '.join(FILE_KINDS)}), or a folder for all kinds: --output schemas"
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     for name in [kind] if kind else FILE_KINDS:
         text = json.dumps(json_schema(name), indent=1) + "\n"
         if output is None:

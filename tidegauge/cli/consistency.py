@@ -8,39 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.cli.options import (
-    ArtifactsOption,
-    CommandError,
-    Dataset,
-    Db,
-    Since,
-    SparkOptions,
-    Until,
-    Variables,
-    new_app,
-    open_repository,
-    parse_pairs,
-    print_message,
-    resolve_dataset,
-    takes_spark_options,
-)
+from tidegauge.cli import options
 from tidegauge.outcome import Cause, FailOnLevel, Problem, outcome_of
 
 if TYPE_CHECKING:
     from tidegauge.consistency import Configuration
 
-consistency_app = new_app("Compare online (logged) with offline (backfilled) features.")
+consistency_app = options.new_app("Compare online (logged) with offline (backfilled) features.")
 ConfFile = Annotated[
     Path, typer.Argument(metavar="CONF.yml", help="Consistency configuration file.")
 ]
 
 
 @consistency_app.command()
-@takes_spark_options()
+@options.takes_spark_options()
 def run(
     conf: ConfFile,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -76,18 +61,18 @@ def run(
     fail_on_anomaly: Annotated[
         bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run detects anomalies.")
     ] = False,
-    var: Variables = None,
+    var: options.Variables = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Flatten, backfill, compare and measure new and changed days, and store the metrics."""
     from tidegauge.consistency import load_configuration
     from tidegauge.consistency import run as run_consistency
 
-    configuration = load_configuration(conf, parse_pairs("--var", var or []))
+    configuration = load_configuration(conf, options.parse_pairs("--var", var or []))
     if lag:
         return _estimate_lag(configuration, since, until, longest_lag, lag_step, session)
-    with open_repository(db, artifacts, create=True) as repository:
+    with options.open_repository(db, artifacts, create=True) as repository:
         done = run_consistency(
             configuration, repository=repository, spark=session.start(),
             since=since, until=until, recompute=recompute,
@@ -100,7 +85,7 @@ def run(
             anomalies = repository.anomalies(dataset, status="open")["partition"]
             problems += [Problem(Cause.ANOMALY, dataset)] * int(anomalies.isin(partitions).sum())
         for unreadable in done.flattened.samples:
-            print_message(
+            options.print_message(
                 f"could not read {unreadable.part or 'the query'} of {unreadable.ds}: {unreadable.reason}"
             )
     gate = FailOnLevel.ERROR.gate(anomalies=fail_on_anomaly)
@@ -108,7 +93,7 @@ def run(
 
 
 @consistency_app.command()
-@takes_spark_options()
+@options.takes_spark_options()
 def clean(
     namespace: Annotated[str, typer.Argument(help="Database of the query log.")],
     dry_run: Annotated[
@@ -121,10 +106,10 @@ def clean(
             "--compact", help="Also merge the small files of past days; needs the repository."
         ),
     ] = False,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Drop days past their retention from a query log and from tables derived from it."""
     from tidegauge.consistency import clean as clean_log
@@ -137,10 +122,10 @@ def clean(
     for derived_table in done.derived:
         for name in derived_table.dropped:
             print(f"{derived_table.table} {name}")
-    print_message(str(done))
+    options.print_message(str(done))
     if compact:
-        with open_repository(db, artifacts, dry_run=dry_run) as repository:
-            print_message(
+        with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+            options.print_message(
                 str(compact_log(namespace, repository=repository, spark=spark, dry_run=dry_run))
             )
     return 0
@@ -149,22 +134,22 @@ def clean(
 @consistency_app.command()
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Output file.")],
-    dataset: Dataset = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
-    since: Since = None,
-    until: Until = None,
+    dataset: options.Dataset = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
+    since: options.Since = None,
+    until: options.Until = None,
 ) -> int:
     """Export metrics as JSON lines, one per day, to serve from a key-value store."""
     from tidegauge.consistency.jsonl import consistency_file
     from tidegauge.repository.history.feature_consistency import datasets_with_consistency
 
-    with open_repository(db, artifacts, read_only=True) as repository:
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         with repository.database.read() as connection:
             compared = datasets_with_consistency(connection)
-        name = resolve_dataset(repository, dataset, compared)
+        name = options.resolve_dataset(repository, dataset, compared)
         count = consistency_file(repository, name, file, since=since, until=until)
-        print_message(f"{file}: {plural(count, 'day')} of {name}")
+        options.print_message(f"{file}: {plural(count, 'day')} of {name}")
     return 0
 
 
@@ -174,7 +159,7 @@ def _estimate_lag(
     until: str | None,
     longest: str,
     step: str,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     from tidegauge.consistency import estimate_lag
     from tidegauge.griffin.dsl.grammar import milliseconds
@@ -182,7 +167,7 @@ def _estimate_lag(
     try:
         longest_ms, step_ms = milliseconds(longest), milliseconds(step)
     except ValueError as error:
-        raise CommandError(str(error)) from error
+        raise options.CommandError(str(error)) from error
     estimate = estimate_lag(
         configuration, spark=session.start(),
         since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,
@@ -190,7 +175,7 @@ def _estimate_lag(
     print(estimate)
     settings = estimate.settings()
     if settings and not configuration.group_bys:
-        print_message(
+        options.print_message(
             "a lag applies to a group-by; list its features under group_bys in the configuration"
         )
     elif settings:

@@ -9,20 +9,10 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.options import (
-    TOOL_FAILED,
-    ArtifactsOption,
-    Db,
-    FormatOption,
-    SparkOptions,
-    new_app,
-    open_repository,
-    print_message,
-    takes_spark_options,
-)
+from tidegauge.cli import options
 from tidegauge.cli.output import Format, print_frame
 
-griffin_app = new_app("Run Apache Griffin jobs from their JSON files.")
+griffin_app = options.new_app("Run Apache Griffin jobs from their JSON files.")
 EnvFile = Annotated[
     Path, typer.Argument(metavar="ENV.json", help="Environment file: Spark, sinks and checkpoints.")
 ]
@@ -30,12 +20,12 @@ JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Job file: sour
 
 
 @griffin_app.command()
-@takes_spark_options()
+@options.takes_spark_options()
 def run(
     env: EnvFile,
     dq: JobFile,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dataset: Annotated[
         str | None,
         typer.Option(help="Dataset name of the stored history (default: the job's name)."),
@@ -58,9 +48,9 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="For a stream: measure the available data and exit.")
     ] = False,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Run a job, print its metrics, and store them."""
     from tidegauge.analyzers.core.errors import GriffinError
@@ -68,7 +58,7 @@ def run(
     from tidegauge.griffin.running import run as run_job
 
     spark = session.start(read_env(env).spark) if session.is_given else None
-    with open_repository(db, artifacts, create=True) as repository:
+    with options.open_repository(db, artifacts, create=True) as repository:
         failed: GriffinError | None = None
         try:
             # Output of console sinks must not mix with JSON or CSV.
@@ -82,20 +72,20 @@ def run(
                 raise
             failed, result = error, error.result
         for notice in result.notices:
-            print_message(notice)
+            options.print_message(notice)
         print_frame(
             result.metrics(),
             output_format,
             ["partition", "rule", "source", "column", "value", "text"],
         )
         if failed is not None:
-            print_message(f"error: {failed}")
-            return TOOL_FAILED
+            options.print_message(f"error: {failed}")
+            return options.TOOL_FAILED
     return 0
 
 
 @griffin_app.command()
-@takes_spark_options()
+@options.takes_spark_options()
 def check(
     dq: JobFile,
     env: Annotated[
@@ -103,7 +93,7 @@ def check(
         typer.Option(help="Environment file with the Spark configuration (default: none)."),
     ] = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Parse, bind and plan all rules, and print their SQL, without reading data."""
     from tidegauge.griffin.reading import read_env

@@ -19,19 +19,7 @@ import typer
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.cli.options import (
-    TOOL_FAILED,
-    ArtifactsOption,
-    Author,
-    CommandError,
-    Db,
-    FormatOption,
-    Note,
-    Since,
-    Until,
-    new_app,
-    open_repository,
-)
+from tidegauge.cli import options
 from tidegauge.cli.output import Format, print_rows
 
 if TYPE_CHECKING:
@@ -42,7 +30,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.stored_states import Artifacts
 
 
-datasets_app = new_app("List, rename, retire, label and drop datasets.")
+datasets_app = options.new_app("List, rename, retire, label and drop datasets.")
 
 DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help="Dataset name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the arguments.")]
@@ -50,13 +38,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the argument
 
 @datasets_app.command("list")
 def datasets_list(
-    db: Db = None, artifacts: ArtifactsOption = None, output_format: FormatOption = Format.TABLE
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
+    output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """List all datasets, including retired ones, with their tables, partitions and last runs."""
     from tidegauge.repository.store.listing import DATASET_COLUMNS, dataset_rows
 
     with (
-        open_repository(db, artifacts, read_only=True) as repository,
+        options.open_repository(db, artifacts, read_only=True) as repository,
         repository.database.read() as connection,
     ):
         rows = dataset_rows(connection)
@@ -66,14 +56,14 @@ def datasets_list(
 @datasets_app.command()
 def retire(
     dataset: DatasetName,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Retire a dataset: keep its history, and no longer count it as failed, missing or overdue."""
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.retire(dataset, note=note, by=author or getpass.getuser(), dry_run=dry_run)
     verb = "would be" if dry_run else "is"
     print(f"{dataset} {verb} retired; `tidegauge dataset revive` reverses this")
@@ -82,14 +72,14 @@ def retire(
 @datasets_app.command()
 def revive(
     dataset: DatasetName,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Reactivate a retired dataset."""
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.revive(dataset, note=note, by=author or getpass.getuser(), dry_run=dry_run)
     print(f"{dataset} {'would be' if dry_run else 'is'} active again")
 
@@ -98,12 +88,12 @@ def revive(
 def rename(
     dataset: DatasetName,
     new: Annotated[str, typer.Argument(metavar="NEW", help="New name.")],
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Rename a dataset with all of its history; change the name in its suite files as well."""
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.rename(dataset, new, dry_run=dry_run)
     print(
         f"{dataset} {'would be renamed' if dry_run else 'was renamed'} to {new}; change the name in its suite files"
@@ -127,10 +117,10 @@ def accept(
         str | None,
         typer.Option(help="Only the verdict of this name (default: all failed verdicts)."),
     ] = None,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the failures to accept.")
     ] = False,
@@ -139,7 +129,7 @@ def accept(
     from tidegauge.rules.known_failures import accept_failures
 
     labelled_by = author or getpass.getuser()
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         accepted = accept_failures(
             repository, dataset, partition, name=name, note=note, by=labelled_by, dry_run=dry_run
         )
@@ -156,16 +146,16 @@ def label(
             metavar="LABEL", help="Label: bad, ignore, expected, rebaseline or reopened."
         ),
     ],
-    since: Since = None,
-    until: Until = None,
-    note: Note = None,
-    author: Author = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    note: options.Note = None,
+    author: options.Author = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Label a time range of a dataset. Most labels exclude it from training and mark its failures as known."""
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.label_range(
             dataset,
             label_name,
@@ -206,8 +196,8 @@ def drop(
             " (default: all)."
         ),
     ] = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be removed.")
     ] = False,
@@ -227,19 +217,21 @@ def drop(
         "segment": segment,
         "generation": generation,
     }
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         if dry_run:
             print(f"{dataset}: {repository.drop(dataset, **selection, dry_run=True)}")
             return
         if not yes:
             planned = repository.drop(dataset, **selection, dry_run=True)
             if not sys.stdin.isatty():
-                raise CommandError(f"{dataset}: {planned}; add --yes to drop without confirmation")
+                raise options.CommandError(
+                    f"{dataset}: {planned}; add --yes to drop without confirmation"
+                )
             backup_note = (
                 "The database is backed up first" if backup else "The database is not backed up"
             )
             if not typer.confirm(f"{dataset}: {planned}. {backup_note}. Continue?"):
-                raise CommandError(f"{dataset}: nothing was dropped")
+                raise options.CommandError(f"{dataset}: nothing was dropped")
         backup_file = _back_up_before_drop(repository) if backup else None
         print(f"{dataset}: {repository.drop(dataset, **selection, dry_run=False)}")
         if backup_file is not None:
@@ -260,7 +252,7 @@ def _back_up_before_drop(repository: Repository) -> Path:
         raise DatabaseAccessError(msg) from error
 
 
-db_app = new_app("Upgrade, check, back up, copy and clean the database.")
+db_app = options.new_app("Upgrade, check, back up, copy and clean the database.")
 
 
 @contextmanager
@@ -307,7 +299,7 @@ def _open_to_check(
         missing = file is not None and not file.exists()
         if missing or database.revision() not in all_revisions()[1:]:
             with (
-                open_repository(url, artifacts, read_only=True) as repository,
+                options.open_repository(url, artifacts, read_only=True) as repository,
                 repository.database.read() as connection,
             ):
                 yield database.name, connection, repository.artifacts
@@ -339,7 +331,7 @@ def _open_artifacts(database: Database, url: str | None, artifacts: str | None) 
 
 
 @db_app.command()
-def upgrade(db: Db = None) -> None:
+def upgrade(db: options.Db = None) -> None:
     """Upgrade the database schema to the newest revision; a SQLite file is backed up first."""
     from tidegauge.repository.store.database import head_revision
 
@@ -365,8 +357,8 @@ def downgrade(
             help="Older revision, such as 0002; `db current` prints the present revision."
         ),
     ],
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Downgrade the database schema to an older revision, for an older tidegauge; backs up first.
 
@@ -387,7 +379,7 @@ def downgrade(
         if revision not in older_revisions:
             listed = ", ".join(older_revisions) or "none"
             msg = f"Invalid revision {revision!r}: revisions before {previous_revision or 'an empty database'} are {listed}"
-            raise CommandError(msg)
+            raise options.CommandError(msg)
         backup = back_up(database, _open_artifacts(database, db, artifacts))
         row_counts = database.row_counts()
         database.migrate(revision)
@@ -399,7 +391,7 @@ def downgrade(
 
 
 @db_app.command()
-def current(db: Db = None) -> None:
+def current(db: options.Db = None) -> None:
     """Print the database's revision and the newest revision."""
     from tidegauge.repository.store.database import UNFINISHED_REVISION, head_revision
 
@@ -413,7 +405,7 @@ def current(db: Db = None) -> None:
 
 
 @db_app.command()
-def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
+def check(db: options.Db = None, artifacts: options.ArtifactsOption = None) -> int:
     """Verify the database: integrity, complete batches, checksums of all states.
 
     For a database of an older release, this command checks an upgraded copy, before you upgrade.
@@ -430,13 +422,13 @@ def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
         with _open_at_any_revision(db) as database:
             _print_leftovers(database)
         print(f"{name}: " + (plural(len(problems), "problem") if problems else "no problems found"))
-    return TOOL_FAILED if problems else 0
+    return options.TOOL_FAILED if problems else 0
 
 
 @db_app.command()
 def backup(
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -450,15 +442,15 @@ def backup(
     with _open_at_any_revision(db) as database:
         if database.revision() is None:
             msg = f"{database.name} is empty; there is nothing to back up"
-            raise CommandError(msg)
+            raise options.CommandError(msg)
         print(back_up(database, _open_artifacts(database, db, artifacts), to))
 
 
 @db_app.command()
 def restore(
     file: Annotated[Path, typer.Argument(help="Backup file, as written by `db backup`.")],
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Restore a backup; the current contents are backed up first."""
     from tidegauge.repository.maintenance.backups import restore as put_back
@@ -518,8 +510,8 @@ def forget(
         list[str],
         typer.Option(help="Value to replace, as a histogram shows it; can be repeated."),
     ],
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would change.")
     ] = False,
@@ -529,18 +521,18 @@ def forget(
     If a value remains somewhere, the command prints the location and exits with 1. Backups and your table
     are not changed.
     """
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         done = repository.forget(value, dry_run=dry_run)
         for location in done.unreplaced:
             print(f"remaining: {location}")
         print(f"{repository.database.name}: {done}")
-    return TOOL_FAILED if done.unreplaced else 0
+    return options.TOOL_FAILED if done.unreplaced else 0
 
 
 @db_app.command()
 def clean(
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     versions: Annotated[
         str | None,
         typer.Option(
@@ -572,7 +564,7 @@ def clean(
 
     States that windows and unresolved anomalies need are kept. Totals continue from stored sums.
     """
-    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
         done = repository.clean(
             versions=versions, states=states, runs=runs, dry_run=dry_run, vacuum=vacuum
         )

@@ -15,7 +15,7 @@ from tidegauge.analyzers.columnar.engines import MeasuringEngine
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.cli.options import (
+from tidegauge.cli import (
     TOOL_FAILED,
     AllowEmpty,
     ArtifactsOption,
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
     from tidegauge.files.runs import SuiteResult
 
 
-@takes_spark_options()
+@options.takes_spark_options()
 def run(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
     ],
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     partitions: Annotated[
         str,
         typer.Option(
             help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
         ),
     ] = "new",
-    var: Variables = None,
-    allow_empty: AllowEmpty = False,
+    var: options.Variables = None,
+    allow_empty: options.AllowEmpty = False,
     tag: Annotated[
         list[str] | None,
         typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
@@ -71,7 +71,7 @@ def run(
     resegment: Annotated[
         bool, typer.Option("--resegment", help="Choose again which values become segments.")
     ] = False,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     engine: EngineOption = MeasuringEngine.AUTO,
     fail_on_anomaly: Annotated[
         bool,
@@ -86,10 +86,10 @@ def run(
             help="Exit with 2 if a check or policy fails (error), also if one warns (warning), or never."
         ),
     ] = FailOnLevel.ERROR,
-    output_format: ResultFormatOption = ResultFormat.TEXT,
-    output: ResultOutput = None,
+    output_format: options.ResultFormatOption = ResultFormat.TEXT,
+    output: options.ResultOutput = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Measure new and changed partitions, detect anomalies, and evaluate the suites' checks."""
     from tidegauge.display.progress import LineProgress
@@ -132,32 +132,32 @@ def _measure(
     engine: MeasuringEngine,
     output_format: ResultFormat,
     output: Path | None,
-    session: SparkOptions,
+    session: options.SparkOptions,
     report: Callable[[Sequence[str]], None] | None = None,
     progress: Callable[[], Progress] | None = None,
 ) -> int:
     """Measure suites with `run_suites` or `run_checks`, print the result, and return the exit status."""
-    check_target_file(output)
-    options = db_option(db)
-    with open_repository(db, artifacts, create=True) as repository:
+    options.check_target_file(output)
+    database_option = options.db_option(db)
+    with options.open_repository(db, artifacts, create=True) as repository:
         result = measure(
             suites,
             repository,
             partitions,
-            tags=parse_pairs("--tag", tag or []),
+            tags=options.parse_pairs("--tag", tag or []),
             session=partial(session.start_lazily, engine),
-            variables=parse_pairs("--var", var or []),
+            variables=options.parse_pairs("--var", var or []),
             allow_empty=allow_empty,
             jobs=jobs,
             engine=engine,
             report=report,
             progress=progress,
-            options=options,
+            options=database_option,
         )
     if report is not None and output_format is ResultFormat.TEXT and output is None:
-        _print_lines(sys.stdout, result.closing_lines(options))
+        _print_lines(sys.stdout, result.closing_lines(database_option))
         return result.status(gate)
-    return print_result(result, gate, output_format, output, options)
+    return options.print_result(result, gate, output_format, output, database_option)
 
 
 def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
@@ -167,7 +167,7 @@ def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
     stream.flush()
 
 
-@takes_spark_options()
+@options.takes_spark_options()
 def profile(
     table: Annotated[
         list[str],
@@ -206,7 +206,7 @@ def profile(
         ),
     ] = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Profile tables, and propose suite files and rules with a comment on each choice."""
     from tidegauge.files.runs import is_pattern, matching_tables
@@ -215,10 +215,10 @@ def profile(
     several = len(table) > 1 or is_pattern(table[0])
     if several and dataset is not None:
         msg = "--dataset requires a single table; datasets of several tables have the names of the tables"
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     for name, file in (("--output", output), ("--rules", rules)):
         _check_proposal(name, file, several=several)
-    options = parse_pairs("--option", option or [])
+    reader_options = options.parse_pairs("--option", option or [])
     spark = session.start()
     names = [
         name
@@ -247,14 +247,14 @@ def profile(
                 sample_rows=sample_rows,
                 spark=spark,
                 format=source_format,
-                options=options,
+                options=reader_options,
             )
         except Exception as error:
             if not several:
                 raise
             failed = True
-            print_message(f"{name}: {message_of(error)}")
-    return TOOL_FAILED if failed else 0
+            options.print_message(f"{name}: {message_of(error)}")
+    return options.TOOL_FAILED if failed else 0
 
 
 def _is_folder(file: Path | None) -> bool:
@@ -270,16 +270,16 @@ def _check_proposal(option: str, target: Path | None, *, several: bool) -> None:
     """Check that an option's target can be written, before a table is read."""
     if target is None and several and option == "--output":
         msg = "several tables need a folder for their suite files: --output suites/"
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     if target is None:
         return
     if not _is_folder(target):
         if several:
             msg = f"{option} {target}: several tables need a folder, such as {option} suites/"
-            raise CommandError(msg)
-        check_target_file(target, replaces=False)
+            raise options.CommandError(msg)
+        options.check_target_file(target, replaces=False)
     else:
-        check_target_file(target / ".tidegauge")
+        options.check_target_file(target / ".tidegauge")
 
 
 def _propose(
@@ -303,12 +303,12 @@ def _propose(
     for file in existing:
         if not skips_existing:
             msg = f"cannot write {file}: it already exists; use another file"
-            raise CommandError(msg)
+            raise options.CommandError(msg)
         print(f"{file} already exists and was not changed")
     if output not in existing:
         proposal = propose(table, dataset, **source)
         if proposal.lacks_header:
-            print_message(
+            options.print_message(
                 "the columns have no names: if the first line of each file contains them, add"
                 " --option header=true --option inferSchema=true"
             )
@@ -323,28 +323,28 @@ def _propose(
     if rules is not None and rules not in existing:
         suggestions = suggest(table, dataset=dataset, **source)
         if not suggestions:
-            print_message(f"{rules} was not written: the sampled rows suggest no rule")
+            options.print_message(f"{rules} was not written: the sampled rows suggest no rule")
             return
         proposed = suggestions.to_rules(relative_to(table, rules.parent) if "/" in table else table)
         write_output(rules, proposed)
         print(f"{rules}: {proposed.count('  - ')} rules", flush=True)
 
 
-@takes_spark_options()
+@options.takes_spark_options()
 def explain(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
     ],
-    var: Variables = None,
+    var: options.Variables = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> None:
     """Show the measurement plan of the suites' tables: jobs, passes, columns and state sizes."""
     from tidegauge.analysis import explain as plan_of
     from tidegauge.files.runs import tables_of
     from tidegauge.files.suite_files import find_suites, load_suite
 
-    variables = parse_pairs("--var", var or [])
+    variables = options.parse_pairs("--var", var or [])
     files = [load_suite(path, variables) for path in find_suites(suites)]
     spark = session.start()
     for file in files:
@@ -352,26 +352,26 @@ def explain(
             print(plan_of(suite, spark=spark))
 
 
-@takes_spark_options()
+@options.takes_spark_options()
 def check(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
     ],
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     partitions: Annotated[
         str,
         typer.Option(
             help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
         ),
     ] = "new",
-    var: Variables = None,
-    allow_empty: AllowEmpty = False,
+    var: options.Variables = None,
+    allow_empty: options.AllowEmpty = False,
     tag: Annotated[
         list[str] | None,
         typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
     ] = None,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     engine: EngineOption = MeasuringEngine.AUTO,
     fail_on: Annotated[
         FailOnLevel,
@@ -379,10 +379,10 @@ def check(
             help="Exit with 2 if a check fails (error), also if one warns (warning), or never."
         ),
     ] = FailOnLevel.ERROR,
-    output_format: ResultFormatOption = ResultFormat.TEXT,
-    output: ResultOutput = None,
+    output_format: options.ResultFormatOption = ResultFormat.TEXT,
+    output: options.ResultOutput = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Measure new and changed partitions, and evaluate the checks of suite files on them."""
     from tidegauge.files.runs import run_checks

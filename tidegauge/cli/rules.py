@@ -6,28 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.options import (
-    TOOL_FAILED,
-    AllowEmpty,
-    ArtifactsOption,
-    AsOfOption,
-    Dataset,
-    Db,
-    FormatOption,
-    Jobs,
-    ResultFormatOption,
-    ResultOutput,
-    SparkOptions,
-    Variables,
-    check_target_file,
-    db_option,
-    new_app,
-    open_repository,
-    parse_pairs,
-    print_result,
-    resolve_dataset,
-    takes_spark_options,
-)
+from tidegauge.cli import options
 from tidegauge.cli.output import Format, ResultFormat, print_frame
 from tidegauge.outcome import FailOn
 
@@ -39,7 +18,7 @@ if TYPE_CHECKING:
     from tidegauge.files.rules_files import RulesFile
     from tidegauge.rules.tasks import DQMRule
 
-rules_app = new_app("Validate and repair records with rules, fixes and policies.")
+rules_app = options.new_app("Validate and repair records with rules, fixes and policies.")
 _MAX_SAMPLES = 5
 """Maximum number of sample records of a failed verdict in the history."""
 
@@ -50,59 +29,61 @@ Specs = Annotated[
 
 
 @rules_app.command()
-@takes_spark_options()
+@options.takes_spark_options()
 def run(
     specs: Specs,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     partitions: Annotated[
         str,
         typer.Option(
             help="Partitions to run on: new, all, or conditions such as 'ds>=2013-02-01'."
         ),
     ] = "new",
-    var: Variables = None,
-    allow_empty: AllowEmpty = False,
+    var: options.Variables = None,
+    allow_empty: options.AllowEmpty = False,
     samples: Annotated[
         int, typer.Option(min=0, help="Maximum number of sample records per rule.")
     ] = 10,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     fail_on: Annotated[
         FailOn,
         typer.Option(
             help="Exit with 2 if a policy fails (policy), also if a record is rejected (reject), or never."
         ),
     ] = FailOn.POLICY,
-    output_format: ResultFormatOption = ResultFormat.TEXT,
-    output: ResultOutput = None,
+    output_format: options.ResultFormatOption = ResultFormat.TEXT,
+    output: options.ResultOutput = None,
     *,
-    session: SparkOptions,
+    session: options.SparkOptions,
 ) -> int:
     """Run rules, fixes and policies on new and changed partitions; publish and quarantine records."""
     from tidegauge.rules.run import run_rules
 
-    check_target_file(output)
-    with open_repository(db, artifacts, create=True) as repository:
+    options.check_target_file(output)
+    with options.open_repository(db, artifacts, create=True) as repository:
         result = run_rules(
             specs,
             repository,
             partitions,
             session.start,
             samples,
-            parse_pairs("--var", var or []),
+            options.parse_pairs("--var", var or []),
             allow_empty=allow_empty,
             jobs=jobs,
         )
-    return print_result(result, fail_on.gate(), output_format, output, db_option(db))
+    return options.print_result(
+        result, fail_on.gate(), output_format, output, options.db_option(db)
+    )
 
 
 @rules_app.command()
-@takes_spark_options()
-def check(specs: Specs, var: Variables = None, *, session: SparkOptions) -> int:
+@options.takes_spark_options()
+def check(specs: Specs, var: options.Variables = None, *, session: options.SparkOptions) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
     from tidegauge.files.rules_files import load_all_rules
 
-    files, errors = load_all_rules(specs, parse_pairs("--var", var or []))
+    files, errors = load_all_rules(specs, options.parse_pairs("--var", var or []))
     spark = session.start()
     for error in errors:
         print(error)
@@ -111,22 +92,24 @@ def check(specs: Specs, var: Variables = None, *, session: SparkOptions) -> int:
         for line, is_valid in _plan_lines(file, spark):
             print(line)
             problems += not is_valid
-    return TOOL_FAILED if problems else 0
+    return options.TOOL_FAILED if problems else 0
 
 
 @rules_app.command()
 def history(
-    dataset: Dataset = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
-    as_of: AsOfOption = None,
+    dataset: options.Dataset = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
+    as_of: options.AsOfOption = None,
     failed: Annotated[bool, typer.Option("--failed", help="Print only failed verdicts.")] = False,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """Print the latest verdict of each partition."""
-    with open_repository(db, artifacts, read_only=True) as repository:
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         frame = repository.verdicts(
-            resolve_dataset(repository, dataset), passed=False if failed else None, as_of=as_of
+            options.resolve_dataset(repository, dataset),
+            passed=False if failed else None,
+            as_of=as_of,
         )
     verdicts = [_describe_verdict(result) for result in frame["result"]]
     columns = ["partition", "name", "verdict", "checked_at", "run_id"]

@@ -17,22 +17,7 @@ import typer
 from tidegauge.analyzers.core.errors import DatabaseAccessError, TidegaugeError, UnknownDatasetError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.cli.options import (
-    ArtifactsOption,
-    AsOfOption,
-    CommandError,
-    Dataset,
-    Db,
-    FormatOption,
-    Since,
-    Until,
-    check_target_file,
-    db_option,
-    new_app,
-    open_repository,
-    print_message,
-    resolve_dataset,
-)
+from tidegauge.cli import options
 from tidegauge.cli.output import Format, data_output, print_rows
 
 if TYPE_CHECKING:
@@ -54,8 +39,8 @@ def report(
     dataset: Annotated[
         str | None, typer.Argument(help="Dataset name (default: all datasets).")
     ] = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +49,7 @@ def report(
             " the whole history (default: no limit)."
         ),
     ] = None,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -75,13 +60,13 @@ def report(
     """Print an overview of all datasets and their failed rules and checks, or write it as an HTML page."""
     if html is not None and output_format is not Format.TABLE:
         msg = f"--html and --format {output_format} exclude each other: use one of them"
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     from tidegauge.repository.history.health import read_overview
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import OverviewRow
 
-    check_target_file(html)
-    with open_repository(db, artifacts, read_only=True) as repository:
+    options.check_target_file(html)
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         if html is not None:
             from tidegauge.report_page import write_report
 
@@ -94,14 +79,14 @@ def report(
         print_rows(rows, overview, output_format, visible, COLUMN_TITLES)
         if output_format is not Format.TABLE:
             return
-        _print_resolved_count(repository, dataset, since, db_option(db))
+        _print_resolved_count(repository, dataset, since, options.db_option(db))
         failing = [row["dataset"] for row in rows if row["failing"] or row["failing_known"]]
         if failing:
             _print_failures(repository, failing, since)
 
 
 def _print_resolved_count(
-    repository: Repository, dataset: str | None, since: str | None, options: str
+    repository: Repository, dataset: str | None, since: str | None, db_options: str
 ) -> None:
     """Print the number of resolved incidents, which the overview does not count."""
     from tidegauge.repository.incidents.listing import incident_rows
@@ -113,7 +98,7 @@ def _print_resolved_count(
         incidents_text = "1 incident is" if count == 1 else f"{count:,} incidents are"
         name = f" {shlex.quote(dataset)}" if dataset else ""
         print(
-            f"\n{incidents_text} resolved: tidegauge anomalies list{name} --incidents --status resolved{options}"
+            f"\n{incidents_text} resolved: tidegauge anomalies list{name} --incidents --status resolved{db_options}"
         )
 
 
@@ -160,8 +145,8 @@ class Theme(StrEnum):
 
 
 def dashboard(
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     dataset: Annotated[
         str | None, typer.Option(help="Dataset to show first (default: the overview).")
     ] = None,
@@ -234,9 +219,9 @@ def dashboard(
                 "--no-token requires a proxy that authenticates users: name its header, such as"
                 " --user-header X-Forwarded-User"
             )
-            raise CommandError(msg)
+            raise options.CommandError(msg)
         if no_token:
-            print_message(
+            options.print_message(
                 f"make sure that only the proxy can reach {host}: other clients could forge the header {user_header}"
             )
         else:
@@ -270,9 +255,9 @@ def _check_token(token: str) -> None:
             f"{_TOKEN_VARIABLE} has a blank, a control character or a non-ASCII character at position {position} of {len(token)}:"
             " use ASCII letters, digits and symbols, such as the output of `openssl rand -hex 16`"
         )
-        raise CommandError(msg)
+        raise options.CommandError(msg)
     if 0 < len(token) < MIN_TOKEN_CHARACTERS:
-        print_message(
+        options.print_message(
             f"{_TOKEN_VARIABLE} has only {len(token)} characters and is easy to guess: use at least"
             f" {MIN_TOKEN_CHARACTERS}, such as the output of `openssl rand -hex 16`"
         )
@@ -281,7 +266,7 @@ def _check_token(token: str) -> None:
 def _check_header(name: str | None) -> None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9-]+", name):
         msg = f"Invalid HTTP header {name!r} of --user-header: use a name such as X-Forwarded-User."
-        raise CommandError(msg)
+        raise options.CommandError(msg)
 
 
 def _check_repository(config: DashboardConfig) -> None:
@@ -302,13 +287,13 @@ def _check_repository(config: DashboardConfig) -> None:
             raise UnknownDatasetError(config.dataset, datasets)
 
 
-import_app = new_app("Import metrics from other tools.")
+import_app = options.new_app("Import metrics from other tools.")
 
 
 def metrics(
-    dataset: Dataset = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    dataset: options.Dataset = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     name: Annotated[
         str | None,
         typer.Option(help="Only this metric, or all metrics of this analyzer (default: all)."),
@@ -325,16 +310,16 @@ def metrics(
     segment: Annotated[
         str | None, typer.Option(help="Only this segment, such as country=US (default: all).")
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    as_of: AsOfOption = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    as_of: options.AsOfOption = None,
     window: Annotated[
         str | None,
         typer.Option(
             help="Roll up partitions by window: 7d, month or total (default: one row per partition)."
         ),
     ] = None,
-    output_format: FormatOption = Format.TABLE,
+    output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """Print the metric history of a dataset."""
     from tidegauge.repository.store.facts import read_facts
@@ -350,8 +335,8 @@ def metrics(
         "as_of": as_of,
     }
     rows: Sequence[Mapping[str, Any]]
-    with open_repository(db, artifacts, read_only=True) as repository:
-        dataset_name = resolve_dataset(repository, dataset)
+    with options.open_repository(db, artifacts, read_only=True) as repository:
+        dataset_name = options.resolve_dataset(repository, dataset)
         with selected(repository.database, dataset_name, filters) as (
             connection,
             query,
@@ -402,13 +387,13 @@ def deequ(
             help="Format of the date in partition names, such as %Y-%m-%d (default: as in 2026-01-31T00:00:00.000Z).",
         ),
     ] = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Import metrics from a Deequ or PyDeequ repository."""
     from tidegauge.repository.exchange import DATE_KEY, import_deequ
 
-    with open_repository(db, artifacts, create=True) as repository:
+    with options.open_repository(db, artifacts, create=True) as repository:
         done = import_deequ(
             repository, file, dataset, segment_tags or (), key=key or DATE_KEY, format=date_format
         )
@@ -416,7 +401,7 @@ def deequ(
         f"{done.dataset}: {plural(done.results, 'result')} with {plural(done.metrics, 'metric')} read, {done.new} new"
     )
     for reason in done.skipped:
-        print_message(f"skipped: {reason}")
+        options.print_message(f"skipped: {reason}")
 
 
 class ExportFormat(StrEnum):
@@ -433,16 +418,16 @@ def export(
         ExportFormat,
         typer.Argument(metavar="csv|parquet|openlineage|prometheus", help="Export format."),
     ],
-    dataset: Dataset = None,
-    db: Db = None,
-    artifacts: ArtifactsOption = None,
+    dataset: options.Dataset = None,
+    db: options.Db = None,
+    artifacts: options.ArtifactsOption = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Output file (default: standard output; required for parquet)."),
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    as_of: AsOfOption = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    as_of: options.AsOfOption = None,
     partition: Annotated[
         str | None, typer.Option(help="For openlineage: partition to export (default: the newest).")
     ] = None,
@@ -452,21 +437,21 @@ def export(
 
     from tidegauge.repository import exchange
 
-    check_target_file(output)
-    with open_repository(db, artifacts, read_only=True) as repository:
+    options.check_target_file(output)
+    with options.open_repository(db, artifacts, read_only=True) as repository:
         if export_format is ExportFormat.PROMETHEUS:
             _write_text(
                 exchange.prometheus_text(repository, None if dataset is None else [dataset]), output
             )
             return
-        name = resolve_dataset(repository, dataset)
+        name = options.resolve_dataset(repository, dataset)
         if export_format is ExportFormat.OPENLINEAGE:
             event = exchange.openlineage_event(repository, name, partition)
             _write_text(json.dumps(event, indent=1, allow_nan=False) + "\n", output)
             return
         if export_format is ExportFormat.PARQUET and output is None:
             msg = "parquet needs a file: --output metrics.parquet"
-            raise CommandError(msg)
+            raise options.CommandError(msg)
         pages = repository.pages(name, since=since, until=until, as_of=as_of)
         if output is None:
             exchange.write_csv(pages, data_output())

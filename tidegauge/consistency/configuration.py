@@ -15,25 +15,9 @@ from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.scan.user_sql import Views
-from tidegauge.consistency.compare.distributions import (
-    DEFAULT_MAX_LENGTH,
-    MAX_K,
-    MIN_K,
-    RANK_BY_QUANTILE,
-    ConsistencyDistribution,
-    ConsistencyEdits,
-    ConsistencyEditsSkipped,
-    ConsistencyTexts,
-    K,
-)
+from tidegauge.consistency.compare import distributions, measures
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.compare.join import DAY_MINUTES
-from tidegauge.consistency.compare.measures import (
-    ConsistencyCells,
-    ConsistencyKeys,
-    ConsistencyNumbers,
-    ConsistencyRows,
-)
 from tidegauge.consistency.log.query import GROUP_BY, JOIN, check_type, is_day, threshold
 from tidegauge.consistency.log.schemas import OWN_COLUMNS, LogSchema
 from tidegauge.repository.distributions.drift import RECORDED_OF
@@ -272,20 +256,20 @@ ALL_METRICS: tuple[str, ...] = (
     *(
         f"Consistency.{metric}"
         for measure in (
-            ConsistencyRows,
-            ConsistencyCells,
-            ConsistencyNumbers,
-            ConsistencyTexts,
-            ConsistencyKeys,
-            ConsistencyEdits,
-            ConsistencyEditsSkipped,
+            measures.ConsistencyRows,
+            measures.ConsistencyCells,
+            measures.ConsistencyNumbers,
+            distributions.ConsistencyTexts,
+            measures.ConsistencyKeys,
+            distributions.ConsistencyEdits,
+            distributions.ConsistencyEditsSkipped,
         )
         for metric in measure.metrics
     ),
     *(
         f"Consistency.{metric}-{quantile}"
-        for metric in ConsistencyDistribution.metrics
-        for quantile in RANK_BY_QUANTILE
+        for metric in distributions.ConsistencyDistribution.metrics
+        for quantile in distributions.RANK_BY_QUANTILE
     ),
     *(
         f"Consistency.{distance}"
@@ -411,8 +395,8 @@ class Configuration:
     segment_by: tuple[str, ...] = ()
     since: str | None = None
     monitors: tuple[Mapping[str, Any], ...] | None = None
-    k: int = K
-    longest: int = DEFAULT_MAX_LENGTH
+    k: int = distributions.K
+    longest: int = distributions.DEFAULT_MAX_LENGTH
 
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
@@ -437,8 +421,10 @@ class Configuration:
         width = self.bucket_minutes
         if width is not None and (width < 1 or DAY_MINUTES % width):
             raise SuiteError(f"bucket_minutes is {width}, which does not divide a day")
-        if self.k % 2 or not MIN_K <= self.k <= MAX_K:
-            raise SuiteError(f"k is {self.k}; it must be an even number from {MIN_K} to {MAX_K}")
+        if self.k % 2 or not distributions.MIN_K <= self.k <= distributions.MAX_K:
+            raise SuiteError(
+                f"k is {self.k}; it must be an even number from {distributions.MIN_K} to {distributions.MAX_K}"
+            )
         if self.longest < 1:
             raise SuiteError(f"longest is {self.longest}; it must be above 0")
         if self.since is not None:

@@ -27,22 +27,7 @@ from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder, RunReport
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.analyzers.sources.opening import open_table
-from tidegauge.consistency.compare.comparison import (
-    ComparisonTable,
-    is_of_log,
-    measure,
-    record,
-    record_log,
-    write_metrics,
-)
-from tidegauge.consistency.compare.join import (
-    BUCKET_COLUMN,
-    DATE_COLUMN,
-    DAY_MINUTES,
-    AlignedPart,
-    Alignment,
-    pair_parts,
-)
+from tidegauge.consistency.compare import comparison, join
 from tidegauge.consistency.compare.measures import PRESENCE_COLUMN
 from tidegauge.consistency.configuration import (
     TIME_COLUMN,
@@ -93,7 +78,7 @@ class ComparisonInputs:
     @property
     def group_by(self) -> tuple[str, ...]:
         """The partition columns of the results, except the bucket."""
-        return (DATE_COLUMN, *self.configuration.segment_by)
+        return (join.DATE_COLUMN, *self.configuration.segment_by)
 
     @cached_property
     def logged(self) -> DataFrame:
@@ -114,13 +99,13 @@ class ComparisonInputs:
             [
                 *self.configuration.keys,
                 TIME_COLUMN,
-                DATE_COLUMN,
+                join.DATE_COLUMN,
                 *sorted(segment_columns),
                 *features,
             ]
         )
         days = [(day,) for day in self.days]
-        return filter_partitions(rows, (DATE_COLUMN,), days).select(*map(quote, selected))
+        return filter_partitions(rows, (join.DATE_COLUMN,), days).select(*map(quote, selected))
 
     @cached_property
     def chosen(self) -> DataFrame:
@@ -133,18 +118,18 @@ class ComparisonInputs:
         return logged_keys(self.chosen, self.configuration.keys, lag_ms)
 
     @cached_property
-    def parts(self) -> tuple[AlignedPart, ...]:
+    def parts(self) -> tuple[join.AlignedPart, ...]:
         """The backfills, each computed once for all group-bys with the same backfill and lag."""
         all_features = self.configuration.all_features_name
         if not self.configuration.group_bys:
             backfill = self._backfilled(self.configuration.backfill_of(all_features), 0, ())
-            return (AlignedPart(backfill, {all_features: self._common(backfill)}),)
+            return (join.AlignedPart(backfill, {all_features: self._common(backfill)}),)
         groups: dict[tuple[Backfill, int], dict[str, Sequence[str]]] = {}
         for name, group_by in self.configuration.group_bys.items():
             backfill_and_lag = self.configuration.backfill_of(name)
             groups.setdefault((backfill_and_lag, group_by.lag_ms), {})[name] = group_by.features
         return tuple(
-            AlignedPart(self._backfilled(*backfill_and_lag, tuple(features)), features)
+            join.AlignedPart(self._backfilled(*backfill_and_lag, tuple(features)), features)
             for backfill_and_lag, features in groups.items()
         )
 
@@ -174,7 +159,7 @@ class ComparisonInputs:
         features = tuple(
             name for group_features in self.group_bys.values() for name in group_features
         )
-        pairs = Alignment(
+        pairs = join.Alignment(
             conf.keys,
             features,
             TIME_COLUMN,
@@ -183,18 +168,18 @@ class ComparisonInputs:
             conf.logged_as,
         )
         parts = [self._only(part, features) for part in self.parts]
-        rows = pair_parts(self.logged, parts, pairs).where(one_of(DATE_COLUMN, self.days))
+        rows = join.pair_parts(self.logged, parts, pairs).where(one_of(join.DATE_COLUMN, self.days))
         if conf.query_sources:
             # Backfill-only rows have no source, so they are missing for every selection of sources.
             chosen = one_of(QUERY_SOURCE, conf.query_sources)
             rows = rows.where(f"{chosen} OR {PRESENCE_COLUMN} = 'missing'")
         return rows
 
-    def _only(self, part: AlignedPart, features: Collection[str]) -> AlignedPart:
+    def _only(self, part: join.AlignedPart, features: Collection[str]) -> join.AlignedPart:
         """Select keys, time and features, because a backfill's partition columns follow its own times."""
         names = {name.casefold() for name in (*self.configuration.keys, TIME_COLUMN, *features)}
         selected = [quote(name) for name in part.data.columns if name.casefold() in names]
-        return AlignedPart(part.data.select(*selected), part.group_bys)
+        return join.AlignedPart(part.data.select(*selected), part.group_bys)
 
     def _backfilled(self, backfill: Backfill, lag_ms: int, group_bys: Sequence[str]) -> DataFrame:
         """Return a backfill's features; errors name its group-bys."""
@@ -237,7 +222,7 @@ class ComparisonInputs:
         schema = Schema.from_frame(rows)
         names = {name.casefold() for name in schema.names}
         in_days = f"ds >= {literal(str(low))} AND ds <= {literal(str(high))}"
-        kind = schema.field(DATE_COLUMN).kind if DATE_COLUMN in names else ""
+        kind = schema.field(join.DATE_COLUMN).kind if join.DATE_COLUMN in names else ""
         if kind == "date":
             return rows.where(in_days)
         if kind == "string":
@@ -319,7 +304,7 @@ class ConsistencyRun:
     @property
     def judged(self) -> Mapping[str, tuple[str, ...]]:
         """Partitions with new metrics or anomalies, by dataset. For the log they are the flattened days."""
-        days = tuple(f"{DATE_COLUMN}={day.ds}" for day in self.flattened.days)
+        days = tuple(f"{join.DATE_COLUMN}={day.ds}" for day in self.flattened.days)
         new = {self.dataset: tuple(self.changes), self.log_dataset: days if self.logged else ()}
         both = {
             dataset: (*names, *self.anomalies.get(dataset, ())) for dataset, names in new.items()
@@ -373,10 +358,10 @@ def _run_steps(
     dataset = configuration.dataset
     flattened, days = flattened_days(spark, configuration, until, since)
     # Recorded before the comparison, which can fail on unreadable queries.
-    logged = record_log(flattened.counted, repository, f"{dataset}.log")
+    logged = comparison.record_log(flattened.counted, repository, f"{dataset}.log")
     if not days and (since or until):
         raise _no_such_days_error(spark, flattened, since, until)
-    table = ComparisonTable.for_join(spark, configuration.namespace, configuration.name)
+    table = comparison.ComparisonTable.for_join(spark, configuration.namespace, configuration.name)
     marks = _day_marks(spark, configuration, days)
     stored_marks = table.marks()
     compared = [day for day, mark in marks.items() if recompute or stored_marks.get(day) != mark]
@@ -408,7 +393,7 @@ def _no_such_days_error(
     listed = open_table(spark, flattened.table).list_partitions()
     names = sorted(entry.partition.name for entry in listed)
     days = ", ".join(f"{k}={v}" for k, v in (("since", since), ("until", until)) if v)
-    near = nearby_partitions(f"{DATE_COLUMN}={until or since}", names)
+    near = nearby_partitions(f"{join.DATE_COLUMN}={until or since}", names)
     return PartitionSelectionError(f"the log has no queries for the days {days}{near}")
 
 
@@ -471,7 +456,7 @@ def _day_fingerprints(
         If a partition is not a day, because backfill-only rows could not be assigned to it.
     """
     listed = open_table(spark, flattened.table).list_partitions()
-    days = {entry.partition.value(DATE_COLUMN): entry.fingerprint for entry in listed}
+    days = {entry.partition.value(join.DATE_COLUMN): entry.fingerprint for entry in listed}
     days = {day: days[day] for day in sorted(days) if (since or day) <= day <= until}
     for day in days:
         if not is_day(day):
@@ -513,11 +498,11 @@ def _day_marks(
 def _table_fingerprints(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
     """Return a table's fingerprint for each day, or of the whole table if it is not partitioned by ISO days."""
     source = open_table(spark, table)
-    by_day = DATE_COLUMN in source.keys
+    by_day = join.DATE_COLUMN in source.keys
     undated: list[list[str | None]] = []
     of_day: dict[str, list[list[str | None]]] = {day: [] for day in days}
     for entry in source.list_partitions():
-        day = entry.partition.value(DATE_COLUMN) if by_day else ""
+        day = entry.partition.value(join.DATE_COLUMN) if by_day else ""
         fingerprints = of_day.get(day, []) if is_day(day) else undated
         fingerprints.append([entry.partition.name, entry.fingerprint])
     return {
@@ -527,7 +512,7 @@ def _table_fingerprints(spark: SparkSession, table: str, days: Mapping[str, Any]
 
 
 def _measure_days(
-    table: ComparisonTable,
+    table: comparison.ComparisonTable,
     sides: ComparisonInputs,
     marks: Mapping[str, str],
     repository: Recorder,
@@ -545,17 +530,17 @@ def _measure_days(
     previous = {Partition.from_name(name): entry for name, entry in ledger.items()}
     # The newest mark of a day decides, because hours that no longer exist keep older marks.
     last = sorted(previous.items(), key=lambda item: item[1].commit)
-    done = {part.value(DATE_COLUMN): entry.fingerprint for part, entry in last}
+    done = {part.value(join.DATE_COLUMN): entry.fingerprint for part, entry in last}
     todo = [day for day, mark in prints.items() if recompute or done.get(day) != mark]
     if not todo or not table.exists():
         return
     group_bys = _compared_features(table, sides)
     partition_columns = (
-        DATE_COLUMN,
+        join.DATE_COLUMN,
         *conf.segment_by,
-        *([BUCKET_COLUMN] if conf.bucket_minutes else []),
+        *([join.BUCKET_COLUMN] if conf.bucket_minutes else []),
     )
-    buckets = DAY_MINUTES // conf.bucket_minutes if conf.bucket_minutes else 1
+    buckets = join.DAY_MINUTES // conf.bucket_minutes if conf.bucket_minutes else 1
     features = sum(map(len, group_bys.values()))
     private = privacy_settings().for_dataset(
         conf.dataset, f"{conf.namespace}.{conf.name}", tags=tags
@@ -571,29 +556,29 @@ def _measure_days(
         emptied = [
             partition.values
             for partition in previous
-            if partition.keys == partition_columns and partition.value(DATE_COLUMN) in days
+            if partition.keys == partition_columns and partition.value(join.DATE_COLUMN) in days
         ]
-        measurement = measure(
+        measurement = comparison.measure(
             table.read(days), group_bys, partition_columns, conf.tolerance, k=conf.k, longest=conf.longest, also=emptied,
             private=private
         )  # fmt: skip
         nonempty = {values: group for values, group in measurement.groups.items() if group.rows}
-        write_metrics(
+        comparison.write_metrics(
             table.spark, conf.namespace, conf.name, replace(measurement, groups=nonempty), days
         )
         if not measurement.groups:
             continue
         parts = [Partition(partition_columns, values) for values in measurement.groups]
-        fingerprints = {part.name: prints[part.value(DATE_COLUMN)] for part in parts}
+        fingerprints = {part.name: prints[part.value(join.DATE_COLUMN)] for part in parts}
         # Recorded last, because recorded days are not measured again.
-        yield record(
+        yield comparison.record(
             measurement, repository, conf.dataset, source=source, fingerprints=fingerprints, tags=run_tags,
-            monitors=[monitor for monitor in conf.watched if not is_of_log(monitor)]
+            monitors=[monitor for monitor in conf.watched if not comparison.is_of_log(monitor)]
         )  # fmt: skip
 
 
 def _compared_features(
-    table: ComparisonTable, sides: ComparisonInputs
+    table: comparison.ComparisonTable, sides: ComparisonInputs
 ) -> dict[str, tuple[str, ...]]:
     """Return the features of each group-by: the configured ones, or those common to both sides and the table.
 

@@ -10,34 +10,17 @@ from typing import Annotated, Any
 from pydantic import ConfigDict
 
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError
+from tidegauge.consistency import configuration
 from tidegauge.consistency.compare.distributions import DEFAULT_MAX_LENGTH, K
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.configuration import (
-    TIME_COLUMN,
-    Backfill,
-    CallableBackfill,
-    Configuration,
-    GroupBy,
-    QueryBackfill,
-    TableBackfill,
-)
 from tidegauge.consistency.log.query import GROUP_BY, JOIN
 from tidegauge.consistency.log.schemas import LogSchema
-from tidegauge.files.models import (
-    LIST_TAG,
-    MAPPING_TAG,
-    SCALAR_TAG,
-    Document,
-    MonitorFields,
-    Names,
-    forms,
-    read_monitors,
-)
+from tidegauge.files import models
 from tidegauge.files.yaml_file import YamlFile
 from tidegauge.griffin.dsl.grammar import milliseconds
 
 
-class _Backfill(Document):
+class _Backfill(models.Document):
     """The source of backfilled features: a table, a query or a function.
 
     Attributes
@@ -56,14 +39,14 @@ class _Backfill(Document):
     callable: str | None = None
 
 
-class _Tolerance(Document):
+class _Tolerance(models.Document):
     """Differences that count as equal: absolute, and relative to the larger value."""
 
     abs: float = 0.0
     rel: float = 0.0
 
 
-class _Schema(Document):
+class _Schema(models.Document):
     """Avro schemas of a version's keys and values: as JSON, or the path of a file."""
 
     key: str
@@ -71,7 +54,7 @@ class _Schema(Document):
     hash: str | None = None
 
 
-class _GroupBy(Document):
+class _GroupBy(models.Document):
     """The features of a group-by.
 
     Attributes
@@ -89,7 +72,7 @@ class _GroupBy(Document):
     backfill: _Backfill | None = None
 
 
-class ConsistencyFields(Document):
+class ConsistencyFields(models.Document):
     """A configuration of consistency: how logged features are compared with backfilled ones.
 
     Attributes
@@ -145,31 +128,31 @@ class ConsistencyFields(Document):
     type: str | None = None
     dataset: str = ""
     keys: list[str]
-    time: str = TIME_COLUMN
-    payload: Names = []
+    time: str = configuration.TIME_COLUMN
+    payload: models.Names = []
     schemas: list[_Schema] = []
     backfill: _Backfill | None = None
     group_bys: dict[
         str,
         Annotated[
-            Annotated[list[str], LIST_TAG] | Annotated[_GroupBy, MAPPING_TAG],
-            forms("a list of features or a mapping"),
+            Annotated[list[str], models.LIST_TAG] | Annotated[_GroupBy, models.MAPPING_TAG],
+            models.forms("a list of features or a mapping"),
         ],
     ] = {}
     tolerance: dict[
         str,
         Annotated[
-            Annotated[float, SCALAR_TAG] | Annotated[_Tolerance, MAPPING_TAG],
-            forms("a number or a mapping of abs and rel"),
+            Annotated[float, models.SCALAR_TAG] | Annotated[_Tolerance, models.MAPPING_TAG],
+            models.forms("a number or a mapping of abs and rel"),
         ],
     ] = {}
     logged_as: dict[str, str] = {}
     bucket_minutes: int | None = 60
     sample_percent: float = 100.0
-    query_source: Names = []
-    segment_by: Names = []
+    query_source: models.Names = []
+    segment_by: models.Names = []
     since: str | None = None
-    monitors: list[MonitorFields] | None = None
+    monitors: list[models.MonitorFields] | None = None
     k: int = K
     longest: int = DEFAULT_MAX_LENGTH
     variables: dict[str, str | None] = {}
@@ -177,7 +160,7 @@ class ConsistencyFields(Document):
 
 def load_configuration(
     path: str | Path, variables: Mapping[str, str] | None = None
-) -> Configuration:
+) -> configuration.Configuration:
     r"""Read a configuration file.
 
     Parameters
@@ -220,9 +203,9 @@ def load_configuration(
     )
     if fields.group_by is not None and fields.type not in {None, GROUP_BY}:
         raise file.error(file.node, f"a group_by is of type {GROUP_BY}, not {fields.type!r}")
-    monitors = read_monitors(file, fields.monitors or [])
+    monitors = models.read_monitors(file, fields.monitors or [])
     try:
-        return Configuration(
+        return configuration.Configuration(
             namespace=fields.namespace,
             name=name,
             time=fields.time,
@@ -284,27 +267,27 @@ def _tolerance(value: float | _Tolerance) -> Tolerance:
     return Tolerance.from_value(value.model_dump() if isinstance(value, _Tolerance) else value)
 
 
-def _group_by(fields: _GroupBy | list[str], path: Path) -> GroupBy:
+def _group_by(fields: _GroupBy | list[str], path: Path) -> configuration.GroupBy:
     if isinstance(fields, list):
-        return GroupBy(tuple(fields))
+        return configuration.GroupBy(tuple(fields))
     try:
         lag = milliseconds(fields.lag_ms)
     except ValueError as error:
         raise SuiteError(f"group_bys: lag_ms: {error}") from error
-    return GroupBy(tuple(fields.features), lag, _backfill(fields.backfill, path))
+    return configuration.GroupBy(tuple(fields.features), lag, _backfill(fields.backfill, path))
 
 
-def _backfill(fields: _Backfill | None, path: Path) -> Backfill | None:
+def _backfill(fields: _Backfill | None, path: Path) -> configuration.Backfill | None:
     if fields is None:
         return None
     options = fields.model_dump(exclude_none=True)
     match options:
         case {"table": table, **others} if not others:
-            return TableBackfill(table)
+            return configuration.TableBackfill(table)
         case {"query": query, **others} if not others:
-            return QueryBackfill(query)
+            return configuration.QueryBackfill(query)
         case {"callable": name, **others} if not others:
-            return CallableBackfill(_function(name), name)
+            return configuration.CallableBackfill(_function(name), name)
     raise SuiteError(f"{path.name}: a backfill is one of table, query and callable")
 
 

@@ -21,40 +21,8 @@ from tidegauge.analyzers.core.errors import RuleError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.sources.opening import check_disjoint_locations
-from tidegauge.files.models import (
-    Catalogue,
-    Document,
-    Flag,
-    Names,
-    Options,
-    SomeNames,
-    TableFields,
-    Value,
-    options_of,
-    problem,
-)
-from tidegauge.files.yaml_file import (
-    YamlFile,
-    check_verdict_names,
-    find_files,
-    line_of,
-    load_each,
-    located,
-    verdict_name,
-)
-from tidegauge.rules import policies
-from tidegauge.rules.columns import (
-    BoundFix,
-    BoundRule,
-    ForeignKeyRule,
-    FormatFix,
-    FormatRule,
-    NotNullFix,
-    NotNullRule,
-    SetFix,
-    SetRule,
-    UniqueRule,
-)
+from tidegauge.files import models, yaml_file
+from tidegauge.rules import columns, policies
 from tidegauge.rules.definition import BROKEN_RULES_COLUMN
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import DQMPolicy, FailParserCountPolicy
@@ -69,16 +37,16 @@ if TYPE_CHECKING:
 
 DQM_NAME = "dqm"
 """Default name of the verdicts of rules, for a file that is named like its dataset."""
-_VALUE_TYPE: TypeAdapter[Any] = TypeAdapter(Value)
-_SOME_NAMES: TypeAdapter[Any] = TypeAdapter(SomeNames)
+_VALUE_TYPE: TypeAdapter[Any] = TypeAdapter(models.Value)
+_SOME_NAMES: TypeAdapter[Any] = TypeAdapter(models.SomeNames)
 _OPTIONAL_TEXT: TypeAdapter[Any] = TypeAdapter(str | None)
-_KEY_TYPE: TypeAdapter[Any] = TypeAdapter(Names)
+_KEY_TYPE: TypeAdapter[Any] = TypeAdapter(models.Names)
 _TASK_TYPES: Mapping[str, TypeAdapter[Any]] = {
     "Any": _VALUE_TYPE,
-    "bool": TypeAdapter(Flag),
+    "bool": TypeAdapter(models.Flag),
     "str | None": _OPTIONAL_TEXT,
     "ExpressionInput | None": _OPTIONAL_TEXT,
-    "Sequence[Any]": TypeAdapter(list[Value]),
+    "Sequence[Any]": TypeAdapter(list[models.Value]),
     "Sequence[str]": _SOME_NAMES,
     "str | Sequence[str]": _KEY_TYPE,
     "str | Sequence[str] | None": _KEY_TYPE,
@@ -88,8 +56,16 @@ _TASK_TYPES: Mapping[str, TypeAdapter[Any]] = {
 """Types of the parameters of rules, fixes and policies by annotation; others are strings.
 
 A string as the ``value`` of a `Fix` is SQL, as in Python."""
-_RULE_CLASSES = (Rule, BoundRule, SetRule, FormatRule, NotNullRule, ForeignKeyRule, UniqueRule)
-_FIX_CLASSES = (Fix, BoundFix, SetFix, FormatFix, NotNullFix)
+_RULE_CLASSES = (
+    Rule,
+    columns.BoundRule,
+    columns.SetRule,
+    columns.FormatRule,
+    columns.NotNullRule,
+    columns.ForeignKeyRule,
+    columns.UniqueRule,
+)
+_FIX_CLASSES = (Fix, columns.BoundFix, columns.SetFix, columns.FormatFix, columns.NotNullFix)
 _TASK_POLICIES = (policies.FailNone, policies.FailAny, policies.FailCount, policies.FailPercent)
 _DATA_POLICIES = (
     policies.FailTotalRuleCountPolicy,
@@ -100,12 +76,12 @@ _DATA_POLICIES = (
 )
 
 
-class _Policies(Catalogue):
+class _Policies(models.Catalogue):
     """Policies: a name, or a name with its limit. The field's values are their instances."""
 
     def __init__(self, kind: str, example: str, classes: Sequence[type]) -> None:
         entries = {policy.__name__: policy for policy in classes}
-        super().__init__(kind, example, entries, partial(options_of, types=_TASK_TYPES))
+        super().__init__(kind, example, entries, partial(models.options_of, types=_TASK_TYPES))
 
     def read(self, item: Any) -> Any:
         """Return the policy that a file names."""
@@ -113,19 +89,19 @@ class _Policies(Catalogue):
         limit = None if limit == {} else limit
         if not self.needs(name):
             if limit is not None:
-                raise problem(f"{name} has no limit")
+                raise models.problem(f"{name} has no limit")
             return self.entries[name]()
         ((kind, _),) = self.options(name).values()
         try:
             return self.entries[name](kind.validate_python(limit))
         except RuleError as error:
-            raise problem(error) from error
+            raise models.problem(error) from error
         except ValidationError:
             is_count = kind is _TASK_TYPES["int"]
             expected = "a whole number" if is_count else "a share such as 0.05"
             shown_limit = "nothing" if limit is None else repr(limit)
             example = f"{{{name}: {10 if is_count else 0.05}}}"
-            raise problem(f"{name} takes {expected}, not {shown_limit}: {example}") from None
+            raise models.problem(f"{name} takes {expected}, not {shown_limit}: {example}") from None
 
     def argument_schemas(self, name: str, handler: Any) -> list[Any]:
         """Return the JSON Schema of the limit, or of null for a policy without limit."""
@@ -139,11 +115,11 @@ _DATA_POLICY = _Policies("policy", "FailTotalRuleCountPolicy: 30", _DATA_POLICIE
 _TASK_POLICY_TYPE: TypeAdapter[Any] = TypeAdapter(Annotated[Any, _TASK_POLICY])
 
 
-def _task_options(source: Any) -> Options:
+def _task_options(source: Any) -> models.Options:
     """Return the options of a rule or fix: its own, the options of all rules, and options for files only."""
-    options = options_of(source, _TASK_TYPES)
+    options = models.options_of(source, _TASK_TYPES)
     if issubclass(source, DQMRule):
-        shared = options_of(DQMRule, _TASK_TYPES)
+        shared = models.options_of(DQMRule, _TASK_TYPES)
         del shared["expr"]
         options |= {name: option for name, option in shared.items() if name not in options}
     for bound in {"lower", "upper"} & options.keys():  # a file can omit one of them
@@ -153,16 +129,16 @@ def _task_options(source: Any) -> Options:
     return options | {"policy": (_TASK_POLICY_TYPE, None)}
 
 
-def _tasks(kind: str, example: str, classes: Sequence[type]) -> Catalogue:
+def _tasks(kind: str, example: str, classes: Sequence[type]) -> models.Catalogue:
     entries = {task.__name__: task for task in classes}
-    return Catalogue(kind, example, entries, _task_options, {"column": ("columns",)})
+    return models.Catalogue(kind, example, entries, _task_options, {"column": ("columns",)})
 
 
 RULE_CATALOGUE = _tasks("rule", "BoundRule: {column: age, lower: 1, upper: 150}", _RULE_CLASSES)
 FIX_CATALOGUE = _tasks("fix", "NotNullFix: {column: carrier, default: unknown}", _FIX_CLASSES)
 
 
-class TaskFields(Document):
+class TaskFields(models.Document):
     """Rules, fixes and policies.
 
     Attributes
@@ -199,7 +175,9 @@ class ReadDQM:
     parser_policies: tuple[DQMPolicy, ...] = ()
 
 
-def read_dqm(file: YamlFile, fields: TaskFields, *path: str, name: str = DQM_NAME) -> ReadDQM:
+def read_dqm(
+    file: yaml_file.YamlFile, fields: TaskFields, *path: str, name: str = DQM_NAME
+) -> ReadDQM:
     """Build the rules, fixes and policies of a file.
 
     Parameters
@@ -231,14 +209,14 @@ def read_dqm(file: YamlFile, fields: TaskFields, *path: str, name: str = DQM_NAM
             with file.errors_at(node):
                 for task in _make_tasks(catalogue.entries[kind], options):
                     dqm = dqm.add(task, policy)
-                    lines[task.name] = line_of(node)
+                    lines[task.name] = yaml_file.line_of(node)
     for policy, node in file.located(fields.policies, *path, "policies"):
         if isinstance(policy, FailParserCountPolicy):
             parser_policies.append(policy)
         else:
             with file.errors_at(node):
                 dqm = dqm.add(policy)
-        lines[policy.name] = line_of(node)
+        lines[policy.name] = yaml_file.line_of(node)
     return ReadDQM(dqm, lines, tuple(parser_policies))
 
 
@@ -264,7 +242,7 @@ _PARSER_FIELDS = ("date_format", "timestamp_format", "lenient_dates", "fail_at_p
 """Fields that apply only to files parsed with a schema."""
 
 
-class RulesFields(TableFields, TaskFields):
+class RulesFields(models.TableFields, TaskFields):
     """A rules file: conditions on the records of a table, and where records go.
 
     Attributes
@@ -435,12 +413,12 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     ...     print(load_rules(file).dqm)
     DQM(1 rule, 0 fixes, 0 policies)
     """
-    file = YamlFile.read(path, "rules file", variables=variables)
+    file = yaml_file.YamlFile.read(path, "rules file", variables=variables)
     fields = file.fields(RulesFields)
     table = fields.source(file, "rules file")
     name = fields.name
     if name is None:
-        name = verdict_name(file.path, fields.dataset, "rules", DQM_NAME)
+        name = yaml_file.verdict_name(file.path, fields.dataset, "rules", DQM_NAME)
     read = read_dqm(file, fields, name=name)
     parsed = _parser_arguments(file, fields, read)
     dqm = read.dqm
@@ -488,12 +466,12 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
     SuiteError
         If a pattern matches no file.
     """
-    return find_files(patterns, "rules file")
+    return yaml_file.find_files(patterns, "rules file")
 
 
 def _target(name: str | None, file: Path) -> str | None:
     """Return a target's table, or its folder as seen from the working directory."""
-    return located(name, file) if name is not None and is_folder(name) else name
+    return yaml_file.located(name, file) if name is not None and is_folder(name) else name
 
 
 def load_all_rules(
@@ -506,8 +484,10 @@ def load_all_rules(
     SuiteError
         If no file is valid, or two files write to one location or store verdicts under one name.
     """
-    files, errors = load_each(find_rules(patterns), lambda path: load_rules(path, variables))
-    check_verdict_names((file.path, file.suite.dataset, file.dqm.name) for file in files)
+    files, errors = yaml_file.load_each(
+        find_rules(patterns), lambda path: load_rules(path, variables)
+    )
+    yaml_file.check_verdict_names((file.path, file.suite.dataset, file.dqm.name) for file in files)
     check_shared_targets(files)
     return files, errors
 
@@ -528,7 +508,9 @@ def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None 
     check_disjoint_locations(locations, spark)
 
 
-def _parser_arguments(file: YamlFile, fields: RulesFields, read: ReadDQM) -> dict[str, Any] | None:
+def _parser_arguments(
+    file: yaml_file.YamlFile, fields: RulesFields, read: ReadDQM
+) -> dict[str, Any] | None:
     """Return the arguments of the parser; None without a schema.
 
     Raises

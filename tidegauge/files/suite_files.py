@@ -26,34 +26,8 @@ from tidegauge.checks.assertions import Between
 from tidegauge.checks.check import Check, Level, MetricMethods, RowMethods
 from tidegauge.checks.comparisons import ComparisonMethods
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryMethods
-from tidegauge.files.models import (
-    LIST_TAG,
-    MAPPING_TAG,
-    SCALAR_TAG,
-    STRING_TYPE,
-    AnalyzerItem,
-    Catalogue,
-    Document,
-    Flag,
-    MonitorFields,
-    Names,
-    Options,
-    TableFields,
-    Value,
-    forms,
-    one_of,
-    options_of,
-    read_monitors,
-)
+from tidegauge.files import models, yaml_file
 from tidegauge.files.rules_files import DQM_NAME, TaskFields, read_dqm
-from tidegauge.files.yaml_file import (
-    YamlFile,
-    check_verdict_names,
-    find_files,
-    line_of,
-    load_each,
-    verdict_name,
-)
 from tidegauge.repository.detection.judge import monitor_of
 from tidegauge.repository.detectors.monitor import Sensitivity
 from tidegauge.rules.dqm import DQM
@@ -62,7 +36,7 @@ from tidegauge.suite import Suite
 LIMIT_NAMES = ("at_least", "at_most", "more_than", "less_than", "exactly")
 
 
-class _Limits(Document):
+class _Limits(models.Document):
     """Bounds of an assertion by their names."""
 
     unknown = "unknown limit"
@@ -81,28 +55,30 @@ _Pair = Annotated[
 _NUMBER_TYPE: TypeAdapter[Any] = TypeAdapter(float)
 _ASSERTION_TYPE: TypeAdapter[Any] = TypeAdapter(
     Annotated[
-        Annotated[float, SCALAR_TAG] | Annotated[_Pair, LIST_TAG] | Annotated[_Limits, MAPPING_TAG],
-        forms("a number, two bounds [1, null] or limits {at_least: 1}"),
+        Annotated[float, models.SCALAR_TAG]
+        | Annotated[_Pair, models.LIST_TAG]
+        | Annotated[_Limits, models.MAPPING_TAG],
+        models.forms("a number, two bounds [1, null] or limits {at_least: 1}"),
     ]
 )
-_VALUES_TYPE: TypeAdapter[Any] = TypeAdapter(list[Value])
-_SHARED_OPTIONS: Options = {
-    "where": (STRING_TYPE, None),
+_VALUES_TYPE: TypeAdapter[Any] = TypeAdapter(list[models.Value])
+_SHARED_OPTIONS: models.Options = {
+    "where": (models.STRING_TYPE, None),
     "warn": (_ASSERTION_TYPE, None),
-    "level": (TypeAdapter(Annotated[str, one_of(Level)]), Level.ERROR),
-    "on_empty": (TypeAdapter(Annotated[str, one_of(OnEmpty)]), None),
+    "level": (TypeAdapter(Annotated[str, models.one_of(Level)]), Level.ERROR),
+    "on_empty": (TypeAdapter(Annotated[str, models.one_of(OnEmpty)]), None),
 }
 """Options that all checks have."""
 _CHECK_TYPES: Mapping[str, TypeAdapter[Any]] = {
     "float": _NUMBER_TYPE,
-    "bool": TypeAdapter(Flag),
-    "AnyAnalyzer | str": TypeAdapter(AnalyzerItem),
+    "bool": TypeAdapter(models.Flag),
+    "AnyAnalyzer | str": TypeAdapter(models.AnalyzerItem),
     "AssertionLike": _ASSERTION_TYPE,
     "AssertionLike | None": _ASSERTION_TYPE,
-    "Columns": TypeAdapter(Names),
+    "Columns": TypeAdapter(models.Names),
     "Iterable[Any]": _VALUES_TYPE,
     "Iterable[Any] | None": _VALUES_TYPE,
-    "Any": TypeAdapter(Value),
+    "Any": TypeAdapter(models.Value),
 }
 """Types of the parameters of methods of `Check` by annotation; others are strings."""
 
@@ -115,13 +91,13 @@ def _methods() -> dict[str, Any]:
     return {"has": Check.has} | {name: m for name, m in methods.items() if not name.startswith("_")}
 
 
-def _check_options(method: Any) -> Options:
-    options = options_of(method, _CHECK_TYPES)
+def _check_options(method: Any) -> models.Options:
+    options = models.options_of(method, _CHECK_TYPES)
     limits = LIMIT_NAMES if "assertion" in options else ()
     return options | dict.fromkeys(limits, (_NUMBER_TYPE, None)) | _SHARED_OPTIONS
 
 
-CHECK_METHODS = Catalogue(
+CHECK_METHODS = models.Catalogue(
     "check",
     "is_complete: {column: email, at_least: 0.95}",
     _methods(),
@@ -147,7 +123,7 @@ class ReadChecks:
 
 
 def read_checks(
-    file: YamlFile, calls: Sequence[tuple[str, dict[str, Any]]], name: str
+    file: yaml_file.YamlFile, calls: Sequence[tuple[str, dict[str, Any]]], name: str
 ) -> ReadChecks:
     """Build the checks of a file.
 
@@ -176,7 +152,7 @@ def read_checks(
         checks[Level(single_check.level)] = checks[Level(single_check.level)].with_constraint(
             constraint
         )
-        lines[constraint.identity] = line_of(node)
+        lines[constraint.identity] = yaml_file.line_of(node)
     return ReadChecks(tuple(check for check in checks.values() if check.constraints), lines)
 
 
@@ -239,7 +215,7 @@ class _DQM(TaskFields):
     name: str | None = None
 
 
-class SuiteFields(TableFields):
+class SuiteFields(models.TableFields):
     """A suite file: what to measure and check of a table, and when to notify.
 
     Attributes
@@ -269,15 +245,15 @@ class SuiteFields(TableFields):
     """
 
     segments: list[list[str]] = []
-    analyzers: list[AnalyzerItem] = []
-    monitors: list[MonitorFields] = []
-    sensitivity: Annotated[str, one_of(Sensitivity)] = Sensitivity.NORMAL
+    analyzers: list[models.AnalyzerItem] = []
+    monitors: list[models.MonitorFields] = []
+    sensitivity: Annotated[str, models.one_of(Sensitivity)] = Sensitivity.NORMAL
     windows: list[str] = []
     max_segments: int = MAX_SEGMENTS
     holidays: (
         Annotated[
-            Annotated[str, SCALAR_TAG] | Annotated[dict[str, str], MAPPING_TAG],
-            forms("a calendar or names by days"),
+            Annotated[str, models.SCALAR_TAG] | Annotated[dict[str, str], models.MAPPING_TAG],
+            models.forms("a calendar or names by days"),
         ]
         | None
     ) = None
@@ -372,14 +348,16 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     ...     load_suite(file.name).suite.analyzers
     (Size(), Completeness('dep_time'))
     """
-    file = YamlFile.read(path, "suite file", variables=variables)
+    file = yaml_file.YamlFile.read(path, "suite file", variables=variables)
     fields = file.fields(SuiteFields)
     table = fields.source(file, "suite file")
     lines: dict[AnyAnalyzer, int] = {}
     for analyzer, node in file.located(fields.analyzers, "analyzers"):
-        lines.setdefault(analyzer, line_of(node))
+        lines.setdefault(analyzer, yaml_file.line_of(node))
     name = (
-        verdict_name(file.path, fields.dataset, CHECKS_NAME) if fields.name is None else fields.name
+        yaml_file.verdict_name(file.path, fields.dataset, CHECKS_NAME)
+        if fields.name is None
+        else fields.name
     )
     if not name.strip():
         raise file.error(file.node, "name: the checks need a name that is not empty")
@@ -387,7 +365,7 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     for check in read.checks:
         for constraint in check.constraints:
             lines.setdefault(constraint.analyzer, read.lines[constraint.identity])
-    monitors = read_monitors(file, fields.monitors)
+    monitors = models.read_monitors(file, fields.monitors)
     dqm = None if fields.dqm is None else _rules(file, fields.dqm, fields.dataset)
     try:
         suite = Suite(
@@ -423,11 +401,11 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     )
 
 
-def _rules(file: YamlFile, fields: _DQM, dataset: str) -> DQM:
+def _rules(file: yaml_file.YamlFile, fields: _DQM, dataset: str) -> DQM:
     """Return the rules of a suite."""
     name = fields.name
     if name is None:
-        name = verdict_name(file.path, dataset, "rules", DQM_NAME)
+        name = yaml_file.verdict_name(file.path, dataset, "rules", DQM_NAME)
     read = read_dqm(file, fields, "dqm", name=name)
     for policy in read.parser_policies:
         msg = f"{policy.name} applies only to parsed files, which need a rules file"
@@ -457,11 +435,15 @@ def load_suites(
     SuiteError
         If no file is valid, or two store verdicts of a dataset under one name.
     """
-    files, errors = load_each(find_suites(patterns), lambda path: load_suite(path, variables))
+    files, errors = yaml_file.load_each(
+        find_suites(patterns), lambda path: load_suite(path, variables)
+    )
     files = [replace(file, allow_empty=allow_empty) for file in files]
     files_and_names = [(file, file.name) for file in files if file.checks]
     files_and_names += [(file, file.suite.dqm.name) for file in files if file.suite.dqm is not None]
-    check_verdict_names((file.path, file.suite.dataset, name) for file, name in files_and_names)
+    yaml_file.check_verdict_names(
+        (file.path, file.suite.dataset, name) for file, name in files_and_names
+    )
     return files, errors
 
 
@@ -473,4 +455,4 @@ def find_suites(patterns: Sequence[str]) -> list[Path]:
     SuiteError
         If a pattern matches no file.
     """
-    return find_files(patterns, "suite file")
+    return yaml_file.find_files(patterns, "suite file")

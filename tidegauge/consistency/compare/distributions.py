@@ -32,23 +32,7 @@ from tidegauge.analyzers.measures.top_values import (
     FrequentItemsState,
     bounded_text,
 )
-from tidegauge.consistency.compare.equality import (
-    added,
-    common,
-    minus,
-    same,
-    shared_values_sql,
-    values,
-)
-from tidegauge.consistency.compare.measures import (
-    IS_MATCHED,
-    MAX_WORKER_SKETCH_SIZE,
-    OfFeature,
-    Tolerant,
-    both,
-    counts,
-    in_workers,
-)
+from tidegauge.consistency.compare import equality, measures
 
 RANK_BY_QUANTILE = {
     "min": 0.0,
@@ -68,7 +52,7 @@ DEFAULT_MAX_LENGTH = 256
 """Arrays are not compared by element if the product of their lengths exceeds its square."""
 
 
-class _Sketched(OfFeature[S, Mapping[str, float]]):
+class _Sketched(measures.OfFeature[S, Mapping[str, float]]):
     """A distribution kept as a sketch; its value is min, p5, p25, p50, p75, p95 and max by name."""
 
     state_bytes: ClassVar[int] = 1 << 13
@@ -93,7 +77,9 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
         Rows for which ``condition`` is not true are left out.
         """
         kind = "ARRAY<DOUBLE>" if elements else "DOUBLE"
-        sketched_sql = f"CASE WHEN {IS_MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
+        sketched_sql = (
+            f"CASE WHEN {measures.IS_MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
+        )
         return (Sketch("kll", sketched_sql, sketch_size(RANK_ERROR_AT_ONE / self.k), elements),)
 
     @abstractmethod
@@ -184,8 +170,10 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
         if a.kind == "map":
             return tuple(
                 sketch
-                for value_sql in self._parts(*values(a, b)).values()
-                for sketch in self.sketched(shared_values_sql(a, b, value_sql), elements=True)
+                for value_sql in self._parts(*equality.values(a, b)).values()
+                for sketch in self.sketched(
+                    equality.shared_values_sql(a, b, value_sql), elements=True
+                )
             )
         parts = {part: self.sketched(value_sql) for part, value_sql in self._parts(a, b).items()}
         return tuple(
@@ -193,8 +181,8 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
             for part, sketches in parts.items()
             for request in (
                 sketches
-                if sketches[0].size > MAX_WORKER_SKETCH_SIZE or self._of_lengths
-                else in_workers(sketches, a, b, part, sketches[0].size)
+                if sketches[0].size > measures.MAX_WORKER_SKETCH_SIZE or self._of_lengths
+                else measures.in_workers(sketches, a, b, part, sketches[0].size)
             )
         )
 
@@ -206,7 +194,7 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
             )
             delta = f"CAST({y} - {x} AS DOUBLE)"
         else:
-            x, y, delta = a.sql, b.sql, minus(b.sql, a.sql, (b.kind, a.kind))
+            x, y, delta = a.sql, b.sql, equality.minus(b.sql, a.sql, (b.kind, a.kind))
         other = f"CASE WHEN {delta} = 0 THEN NULL ELSE"
         return {
             "equal": f"CASE WHEN {delta} = 0 THEN {x} END",
@@ -229,7 +217,7 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
 
 
 @dataclass(frozen=True, repr=False)
-class _OfArrays(Tolerant[Any, Any]):
+class _OfArrays(measures.Tolerant[Any, Any]):
     longest: int = DEFAULT_MAX_LENGTH
 
     def check_parameters(self) -> None:
@@ -249,8 +237,8 @@ class _OfArrays(Tolerant[Any, Any]):
     def comparable(self, a: Field, b: Field) -> str:
         """Return SQL that is true if both arrays are non-null, and equal or short enough."""
         product = f"CAST(size({a.sql}) AS BIGINT) * size({b.sql})"
-        equal = same(a.sql, b.sql, (a.type, b.type), self.tolerance)
-        return f"{both(a, b)} AND ({product} <= {self.longest**2}L OR {equal})"
+        equal = equality.same(a.sql, b.sql, (a.type, b.type), self.tolerance)
+        return f"{measures.both(a, b)} AND ({product} <= {self.longest**2}L OR {equal})"
 
 
 @analyzer
@@ -299,9 +287,9 @@ class ConsistencyEdits(_Sketched[KllState], _OfArrays):
         a, b = self.sides(schema)
         if a.kind != "map":
             return self.sketched(self._edits(a, b), self.comparable(a, b))
-        x, y = values(a, b)
+        x, y = equality.values(a, b)
         edits = f"CASE WHEN {self.comparable(x, y)} THEN {self._edits(x, y)} END"
-        return self.sketched(shared_values_sql(a, b, edits), elements=True)
+        return self.sketched(equality.shared_values_sql(a, b, edits), elements=True)
 
     def fold(self, cells: Sequence[Any]) -> KllState:
         """Return the state of the sketch."""
@@ -314,9 +302,7 @@ class ConsistencyEdits(_Sketched[KllState], _OfArrays):
     def _edits(self, a: Field, b: Field) -> str:
         """Return SQL for the number of edits between two arrays."""
         counted_side = b if self.metric == "edit_insert" else a
-        return (
-            f"size({counted_side.sql}) - {common(a.sql, b.sql, (a.type, b.type), self.tolerance)}"
-        )
+        return f"size({counted_side.sql}) - {equality.common(a.sql, b.sql, (a.type, b.type), self.tolerance)}"
 
 
 @analyzer
@@ -355,19 +341,24 @@ class ConsistencyEditsSkipped(_OfArrays):
         """Request the number of pairs of arrays, and of comparable ones."""
         a, b = self.sides(schema)
         if a.kind != "map":
-            return self.counted(f"count_if({self.comparable(a, b)})", f"count_if({both(a, b)})")
-        x, y = values(a, b)
+            return self.counted(
+                f"count_if({self.comparable(a, b)})", f"count_if({measures.both(a, b)})"
+            )
+        x, y = equality.values(a, b)
         units = [
             f"CASE WHEN {condition} THEN 1L END"
-            for condition in (self.comparable(x, y), both(x, y))
+            for condition in (self.comparable(x, y), measures.both(x, y))
         ]
         return self.counted(
-            *(f"sum({added(shared_values_sql(a, b, condition), '0L')})" for condition in units)
+            *(
+                f"sum({equality.added(equality.shared_values_sql(a, b, condition), '0L')})"
+                for condition in units
+            )
         )
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Build the state from the counts."""
-        comparable, pairs = counts(cells)
+        comparable, pairs = measures.counts(cells)
         return NumMatchesAndCount(pairs - comparable, pairs)
 
     def measure(self, state: NumMatchesAndCount) -> float:
@@ -382,7 +373,7 @@ DEFAULT_TRACKED_STRINGS = 192
 
 
 @analyzer
-class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
+class ConsistencyTexts(measures.OfFeature[FrequentItemsState, float]):
     """Share of the most frequent string of a feature in matched rows; undefined without strings.
 
     Its state is the distribution: the count of each string. The counts are exact if all strings are
@@ -432,7 +423,7 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
         """Request the sketch."""
         a, b = self.sides(schema)
         text = bounded_text(a if self.metric.startswith("logged") else b)
-        tracked_sql = f"CASE WHEN {IS_MATCHED} THEN {text} END"
+        tracked_sql = f"CASE WHEN {measures.IS_MATCHED} THEN {text} END"
         return (Sketch("frequent", tracked_sql, self.tracked),)
 
     def fold(self, cells: Sequence[Any]) -> FrequentItemsState:

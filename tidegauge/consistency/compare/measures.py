@@ -32,20 +32,7 @@ from tidegauge.analyzers.core.registry import canonical_json, check_choice
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import Count, State, register_state
-from tidegauge.consistency.compare.equality import (
-    INFINITY_SQL,
-    Tolerance,
-    added,
-    as_compared,
-    different,
-    kind_of,
-    minus,
-    narrowed,
-    only_in,
-    same,
-    shared_values_sql,
-    values,
-)
+from tidegauge.consistency.compare import equality
 
 
 class _Sums(State):
@@ -297,14 +284,14 @@ AnyMeasure = ConsistencyMeasure[Any, Any]
 def of_numbers(side: Field) -> bool:
     """Return whether a column is numeric, or a map with numeric values."""
     if side.kind == "map":
-        return kind_of(side.type["valueType"]) in NUMERIC
+        return equality.kind_of(side.type["valueType"]) in NUMERIC
     return side.kind in NUMERIC
 
 
 def of_arrays(side: Field) -> bool:
     """Return whether a column is an array, or a map of arrays."""
     return side.kind == "array" or (
-        side.kind == "map" and kind_of(side.type["valueType"]) == "array"
+        side.kind == "map" and equality.kind_of(side.type["valueType"]) == "array"
     )
 
 
@@ -368,9 +355,9 @@ class Tolerant(OfFeature[S, T]):
     relative: float = 0.0
 
     @property
-    def tolerance(self) -> Tolerance:
+    def tolerance(self) -> equality.Tolerance:
         """The tolerance of numeric equality."""
-        return Tolerance(self.absolute, self.relative)
+        return equality.Tolerance(self.absolute, self.relative)
 
     def check_parameters(self) -> None:
         """Raise for invalid parameters, including the tolerance."""
@@ -401,7 +388,8 @@ def compared_as_floats(schema: Schema) -> tuple[str, ...]:
     mixed = sorted(
         name
         for name, data_type in types.items()
-        if LOGGED_PREFIX + name in types and narrowed((types[LOGGED_PREFIX + name], data_type))
+        if LOGGED_PREFIX + name in types
+        and equality.narrowed((types[LOGGED_PREFIX + name], data_type))
     )
     notice = "compared as floats, because one side is a float: "
     return (notice + ", ".join(mixed),) if mixed else ()
@@ -525,7 +513,7 @@ class ConsistencyCells(Tolerant[Cells, float]):
         a, b = self.sides(schema)
         aggregates = self.counted(
             "count(1)",
-            f"count_if({both(a, b)} AND NOT {same(a.sql, b.sql, (a.type, b.type), self.tolerance)})",
+            f"count_if({both(a, b)} AND NOT {equality.same(a.sql, b.sql, (a.type, b.type), self.tolerance)})",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NOT NULL)",
             f"count_if({a.sql} IS NOT NULL AND {b.sql} IS NULL)",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NULL)",
@@ -604,8 +592,10 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
         if a.kind != "map":
             aggregates = self.counted(*(f"sum({term_sql})" for term_sql in _terms(a, b)))
             return in_workers(aggregates, a, b, "differences")
-        terms = zip(_terms(*values(a, b)), ["0L"] * 4 + ["0D"] * 3, strict=True)
-        sums = (added(shared_values_sql(a, b, term), zero) for term, zero in terms)
+        terms = zip(_terms(*equality.values(a, b)), ["0L"] * 4 + ["0D"] * 3, strict=True)
+        sums = (
+            equality.added(equality.shared_values_sql(a, b, term), zero) for term, zero in terms
+        )
         return self.counted(*(f"sum({term_sql})" for term_sql in sums))
 
     def fold(self, cells: Sequence[Any]) -> Differences:
@@ -626,10 +616,10 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
 
 def _terms(a: Field, b: Field) -> list[str]:
     """Return SQL for a pair's contribution to each field of `Differences`; null if it contributes nothing."""
-    left, right, kinds = as_compared(a.sql, b.sql, (a.kind, b.kind))
-    distance = f"abs({minus(left, right, kinds)})"
+    left, right, kinds = equality.as_compared(a.sql, b.sql, (a.kind, b.kind))
+    distance = f"abs({equality.minus(left, right, kinds)})"
     size = f"(abs(CAST({left} AS DOUBLE)) + abs(CAST({right} AS DOUBLE)))"
-    finite = f"{size} < {INFINITY_SQL}"
+    finite = f"{size} < {equality.INFINITY_SQL}"
     ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {distance} / {size} END"
     counted = (finite, f"{both(a, b)} AND NOT {finite}", _is_nan_sql(a), _is_nan_sql(b))
     return [
@@ -685,9 +675,9 @@ class ConsistencyKeys(Tolerant[KeyCounts, float]):
         """Request the sums of keys."""
         a, b = self.sides(schema)
         numbers = (
-            only_in(b.sql, a.sql),
-            only_in(a.sql, b.sql),
-            different(a.sql, b.sql, (a.type, b.type), self.tolerance),
+            equality.only_in(b.sql, a.sql),
+            equality.only_in(a.sql, b.sql),
+            equality.different(a.sql, b.sql, (a.type, b.type), self.tolerance),
             f"size({a.sql})",
             f"size({b.sql})",
         )
