@@ -384,7 +384,8 @@ def run_suites(
     variables : mapping of str to str, optional
         As for `load_suite`; every file declares them.
     allow_empty : bool
-        Whether checks and rules pass without data, regardless of the files. rename, resegment : bool
+        Whether checks and rules pass without data, regardless of the files.
+    rename, resegment : bool
         As for `analyze`.
     jobs : int
         Number of tables to measure at the same time, in threads of one session. With one small table at a
@@ -665,7 +666,8 @@ def run_checks(
     tags : mapping of str to str, optional
         Tags of the runs.
     allow_empty : bool
-        Whether checks and rules pass without data, regardless of the files. jobs, report, progress, options, engine
+        Whether checks and rules pass without data, regardless of the files.
+    jobs, report, progress, options, engine
         As for `run_suites`.
 
     Raises
