@@ -42,11 +42,10 @@ Status = Annotated[
 
 
 def detect(
+    location: options.RepositoryLocation,
     dataset: Annotated[
         str | None, typer.Argument(help="Dataset name (default: all datasets).")
     ] = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     since: options.Since = None,
     until: options.Until = None,
     replay: Annotated[
@@ -69,7 +68,7 @@ def detect(
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import AnomalyRow
 
-    with options.open_repository(db, artifacts) as repository:
+    with location.open() as repository:
         if not repository.datasets():
             raise options.CommandError(options.NO_DATASETS_MESSAGE)
         frame = repository.detect(dataset, since=since, until=until, replay=replay)
@@ -87,11 +86,10 @@ def backtest(
             help="Detectors to compare, such as Seasonal 'OnlineNormal(2, 2)'.",
         ),
     ],
+    location: options.RepositoryLocation,
     dataset: Annotated[
         str | None, typer.Option(help="Dataset name (default: the only dataset).")
     ] = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     name: Annotated[
         str | None, typer.Option(help="Only series of this metric (default: all metrics).")
     ] = None,
@@ -107,7 +105,7 @@ def backtest(
     output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """Compare detectors on stored history, without storing anything."""
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         frame = repository.backtest(
             options.resolve_dataset(repository, dataset),
             detectors,
@@ -122,9 +120,8 @@ def backtest(
 
 @anomalies_app.command("list")
 def anomalies_list(
+    location: options.RepositoryLocation,
     dataset: options.Dataset = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     status: Status = None,
     since: options.Since = None,
     until: options.Until = None,
@@ -141,7 +138,7 @@ def anomalies_list(
     from tidegauge.repository.store.rows import AnomalyRow, GroupedIncidentRow
 
     rows: Sequence[Mapping[str, Any]]
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         if incidents:
             window = Window.between(since, until)
             with repository.database.read() as connection:
@@ -159,15 +156,13 @@ def anomalies_list(
 
 
 @anomalies_app.command()
-def show(
-    number: options.AnomalyId, db: options.Db = None, artifacts: options.ArtifactsOption = None
-) -> None:
+def show(number: options.AnomalyId, location: options.RepositoryLocation) -> None:
     """Show an incident: metrics, partitions, explanations, causes and labels."""
     from tidegauge.repository.store.config import dashboard_url
     from tidegauge.widgets.script import incident_address
 
     url = dashboard_url()
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         details = repository.incident(number)
     if details.id != number:
         print(f"Anomaly {number} belongs to incident {details.id}.\n")
@@ -179,37 +174,34 @@ def show(
 @anomalies_app.command()
 def ack(
     number: options.AnomalyId,
+    location: options.RepositoryLocation,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Acknowledge an anomaly or incident: someone is looking into it."""
-    _add_label(number, "acknowledged", note, author, db, artifacts)
+    _add_label(number, "acknowledged", note, author, location)
 
 
 @anomalies_app.command()
 def expect(
     number: options.AnomalyId,
+    location: options.RepositoryLocation,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Label an anomaly or incident as expected, and exclude it from training."""
-    _add_label(number, "expected", note, author, db, artifacts)
+    _add_label(number, "expected", note, author, location)
 
 
 @anomalies_app.command()
 def resolve(
     number: options.AnomalyId,
+    location: options.RepositoryLocation,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Resolve an anomaly or incident."""
-    _add_label(number, "resolved", note, author, db, artifacts)
+    _add_label(number, "resolved", note, author, location)
 
 
 @anomalies_app.command()
@@ -223,6 +215,7 @@ def label(
             " assigned or comment.",
         ),
     ],
+    location: options.RepositoryLocation,
     note: options.Note = None,
     author: options.Author = None,
     until: Annotated[
@@ -232,11 +225,9 @@ def label(
             " (default: none)."
         ),
     ] = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Label an anomaly or incident."""
-    _add_label(number, label_name, note, author, db, artifacts, until)
+    _add_label(number, label_name, note, author, location, until)
 
 
 def _add_label(
@@ -244,12 +235,11 @@ def _add_label(
     label_name: str,
     note: str | None,
     author: str | None,
-    db: str | None,
-    artifacts: str | None,
+    location: options.RepositoryLocation,
     snooze_end: str | None = None,
 ) -> None:
     end_time = None if snooze_end is None else _end_of_snooze(snooze_end)
-    with options.open_repository(db, artifacts) as repository:
+    with location.open() as repository:
         repository.label(number, label_name, note=note, by=author or _user(), until=end_time)
         kind = "incident" if _is_incident(repository, number) else "anomaly"
     print(f"{kind} {number}: {label_name}")

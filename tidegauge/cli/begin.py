@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -19,35 +18,35 @@ from tidegauge.cli import options
 NOTEBOOK_FOLDER = Path(__file__).parents[1] / "demo" / "notebooks"
 
 
-@options.takes_spark_options(without=["warehouse"])
 def demo(
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     folder: Annotated[Path, typer.Option(help="Folder for the table of the demonstration.")] = Path(
         "tidegauge-demo"
     ),
     *,
-    session: options.SparkOptions,
+    session: options.SessionOptions,
 ) -> int:
     """Run a demonstration on real data: all flights from New York in 2013."""
     from tidegauge.demo.flights import show
 
     started = time.monotonic()
-    with options.open_repository(db, artifacts, create=True) as repository:
-        status = show(repository, replace(session, warehouse=str(folder)).start)
+    with location.open(create=True) as repository:
+        status = show(
+            repository, options.SparkOptions(**vars(session), warehouse=str(folder)).start
+        )
     print(f"\nDone in {time.monotonic() - started:.0f} s. Explore the results:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
     if Path(command).name == "__main__.py":
         command = f"{sys.executable} -m tidegauge"
-    option = "" if db is None else f" --db {db}"
-    print(f"  {command} dashboard{option}")
-    print(f"  {command} metrics flights --name Completeness --instance dep_time --where ''{option}")
-    print(f"  {command} anomalies list flights --incidents{option}")
+    print(f"  {command} dashboard{location.option}")
+    print(
+        f"  {command} metrics flights --name Completeness --instance dep_time --where ''{location.option}"
+    )
+    print(f"  {command} anomalies list flights --incidents{location.option}")
     print("A second run scans nothing, because no partition is new.")
     return status
 
 
-@options.takes_spark_options()
 def doctor(
     db: options.Db = None,
     spark: Annotated[

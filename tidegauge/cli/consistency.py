@@ -21,11 +21,9 @@ ConfFile = Annotated[
 
 
 @consistency_app.command()
-@options.takes_spark_options()
 def run(
     conf: ConfFile,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     since: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +70,7 @@ def run(
     configuration = load_configuration(conf, options.parse_pairs("--var", var or []))
     if lag:
         return _estimate_lag(configuration, since, until, longest_lag, lag_step, session)
-    with options.open_repository(db, artifacts, create=True) as repository:
+    with location.open(create=True) as repository:
         done = run_consistency(
             configuration, repository=repository, spark=session.start(),
             since=since, until=until, recompute=recompute,
@@ -93,9 +91,9 @@ def run(
 
 
 @consistency_app.command()
-@options.takes_spark_options()
 def clean(
     namespace: Annotated[str, typer.Argument(help="Database of the query log.")],
+    location: options.RepositoryLocation,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only print the days to drop and the files to merge."),
@@ -106,8 +104,6 @@ def clean(
             "--compact", help="Also merge the small files of past days; needs the repository."
         ),
     ] = False,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     *,
     session: options.SparkOptions,
 ) -> int:
@@ -124,7 +120,7 @@ def clean(
             print(f"{derived_table.table} {name}")
     options.print_message(str(done))
     if compact:
-        with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+        with location.open(dry_run=dry_run) as repository:
             options.print_message(
                 str(compact_log(namespace, repository=repository, spark=spark, dry_run=dry_run))
             )
@@ -134,9 +130,8 @@ def clean(
 @consistency_app.command()
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Output file.")],
+    location: options.RepositoryLocation,
     dataset: options.Dataset = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     since: options.Since = None,
     until: options.Until = None,
 ) -> int:
@@ -144,7 +139,7 @@ def export(
     from tidegauge.consistency.jsonl import consistency_file
     from tidegauge.repository.history.feature_consistency import datasets_with_consistency
 
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         with repository.database.read() as connection:
             compared = datasets_with_consistency(connection)
         name = options.resolve_dataset(repository, dataset, compared)

@@ -20,12 +20,10 @@ JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Job file: sour
 
 
 @griffin_app.command()
-@options.takes_spark_options()
 def run(
     env: EnvFile,
     dq: JobFile,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     dataset: Annotated[
         str | None,
         typer.Option(help="Dataset name of the stored history (default: the job's name)."),
@@ -58,7 +56,7 @@ def run(
     from tidegauge.griffin.running import run as run_job
 
     spark = session.start(read_env(env).spark) if session.is_given else None
-    with options.open_repository(db, artifacts, create=True) as repository:
+    with location.open(create=True) as repository:
         failed: GriffinError | None = None
         try:
             # Output of console sinks must not mix with JSON or CSV.
@@ -85,7 +83,6 @@ def run(
 
 
 @griffin_app.command()
-@options.takes_spark_options()
 def check(
     dq: JobFile,
     env: Annotated[

@@ -38,15 +38,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the argument
 
 @datasets_app.command("list")
 def datasets_list(
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """List all datasets, including retired ones, with their tables, partitions and last runs."""
     from tidegauge.repository.store.listing import DATASET_COLUMNS, dataset_rows
 
     with (
-        options.open_repository(db, artifacts, read_only=True) as repository,
+        location.open(read_only=True) as repository,
         repository.database.read() as connection,
     ):
         rows = dataset_rows(connection)
@@ -56,14 +55,13 @@ def datasets_list(
 @datasets_app.command()
 def retire(
     dataset: DatasetName,
+    location: options.RepositoryLocation,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Retire a dataset: keep its history, and no longer count it as failed, missing or overdue."""
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         repository.retire(dataset, note=note, by=author or getpass.getuser(), dry_run=dry_run)
     verb = "would be" if dry_run else "is"
     print(f"{dataset} {verb} retired; `tidegauge dataset revive` reverses this")
@@ -72,14 +70,13 @@ def retire(
 @datasets_app.command()
 def revive(
     dataset: DatasetName,
+    location: options.RepositoryLocation,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Reactivate a retired dataset."""
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         repository.revive(dataset, note=note, by=author or getpass.getuser(), dry_run=dry_run)
     print(f"{dataset} {'would be' if dry_run else 'is'} active again")
 
@@ -88,12 +85,11 @@ def revive(
 def rename(
     dataset: DatasetName,
     new: Annotated[str, typer.Argument(metavar="NEW", help="New name.")],
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     dry_run: DryRun = False,
 ) -> None:
     """Rename a dataset with all of its history; change the name in its suite files as well."""
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         repository.rename(dataset, new, dry_run=dry_run)
     print(
         f"{dataset} {'would be renamed' if dry_run else 'was renamed'} to {new}; change the name in its suite files"
@@ -113,14 +109,13 @@ def accept(
             help="Partition, such as ds=2026-01-01; '' for an unpartitioned table.",
         ),
     ],
+    location: options.RepositoryLocation,
     name: Annotated[
         str | None,
         typer.Option(help="Only the verdict of this name (default: all failed verdicts)."),
     ] = None,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the failures to accept.")
     ] = False,
@@ -129,7 +124,7 @@ def accept(
     from tidegauge.rules.known_failures import accept_failures
 
     labelled_by = author or getpass.getuser()
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         accepted = accept_failures(
             repository, dataset, partition, name=name, note=note, by=labelled_by, dry_run=dry_run
         )
@@ -146,16 +141,15 @@ def label(
             metavar="LABEL", help="Label: bad, ignore, expected, rebaseline or reopened."
         ),
     ],
+    location: options.RepositoryLocation,
     since: options.Since = None,
     until: options.Until = None,
     note: options.Note = None,
     author: options.Author = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     dry_run: DryRun = False,
 ) -> None:
     """Label a time range of a dataset. Most labels exclude it from training and mark its failures as known."""
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         repository.label_range(
             dataset,
             label_name,
@@ -174,6 +168,7 @@ def label(
 @datasets_app.command()
 def drop(
     dataset: DatasetName,
+    location: options.RepositoryLocation,
     partition: Annotated[
         str | None, typer.Option(help="Only this partition, such as ds=2026-01-01 (default: all).")
     ] = None,
@@ -196,8 +191,6 @@ def drop(
             " (default: all)."
         ),
     ] = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be removed.")
     ] = False,
@@ -217,7 +210,7 @@ def drop(
         "segment": segment,
         "generation": generation,
     }
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         if dry_run:
             print(f"{dataset}: {repository.drop(dataset, **selection, dry_run=True)}")
             return
@@ -284,27 +277,26 @@ def _open_at_any_revision(
 
 @contextmanager
 def _open_to_check(
-    url: str | None, artifacts: str | None
+    location: options.RepositoryLocation,
 ) -> Iterator[tuple[str, Connection, Artifacts]]:
     """Yield the database's name, a connection and the large states; upgrade a copy of an older database."""
     from tidegauge.repository.maintenance.backups import upgraded_copy
-    from tidegauge.repository.store.config import artifacts_of, settings
     from tidegauge.repository.store.database import Database, all_revisions
 
     with (
-        _open_at_any_revision(url, new=True) as database,
+        _open_at_any_revision(location.db, new=True) as database,
         TemporaryDirectory(prefix="tidegauge-") as folder,
     ):
         file = database.file
         missing = file is not None and not file.exists()
         if missing or database.revision() not in all_revisions()[1:]:
             with (
-                options.open_repository(url, artifacts, read_only=True) as repository,
+                location.open(read_only=True) as repository,
                 repository.database.read() as connection,
             ):
                 yield database.name, connection, repository.artifacts
             return
-        stored = artifacts_of(database, settings(url, artifacts)[1])
+        stored = _open_artifacts(database, location)
         print(f"{database.name} is at revision {database.revision()}; an upgraded copy is checked")
         if not database.is_sqlite:
             with upgraded_copy(database) as connection:
@@ -324,10 +316,10 @@ def _print_leftovers(database: Database) -> None:
         )
 
 
-def _open_artifacts(database: Database, url: str | None, artifacts: str | None) -> Artifacts:
+def _open_artifacts(database: Database, location: options.RepositoryLocation) -> Artifacts:
     from tidegauge.repository.store.config import artifacts_of, settings
 
-    return artifacts_of(database, settings(url, artifacts)[1])
+    return artifacts_of(database, settings(location.db, location.artifacts)[1])
 
 
 @db_app.command()
@@ -357,8 +349,7 @@ def downgrade(
             help="Older revision, such as 0002; `db current` prints the present revision."
         ),
     ],
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
 ) -> None:
     """Downgrade the database schema to an older revision, for an older tidegauge; backs up first.
 
@@ -367,7 +358,7 @@ def downgrade(
     from tidegauge.repository.maintenance.backups import back_up
     from tidegauge.repository.store.database import all_revisions
 
-    with _open_at_any_revision(db) as database:
+    with _open_at_any_revision(location.db) as database:
         previous_revision = database.revision()
         database.require_known(previous_revision)
         if revision == previous_revision:  # for example after a killed downgrade
@@ -380,7 +371,7 @@ def downgrade(
             listed = ", ".join(older_revisions) or "none"
             msg = f"Invalid revision {revision!r}: revisions before {previous_revision or 'an empty database'} are {listed}"
             raise options.CommandError(msg)
-        backup = back_up(database, _open_artifacts(database, db, artifacts))
+        backup = back_up(database, _open_artifacts(database, location))
         row_counts = database.row_counts()
         database.migrate(revision)
         print(
@@ -405,21 +396,21 @@ def current(db: options.Db = None) -> None:
 
 
 @db_app.command()
-def check(db: options.Db = None, artifacts: options.ArtifactsOption = None) -> int:
+def check(location: options.RepositoryLocation) -> int:
     """Verify the database: integrity, complete batches, checksums of all states.
 
     For a database of an older release, this command checks an upgraded copy, before you upgrade.
     """
     from tidegauge.repository.maintenance.integrity import find_problems, orphan_files
 
-    with _open_to_check(db, artifacts) as (name, connection, stored):
+    with _open_to_check(location) as (name, connection, stored):
         problems = find_problems(connection, stored)
         for problem in problems:
             print(problem)
         orphans = orphan_files(connection, stored)
         if orphans:
             print(f"{plural(len(orphans), 'file')} without references; `db clean` removes them")
-        with _open_at_any_revision(db) as database:
+        with _open_at_any_revision(location.db) as database:
             _print_leftovers(database)
         print(f"{name}: " + (plural(len(problems), "problem") if problems else "no problems found"))
     return options.TOOL_FAILED if problems else 0
@@ -427,8 +418,7 @@ def check(db: options.Db = None, artifacts: options.ArtifactsOption = None) -> i
 
 @db_app.command()
 def backup(
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -439,24 +429,23 @@ def backup(
     """Back up the repository, including large states; PostgreSQL with pg_dump."""
     from tidegauge.repository.maintenance.backups import back_up
 
-    with _open_at_any_revision(db) as database:
+    with _open_at_any_revision(location.db) as database:
         if database.revision() is None:
             msg = f"{database.name} is empty; there is nothing to back up"
             raise options.CommandError(msg)
-        print(back_up(database, _open_artifacts(database, db, artifacts), to))
+        print(back_up(database, _open_artifacts(database, location), to))
 
 
 @db_app.command()
 def restore(
     file: Annotated[Path, typer.Argument(help="Backup file, as written by `db backup`.")],
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
 ) -> None:
     """Restore a backup; the current contents are backed up first."""
     from tidegauge.repository.maintenance.backups import restore as put_back
 
-    with _open_at_any_revision(db, new=True, may_be_damaged=True) as database:
-        safety_backup = put_back(database, _open_artifacts(database, db, artifacts), file)
+    with _open_at_any_revision(location.db, new=True, may_be_damaged=True) as database:
+        safety_backup = put_back(database, _open_artifacts(database, location), file)
         backup_text = f"; its previous content is kept in {safety_backup}" if safety_backup else ""
         print(f"{database.name} restored from {file}, revision {database.revision()}{backup_text}")
 
@@ -510,8 +499,7 @@ def forget(
         list[str],
         typer.Option(help="Value to replace, as a histogram shows it; can be repeated."),
     ],
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would change.")
     ] = False,
@@ -521,18 +509,17 @@ def forget(
     If a value remains somewhere, the command prints the location and exits with 1. Backups and your table
     are not changed.
     """
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         done = repository.forget(value, dry_run=dry_run)
-        for location in done.unreplaced:
-            print(f"remaining: {location}")
+        for place in done.unreplaced:
+            print(f"remaining: {place}")
         print(f"{repository.database.name}: {done}")
     return options.TOOL_FAILED if done.unreplaced else 0
 
 
 @db_app.command()
 def clean(
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     versions: Annotated[
         str | None,
         typer.Option(
@@ -564,7 +551,7 @@ def clean(
 
     States that windows and unresolved anomalies need are kept. Totals continue from stored sums.
     """
-    with options.open_repository(db, artifacts, dry_run=dry_run) as repository:
+    with location.open(dry_run=dry_run) as repository:
         done = repository.clean(
             versions=versions, states=states, runs=runs, dry_run=dry_run, vacuum=vacuum
         )

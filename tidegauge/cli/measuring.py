@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -43,36 +44,80 @@ if TYPE_CHECKING:
     from tidegauge.files.runs import SuiteResult
 
 
-@options.takes_spark_options()
-def run(
+@dataclass(frozen=True)
+class SuiteOptions:
+    """Options of the commands that measure the tables of suites."""
+
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
-    ],
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    ]
     partitions: Annotated[
         str,
         typer.Option(
             help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
         ),
-    ] = "new",
-    var: options.Variables = None,
-    allow_empty: options.AllowEmpty = False,
+    ] = "new"
+    var: options.Variables = None
+    allow_empty: options.AllowEmpty = False
     tag: Annotated[
         list[str] | None,
         typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
-    ] = None,
+    ] = None
+    jobs: options.Jobs = 1
+    output_format: options.ResultFormatOption = ResultFormat.TEXT
+    output: options.ResultOutput = None
+
+    def measure(
+        self,
+        measure: Callable[..., SuiteResult],
+        gate: Gate,
+        location: options.RepositoryLocation,
+        session: options.SparkOptions,
+        report: Callable[[Sequence[str]], None] | None = None,
+    engine: EngineOption = MeasuringEngine.AUTO,
+    fail_on_anomaly:    progress: Callable[[], Progress] | None = None,
+    ) -> int:
+        """Measure with `run_suites` or `run_checks`, print the result, and return the exit status."""
+        options.check_target_file(self.output)
+        with location.open(create=True) as repository:
+            result = measure(
+                self.suites,
+                repository,
+                self.partitions,
+                tags=options.parse_pairs("--tag", self.tag or []),
+                session=session.start,
+                variables=options.parse_pairs("--var", self.var or []),
+                allow_empty=self.allow_empty,
+                jobs=self.jobs,
+                report=report,
+                progress=progress,
+                options=location.option,
+            )
+        if report is not None and self.is_live:
+            _print_lines(sys.stdout, result.closing_lines(location.option))
+            return result.status(gate)
+        engine=engine,
+        output_format, self.output, location.option)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether text on standard output reports each table as soon as it is finished."""
+        return self.output_format is ResultFormat.TEXT and self.output is None
+
+
+def run(
+    suite_options: SuiteOptions,
+    location: options.RepositoryLocation,
     rename: Annotated[
         bool,
         typer.Option(
             "--rename", help="Accept that the tables were renamed, and continue their history."
-        ),
+       engine: MeasuringEngine,
+    output_format: ),
     ] = False,
     resegment: Annotated[
         bool, typer.Option("--resegment", help="Choose again which values become segments.")
     ] = False,
-    jobs: options.Jobs = 1,
-    engine: EngineOption = MeasuringEngine.AUTO,
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
@@ -83,81 +128,25 @@ def run(
     fail_on: Annotated[
         FailOnLevel,
         typer.Option(
-            help="Exit with 2 if a check or policy fails (error), also if one warns (warning), or never."
+            help="Exit with 2 if a check or session=partial(session.start_lazily, engine), also if one warns (warning), or never."
         ),
     ] = FailOnLevel.ERROR,
-    output_format: options.ResultFormatOption = ResultFormat.TEXT,
-    output: options.ResultOutput = None,
     *,
     session: options.SparkOptions,
 ) -> int:
     """Measure new and changed partitions, detect anomalies, and evaluate the suites' checks."""
-    from tidegauge.display.progress import LineProgress
+    from tidegauge.display.progress import engine=engine,
+            report=report,
     from tidegauge.files.runs import run_suites
 
-    # Text on standard output reports each table as soon as it is finished.
-    live = output_format is ResultFormat.TEXT and output is None
-    return _measure(
+    return suite_options.measure(
         partial(run_suites, rename=rename, resegment=resegment),
         fail_on.gate(anomalies=fail_on_anomaly),
-        suites=suites,
-        db=db,
-        artifacts=artifacts,
-        partitions=partitions,
-        var=var,
-        allow_empty=allow_empty,
-        tag=tag,
-        jobs=jobs,
-        engine=engine,
-        output_format=output_format,
-        output=output,
-        session=session,
-        report=partial(_print_lines, sys.stdout if live else sys.stderr),
+        location,
+        session,
+        report=partial(_print_lines, sys.stdout if suite_options.is_live else sys.stderr),
         progress=None if sys.stderr.isatty() else LineProgress,
     )
-
-
-def _measure(
-    measure: Callable[..., SuiteResult],
-    gate: Gate,
-    *,
-    suites: list[str],
-    db: str | None,
-    artifacts: str | None,
-    partitions: str,
-    var: list[str] | None,
-    allow_empty: bool,
-    tag: list[str] | None,
-    jobs: int,
-    engine: MeasuringEngine,
-    output_format: ResultFormat,
-    output: Path | None,
-    session: options.SparkOptions,
-    report: Callable[[Sequence[str]], None] | None = None,
-    progress: Callable[[], Progress] | None = None,
-) -> int:
-    """Measure suites with `run_suites` or `run_checks`, print the result, and return the exit status."""
-    options.check_target_file(output)
-    database_option = options.db_option(db)
-    with options.open_repository(db, artifacts, create=True) as repository:
-        result = measure(
-            suites,
-            repository,
-            partitions,
-            tags=options.parse_pairs("--tag", tag or []),
-            session=partial(session.start_lazily, engine),
-            variables=options.parse_pairs("--var", var or []),
-            allow_empty=allow_empty,
-            jobs=jobs,
-            engine=engine,
-            report=report,
-            progress=progress,
-            options=database_option,
-        )
-    if report is not None and output_format is ResultFormat.TEXT and output is None:
-        _print_lines(sys.stdout, result.closing_lines(database_option))
-        return result.status(gate)
-    return options.print_result(result, gate, output_format, output, database_option)
 
 
 def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
@@ -167,7 +156,6 @@ def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
     stream.flush()
 
 
-@options.takes_spark_options()
 def profile(
     table: Annotated[
         list[str],
@@ -347,31 +335,35 @@ def explain(
     variables = options.parse_pairs("--var", var or [])
     files = [load_suite(path, variables) for path in find_suites(suites)]
     spark = session.start()
+    for file in table else table)
+        write_output(rules, proposed)
+        print(f"{rules}: {proposed.count('  - ')} rules", flush=True)
+
+
+def explain(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
+    ],
+    var: options.Variables = None,
+    *,
+    session: options.SparkOptions,
+) -> None:
+    """Show the measurement plan of the suites' tables: jobs, passes, columns, bytes of states."""
+    from tidegauge.analysis import explain as plan_of
+    from tidegauge.files.runs import tables_of
+    from tidegauge.files.suite_files import find_suites, load_suite
+
+    variables = options.parse_pairs("--var", var or [])
+    files = [load_suite(path, variables) for path in find_suites(suites)]
+    spark = session.start()
     for file in files:
         for suite in tables_of(spark, file):
             print(plan_of(suite, spark=spark))
 
 
-@options.takes_spark_options()
 def check(
-    suites: Annotated[
-        list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
-    ],
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
-    partitions: Annotated[
-        str,
-        typer.Option(
-            help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
-        ),
-    ] = "new",
-    var: options.Variables = None,
-    allow_empty: options.AllowEmpty = False,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
-    ] = None,
-    jobs: options.Jobs = 1,
+    suite_options: SuiteOptions,
+    location: options.RepositoryLocation,
     engine: EngineOption = MeasuringEngine.AUTO,
     fail_on: Annotated[
         FailOnLevel,
@@ -379,17 +371,13 @@ def check(
             help="Exit with 2 if a check fails (error), also if one warns (warning), or never."
         ),
     ] = FailOnLevel.ERROR,
-    output_format: options.ResultFormatOption = ResultFormat.TEXT,
-    output: options.ResultOutput = None,
     *,
     session: options.SparkOptions,
 ) -> int:
     """Measure new and changed partitions, and evaluate the checks of suite files on them."""
     from tidegauge.files.runs import run_checks
 
-    return _measure(
-        run_checks,
-        fail_on.gate(),
+    return suite_options.measure(run_checks, fail_on.gate(),
         suites=suites,
         db=db,
         artifacts=artifacts,
@@ -400,6 +388,4 @@ def check(
         jobs=jobs,
         engine=engine,
         output_format=output_format,
-        output=output,
-        session=session,
-    )
+   location, session)

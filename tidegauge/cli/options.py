@@ -1,7 +1,7 @@
 """Options that commands share, and groups of commands.
 
-Groups import a command only when it runs; ``--help`` needs only names and summaries. All commands that start
-Spark have the same session options.
+Groups import a command only when it runs; ``--help`` needs only names and summaries. A command has all options
+of a dataclass, such as `SparkOptions` or `RepositoryLocation`, if one of its parameters has this type.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -124,11 +124,50 @@ class LazyGroup(CommandGroup):
                 )
 
 
+class Commands(typer.Typer):
+    """An application of commands whose parameters can be groups of options, such as `SparkOptions`."""
+
+    def command(self, *args: Any, **settings: Any) -> Callable[[Any], Any]:
+        """Return a decorator that registers a function as a command, as for Typer."""
+        register = super().command(*args, **settings)
+        return lambda function: register(expand_options(function))
+
+
+def expand_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that has the fields of its groups of options as parameters of its own.
+
+    A group of options is a parameter whose type is a dataclass. Typer reads the parameters of a command
+    from its signature.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[type, list[str]]] = {}
+    for parameter in signature.parameters.values():
+        group = parameter.annotation
+        members = [parameter]
+        if isinstance(group, type) and is_dataclass(group):
+            members = list(inspect.signature(group, eval_str=True).parameters.values())
+            groups[parameter.name] = (group, [member.name for member in members])
+        parameters += [member.replace(kind=member.KEYWORD_ONLY) for member in members]
+    if not groups:
+        return function
+
+    @wraps(function)
+    def command(**arguments: Any) -> Any:
+        for name, (group, fields) in groups.items():
+            arguments[name] = group(**{field: arguments.pop(field) for field in fields})
+        return function(**arguments)
+
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
 def new_app(
     summary: str | None = None, *, name: str | None = None, group: type[TyperGroup] = CommandGroup
-) -> typer.Typer:
+) -> Commands:
     """Return an application of commands; its help is plain text, because importing Rich takes 0.15 s."""
-    return typer.Typer(
+    return Commands(
         name=name,
         help=summary,
         cls=group,
@@ -146,13 +185,6 @@ Db = Annotated[
         "--db",
         metavar="URL",
         help="Database URL of the repository (default: TIDEGAUGE_DB, else tidegauge.toml, else sqlite:///tidegauge.db).",
-    ),
-]
-ArtifactsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--artifacts",
-        help="Folder for large states (default: TIDEGAUGE_ARTIFACTS, else tidegauge.toml, else next to the SQLite file).",
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
@@ -295,51 +327,6 @@ def print_result(
     return result.status(gate)
 
 
-@contextmanager
-def open_repository(
-    url: str | None,
-    artifacts: str | None,
-    *,
-    read_only: bool = False,
-    dry_run: bool = False,
-    create: bool = False,
-) -> Iterator[Repository]:
-    """Open the repository that the options name, and close it at the end.
-
-    If the command writes but the user has read access only, the command fails before it does any work.
-
-    Parameters
-    ----------
-    url, artifacts : str or None
-        Values of ``--db`` and ``--artifacts``.
-    read_only, dry_run : bool
-        Whether the command only reads.
-    create : bool
-        Whether to create a missing SQLite file. Commands that need a history do not create it, because a
-        missing file is a mistyped name.
-
-    Raises
-    ------
-    DatabaseAccessError
-        If the file is missing; the message suggests the nearest name.
-    """
-    from tidegauge.repository.repository import Repository
-    from tidegauge.repository.store.config import settings
-    from tidegauge.repository.store.engines import (
-        check_file_exists,
-        parse_address,
-        sqlite_file_of,
-    )
-
-    read_only = read_only or dry_run
-    if not create:
-        check_file_exists(sqlite_file_of(parse_address(settings(url, None)[0])))
-    with Repository(url, artifacts=artifacts, read_only=read_only) as repository:
-        if not read_only:
-            repository.database.check_writable()
-        yield repository
-
-
 NO_DATASETS_MESSAGE = "the repository has no datasets; measure a table with `tidegauge run`"
 
 
@@ -374,25 +361,78 @@ def resolve_dataset(
     return candidates[0]
 
 
-def db_option(db: str | None) -> str:
-    """Return the ``--db`` option for commands in messages, without passwords.
-
-    Examples
-    --------
-    >>> db_option("sqlite:///orders.db"), db_option(None)
-    (' --db sqlite:///orders.db', '')
-    """
-    return "" if db is None else f" --db {shlex.quote(hide_secrets(db))}"
-
-
 @dataclass(frozen=True)
-class SparkOptions:
-    """Options of a command's Spark session.
+class RepositoryLocation:
+    """Options of a command's repository.
 
     Attributes
     ----------
-    warehouse : str, optional
-        Folder of a local warehouse.
+    db : str, optional
+        URL of the database.
+    artifacts : str, optional
+        Folder for large states.
+    """
+
+    db: Db = None
+    artifacts: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for large states (default: TIDEGAUGE_ARTIFACTS, else tidegauge.toml, else next to the SQLite file)."
+        ),
+    ] = None
+
+    @contextmanager
+    def open(
+        self, *, read_only: bool = False, dry_run: bool = False, create: bool = False
+    ) -> Iterator[Repository]:
+        """Open the repository, and close it at the end.
+
+        If the command writes but the user has read access only, the command fails before it does any work.
+
+        Parameters
+        ----------
+        read_only, dry_run : bool
+            Whether the command only reads.
+        create : bool
+            Whether to create a missing SQLite file. Commands that need a history do not create it, because a
+            missing file is a mistyped name.
+
+        Raises
+        ------
+        DatabaseAccessError
+            If the file is missing; the message suggests the nearest name.
+        """
+        from tidegauge.repository.repository import Repository
+        from tidegauge.repository.store import engines
+        from tidegauge.repository.store.config import settings
+
+        read_only = read_only or dry_run
+        if not create:
+            url = settings(self.db, None)[0]
+            engines.check_file_exists(engines.sqlite_file_of(engines.parse_address(url)))
+        with Repository(self.db, artifacts=self.artifacts, read_only=read_only) as repository:
+            if not read_only:
+                repository.database.check_writable()
+            yield repository
+
+    @property
+    def option(self) -> str:
+        """The ``--db`` option for commands in messages, without passwords.
+
+        Examples
+        --------
+        >>> RepositoryLocation("sqlite:///orders.db").option, RepositoryLocation().option
+        (' --db sqlite:///orders.db', '')
+        """
+        return "" if self.db is None else f" --db {shlex.quote(hide_secrets(self.db))}"
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """Options of a command's Spark session, without its warehouse.
+
+    Attributes
+    ----------
     spark_conf : list of str, optional
         Settings as ``KEY=VALUE``.
     packages : str, optional
@@ -401,12 +441,6 @@ class SparkOptions:
         URL of the Spark master or Connect server.
     """
 
-    warehouse: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder of a local warehouse and its metastore (default: as Spark is configured)."
-        ),
-    ] = None
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -431,11 +465,6 @@ class SparkOptions:
         ),
     ] = None
 
-    @property
-    def is_given(self) -> bool:
-        """Whether any option is given."""
-        return self != SparkOptions()
-
     def settings(self) -> dict[str, str]:
         """Return the Spark settings of the options.
 
@@ -446,7 +475,7 @@ class SparkOptions:
 
         Examples
         --------
-        >>> SparkOptions(spark_conf=["spark.sql.ansi.enabled=false"], master="local[2]").settings()
+        >>> SessionOptions(spark_conf=["spark.sql.ansi.enabled=false"], master="local[2]").settings()
         {'spark.sql.ansi.enabled': 'false', 'spark.master': 'local[2]'}
         """
         settings = parse_pairs("--conf", self.spark_conf or [])
@@ -492,35 +521,37 @@ class SparkOptions:
 _SPARK_OPTION_TYPES = get_type_hints(SparkOptions, include_extras=True)
 
 
-def takes_spark_options(
-    without: Collection[str] = (),
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of `SparkOptions` to a command, which receives them as its parameter ``session``.
+def self.master
+        return settings
 
-    Parameters
+
+@dataclass(frozen=True)
+class SparkOptions(SessionOptions):
+    """Options of a command's Spark session.
+
+    Attributes
     ----------
-    without : collection of str
-        Options that the command does not have.
+    warehouse : str, optional
+        Folder of a local warehouse.
     """
-    names = [name for name in _SPARK_OPTION_TYPES if name not in without]
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(function, eval_str=True)
-        own_parameters = [p for name, p in signature.parameters.items() if name != "session"]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        own_parameters = [p.replace(kind=keyword) for p in own_parameters]
-        added = [
-            inspect.Parameter(name, keyword, default=None, annotation=_SPARK_OPTION_TYPES[name])
-            for name in names
-        ]
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder of a local warehouse and its metastore (default: as Spark is configured)."
+        ),
+    ] = None
 
-        @wraps(function)
-        def command(**arguments: Any) -> Any:
-            spark_arguments = {name: arguments.pop(name) for name in names}
-            return function(session=replace(SparkOptions(), **spark_arguments), **arguments)
+    @property
+    def is_given(self) -> bool:
+        """Whether any option is given."""
+        return self != SparkOptions()
 
-        command.__signature__ = signature.replace(parameters=[*own_parameters, *added])  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in (*own_parameters, *added)}
-        return command
+    def start(self, defaults: Mapping[str, str] | None = None) -> SparkSession:
+        """Return the active session, or start a session; the options override ``defaults``."""
+        from tidegauge.spark.session import apply_settings, spark_session
 
-    return decorate
+        settings = {**(defaults or {}), **self.settings()}
+        session = spark_session(self.warehouse, settings=settings)
+        apply_settings(session, settings)
+        return session

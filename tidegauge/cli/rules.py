@@ -29,11 +29,9 @@ Specs = Annotated[
 
 
 @rules_app.command()
-@options.takes_spark_options()
 def run(
     specs: Specs,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     partitions: Annotated[
         str,
         typer.Option(
@@ -61,7 +59,7 @@ def run(
     from tidegauge.rules.run import run_rules
 
     options.check_target_file(output)
-    with options.open_repository(db, artifacts, create=True) as repository:
+    with location.open(create=True) as repository:
         result = run_rules(
             specs,
             repository,
@@ -72,13 +70,10 @@ def run(
             allow_empty=allow_empty,
             jobs=jobs,
         )
-    return options.print_result(
-        result, fail_on.gate(), output_format, output, options.db_option(db)
-    )
+    return options.print_result(result, fail_on.gate(), output_format, output, location.option)
 
 
 @rules_app.command()
-@options.takes_spark_options()
 def check(specs: Specs, var: options.Variables = None, *, session: options.SparkOptions) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
     from tidegauge.files.rules_files import load_all_rules
@@ -97,15 +92,14 @@ def check(specs: Specs, var: options.Variables = None, *, session: options.Spark
 
 @rules_app.command()
 def history(
+    location: options.RepositoryLocation,
     dataset: options.Dataset = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     as_of: options.AsOfOption = None,
     failed: Annotated[bool, typer.Option("--failed", help="Print only failed verdicts.")] = False,
     output_format: options.FormatOption = Format.TABLE,
 ) -> None:
     """Print the latest verdict of each partition."""
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         frame = repository.verdicts(
             options.resolve_dataset(repository, dataset),
             passed=False if failed else None,

@@ -36,11 +36,10 @@ COLUMN_TITLES = {
 
 
 def report(
+    location: options.RepositoryLocation,
     dataset: Annotated[
         str | None, typer.Argument(help="Dataset name (default: all datasets).")
     ] = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +65,7 @@ def report(
     from tidegauge.repository.store.rows import OverviewRow
 
     options.check_target_file(html)
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         if html is not None:
             from tidegauge.report_page import write_report
 
@@ -79,7 +78,7 @@ def report(
         print_rows(rows, overview, output_format, visible, COLUMN_TITLES)
         if output_format is not Format.TABLE:
             return
-        _print_resolved_count(repository, dataset, since, options.db_option(db))
+        _print_resolved_count(repository, dataset, since, location.option)
         failing = [row["dataset"] for row in rows if row["failing"] or row["failing_known"]]
         if failing:
             _print_failures(repository, failing, since)
@@ -145,8 +144,7 @@ class Theme(StrEnum):
 
 
 def dashboard(
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
+    location: options.RepositoryLocation,
     dataset: Annotated[
         str | None, typer.Option(help="Dataset to show first (default: the overview).")
     ] = None,
@@ -229,7 +227,7 @@ def dashboard(
             _check_token(configured_token)
             token = configured_token or secrets.token_urlsafe(24)
     _check_header(user_header)
-    url, folder = settings(db, artifacts)
+    url, folder = settings(location.db, location.artifacts)
     config = DashboardConfig(
         url, None if folder is None else str(folder), dataset, read_only, show_samples
     )
@@ -291,9 +289,8 @@ import_app = options.new_app("Import metrics from other tools.")
 
 
 def metrics(
+    location: options.RepositoryLocation,
     dataset: options.Dataset = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     name: Annotated[
         str | None,
         typer.Option(help="Only this metric, or all metrics of this analyzer (default: all)."),
@@ -335,7 +332,7 @@ def metrics(
         "as_of": as_of,
     }
     rows: Sequence[Mapping[str, Any]]
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         dataset_name = options.resolve_dataset(repository, dataset)
         with selected(repository.database, dataset_name, filters) as (
             connection,
@@ -368,6 +365,7 @@ def metrics(
 def deequ(
     file: Annotated[Path, typer.Argument(help="JSON file of a FileSystemMetricsRepository.")],
     dataset: Annotated[str, typer.Option(help="Dataset to import into.")],
+    location: options.RepositoryLocation,
     segment_tags: Annotated[
         list[str] | None,
         typer.Option(
@@ -387,13 +385,11 @@ def deequ(
             help="Format of the date in partition names, such as %Y-%m-%d (default: as in 2026-01-31T00:00:00.000Z).",
         ),
     ] = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
 ) -> None:
     """Import metrics from a Deequ or PyDeequ repository."""
     from tidegauge.repository.exchange import DATE_KEY, import_deequ
 
-    with options.open_repository(db, artifacts, create=True) as repository:
+    with location.open(create=True) as repository:
         done = import_deequ(
             repository, file, dataset, segment_tags or (), key=key or DATE_KEY, format=date_format
         )
@@ -418,9 +414,8 @@ def export(
         ExportFormat,
         typer.Argument(metavar="csv|parquet|openlineage|prometheus", help="Export format."),
     ],
+    location: options.RepositoryLocation,
     dataset: options.Dataset = None,
-    db: options.Db = None,
-    artifacts: options.ArtifactsOption = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Output file (default: standard output; required for parquet)."),
@@ -438,7 +433,7 @@ def export(
     from tidegauge.repository import exchange
 
     options.check_target_file(output)
-    with options.open_repository(db, artifacts, read_only=True) as repository:
+    with location.open(read_only=True) as repository:
         if export_format is ExportFormat.PROMETHEUS:
             _write_text(
                 exchange.prometheus_text(repository, None if dataset is None else [dataset]), output

@@ -1,8 +1,11 @@
 """Command line options for the Spark session."""
 
+import inspect
+from dataclasses import dataclass
+
 import pytest
 from tidegauge.cli.main import app, run_command
-from tidegauge.cli.options import CommandError, SparkOptions
+from tidegauge.cli.options import CommandError, SparkOptions, expand_options
 from typer.main import get_command
 
 import tidegauge as tg
@@ -22,6 +25,34 @@ def test_every_command_that_starts_spark_has_the_options(path):
         command = command.commands[name]
     options = {option for parameter in command.params for option in parameter.opts}
     assert {"--conf", "--packages", "--master"} <= options
+
+
+@dataclass
+class Limits:
+    """A group of options."""
+
+    rows: int
+    seconds: float = 1.5
+
+
+def test_fields_of_a_group_are_parameters_of_the_command():
+    def command(name: str, limits: Limits, dry: bool = False):
+        return name, limits, dry
+
+    expanded = expand_options(command)
+    parameters = inspect.signature(expanded).parameters.values()
+    assert [(p.name, p.annotation) for p in parameters] == [
+        ("name", str), ("rows", int), ("seconds", float), ("dry", bool),
+    ]  # fmt: skip
+    assert [p.default for p in parameters][2:] == [1.5, False]
+    assert expanded(name="a", rows=3, seconds=2.0, dry=True) == ("a", Limits(3, 2.0), True)
+
+
+def test_a_command_without_a_group_stays_as_it_is():
+    def command(name: str):
+        return name
+
+    assert expand_options(command) is command
 
 
 def test_options_become_settings():
