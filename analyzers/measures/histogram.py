@@ -743,7 +743,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
     column : str
         The column.
     bin_count : int
-        Number of bins, the two overflow bins included. 0 if edges are given.
+        Number of bins, including the two overflow bins; 0 if edges are given.
     custom_edges : sequence of float
         Two or more finite numbers, strictly increasing.
     include_overflow_bins : bool
@@ -796,7 +796,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
         schema.numeric(self.column)
 
     def statistic(self) -> str:
-        """Return the statistic key; without edges, the shared one of the column's frequencies."""
+        """Return the statistic key; without edges, the key of the column's frequencies."""
         if not self.custom_edges:
             return super().statistic()
         return canonical_json(
@@ -900,7 +900,7 @@ class BucketDistribution:
     buckets : tuple of Bin
         The bins, of equal width, from the smallest to the largest value.
     rank_error : float
-        A bucket's count is off by at most twice this share of all values, at 99 % confidence.
+        A bucket's count is off by at most twice this share of all values, at 99% confidence.
     state : KllState
         The sketch that they were computed from.
 

@@ -390,7 +390,7 @@ _KLL_K = 8
 
 
 def kll_capacity(k: int, m: int, depth: int) -> int:
-    """Return the size of a level so far below the top: k, and two thirds of it for each further one."""
+    """Return the size of a level: k at the top, and two thirds as much at each lower level."""
     steps = [depth] if depth <= _KLL_LEVELS // 2 else [depth // 2, depth - depth // 2]
     for step in steps:
         k = (2 * (k << step) // 3**step + 1) >> 1
@@ -398,7 +398,7 @@ def kll_capacity(k: int, m: int, depth: int) -> int:
 
 
 def require_req(sketch: bytes) -> None:
-    """Require a REQ sketch of doubles whose levels hold as many values as there are."""
+    """Require a REQ sketch of doubles whose levels match its stated number of values."""
     flags, k, number, raw = struct.unpack_from("<3xBHBB", sketch)
     _require(_REQ_K_RANGE[0] <= k <= _REQ_K_RANGE[1] and k % 2 == 0, "k")
     if flags & _REQ_EMPTY:

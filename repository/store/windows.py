@@ -32,7 +32,6 @@ from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.partitions import Partition, parse_selection, select_named
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.state import State
-from tidegauge.repository.store import queries
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.bulk import chunks, upsert

@@ -16,26 +16,7 @@ from tidegauge.analyzers.columnar.engines import MeasuringEngine
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.cli import (
-    TOOL_FAILED,
-    AllowEmpty,
-    ArtifactsOption,
-    CommandError,
-    Db,
-    EngineOption,
-    Jobs,
-    ResultFormatOption,
-    ResultOutput,
-    SparkOptions,
-    Variables,
-    check_target_file,
-    db_option,
-    open_repository,
-    parse_pairs,
-    print_message,
-    print_result,
-    takes_spark_options,
-)
+from tidegauge.cli import options
 from tidegauge.cli.output import ResultFormat
 from tidegauge.outcome import FailOnLevel, Gate
 
@@ -64,6 +45,7 @@ class SuiteOptions:
         typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
     ] = None
     jobs: options.Jobs = 1
+    engine: options.EngineOption = MeasuringEngine.AUTO
     output_format: options.ResultFormatOption = ResultFormat.TEXT
     output: options.ResultOutput = None
 
@@ -74,8 +56,7 @@ class SuiteOptions:
         location: options.RepositoryLocation,
         session: options.SparkOptions,
         report: Callable[[Sequence[str]], None] | None = None,
-    engine: EngineOption = MeasuringEngine.AUTO,
-    fail_on_anomaly:    progress: Callable[[], Progress] | None = None,
+        progress: Callable[[], Progress] | None = None,
     ) -> int:
         """Measure with `run_suites` or `run_checks`, print the result, and return the exit status."""
         options.check_target_file(self.output)
@@ -85,10 +66,11 @@ class SuiteOptions:
                 repository,
                 self.partitions,
                 tags=options.parse_pairs("--tag", self.tag or []),
-                session=session.start,
+                session=partial(session.start_lazily, self.engine),
                 variables=options.parse_pairs("--var", self.var or []),
                 allow_empty=self.allow_empty,
                 jobs=self.jobs,
+                engine=self.engine,
                 report=report,
                 progress=progress,
                 options=location.option,
@@ -96,8 +78,7 @@ class SuiteOptions:
         if report is not None and self.is_live:
             _print_lines(sys.stdout, result.closing_lines(location.option))
             return result.status(gate)
-        engine=engine,
-        output_format, self.output, location.option)
+        return options.print_result(result, gate, self.output_format, self.output, location.option)
 
     @property
     def is_live(self) -> bool:
@@ -112,8 +93,7 @@ def run(
         bool,
         typer.Option(
             "--rename", help="Accept that the tables were renamed, and continue their history."
-       engine: MeasuringEngine,
-    output_format: ),
+        ),
     ] = False,
     resegment: Annotated[
         bool, typer.Option("--resegment", help="Choose again which values become segments.")
@@ -128,15 +108,14 @@ def run(
     fail_on: Annotated[
         FailOnLevel,
         typer.Option(
-            help="Exit with 2 if a check or session=partial(session.start_lazily, engine), also if one warns (warning), or never."
+            help="Exit with 2 if a check or policy fails (error), also if one warns (warning), or never."
         ),
     ] = FailOnLevel.ERROR,
     *,
     session: options.SparkOptions,
 ) -> int:
     """Measure new and changed partitions, detect anomalies, and evaluate the suites' checks."""
-    from tidegauge.display.progress import engine=engine,
-            report=report,
+    from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
 
     return suite_options.measure(
@@ -318,7 +297,6 @@ def _propose(
         print(f"{rules}: {proposed.count('  - ')} rules", flush=True)
 
 
-@options.takes_spark_options()
 def explain(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
@@ -335,27 +313,6 @@ def explain(
     variables = options.parse_pairs("--var", var or [])
     files = [load_suite(path, variables) for path in find_suites(suites)]
     spark = session.start()
-    for file in table else table)
-        write_output(rules, proposed)
-        print(f"{rules}: {proposed.count('  - ')} rules", flush=True)
-
-
-def explain(
-    suites: Annotated[
-        list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
-    ],
-    var: options.Variables = None,
-    *,
-    session: options.SparkOptions,
-) -> None:
-    """Show the measurement plan of the suites' tables: jobs, passes, columns, bytes of states."""
-    from tidegauge.analysis import explain as plan_of
-    from tidegauge.files.runs import tables_of
-    from tidegauge.files.suite_files import find_suites, load_suite
-
-    variables = options.parse_pairs("--var", var or [])
-    files = [load_suite(path, variables) for path in find_suites(suites)]
-    spark = session.start()
     for file in files:
         for suite in tables_of(spark, file):
             print(plan_of(suite, spark=spark))
@@ -364,7 +321,6 @@ def explain(
 def check(
     suite_options: SuiteOptions,
     location: options.RepositoryLocation,
-    engine: EngineOption = MeasuringEngine.AUTO,
     fail_on: Annotated[
         FailOnLevel,
         typer.Option(
@@ -377,15 +333,4 @@ def check(
     """Measure new and changed partitions, and evaluate the checks of suite files on them."""
     from tidegauge.files.runs import run_checks
 
-    return suite_options.measure(run_checks, fail_on.gate(),
-        suites=suites,
-        db=db,
-        artifacts=artifacts,
-        partitions=partitions,
-        var=var,
-        allow_empty=allow_empty,
-        tag=tag,
-        jobs=jobs,
-        engine=engine,
-        output_format=output_format,
-   location, session)
+    return suite_options.measure(run_checks, fail_on.gate(), location, session)

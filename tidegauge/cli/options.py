@@ -16,7 +16,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import typer
 from typer.core import TyperGroup
@@ -494,36 +494,6 @@ class SessionOptions:
             settings["spark.master"] = self.master
         return settings
 
-    def start_lazily(self, engine: MeasuringEngine) -> SparkSession:
-        """Return a session that starts when it is needed; a started session if it may have special settings.
-
-        Parameters
-        ----------
-        engine : MeasuringEngine
-            With ``spark``, the session starts at once.
-        """
-        from tidegauge.spark.session import has_default_reader
-
-        if engine is MeasuringEngine.AUTO and has_default_reader(self.settings()):
-            return cast("SparkSession", LazySession(self.start))
-        return self.start()
-
-    def start(self, defaults: Mapping[str, str] | None = None) -> SparkSession:
-        """Return the active session, or start a session; the options override ``defaults``."""
-        from tidegauge.spark.session import apply_settings, spark_session
-
-        settings = {**(defaults or {}), **self.settings()}
-        session = spark_session(self.warehouse, settings=settings)
-        apply_settings(session, settings)
-        return session
-
-
-_SPARK_OPTION_TYPES = get_type_hints(SparkOptions, include_extras=True)
-
-
-def self.master
-        return settings
-
 
 @dataclass(frozen=True)
 class SparkOptions(SessionOptions):
@@ -555,3 +525,17 @@ class SparkOptions(SessionOptions):
         session = spark_session(self.warehouse, settings=settings)
         apply_settings(session, settings)
         return session
+
+    def start_lazily(self, engine: MeasuringEngine) -> SparkSession:
+        """Return a session that starts when it is needed; a started session if it may have special settings.
+
+        Parameters
+        ----------
+        engine : MeasuringEngine
+            With ``spark``, the session starts at once.
+        """
+        from tidegauge.spark.session import has_default_reader
+
+        if engine is MeasuringEngine.AUTO and has_default_reader(self.settings()):
+            return cast("SparkSession", LazySession(self.start))
+        return self.start()

@@ -7,11 +7,12 @@ validation task.
 A record that cannot be read is counted under one kind: the encoding first, then the structure, then the first
 column in schema order whose cell does not have the column's type.
 
-Dates are parsed by patterns, strict or lenient as in Java's ``SimpleDateFormat``. Strict is the result of
-`try_to_timestamp` on the whole string. Lenient uses the strict result if it is not null; otherwise it splits
-the string into the numeric fields of the pattern and adds them up. A field directly before another field takes
-one digit for each of its letters, every other field takes all digits that follow (at most nine), and
-out-of-range values roll over. With ``yyyyMMddHHmmss``, ``20133109130619`` is month 31 of 2013, that is 9 July
+Dates are parsed by patterns, strict or lenient as in Java's ``SimpleDateFormat``. Strict parsing returns the
+result of `try_to_timestamp` on the whole string. Lenient parsing returns the strict result if it is not null;
+otherwise it splits the string into the numeric fields of the pattern and adds them up. A field directly
+before another field takes one digit for each of its letters, every other field takes all digits that follow
+(at most nine), and out-of-range values roll over. With ``yyyyMMddHHmmss``, ``20133109130619`` is month 31 of
+2013, that is 9 July
 2015. ``201309130619`` is invalid because no digits remain for the seconds; so is ``130109130619``, whose year
 is 1301 and which ends after the minutes.
 
