@@ -2586,7 +2586,7 @@ def _with_filter(analyzer: AnyAnalyzer, where: str | None) -> AnyAnalyzer:
         problem = "has another filter" if "where" in names else "takes no filter"
         msg = f"Invalid where={where!r}: {analyzer!r} {problem}. Write the filter only once."
         raise HistoryError(msg)
-    return replace(analyzer, where=where)
+    return replace(analyzer, where=where)  # type: ignore[call-arg]
 
 
 @overload

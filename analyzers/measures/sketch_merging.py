@@ -208,8 +208,10 @@ def _pack_req(
         parts.append(_REQ_COUNTS.pack(total, *ends))
     for level, (values, state) in enumerate(zip(levels, states, strict=True)):
         parameter = _ReqLevel.from_state(k, state)
-        head = (state, float(parameter.section), level, parameter.sections, len(values))
-        parts += [_REQ_LEVEL.pack(*head), values.astype("<f8").tobytes()]
+        level_head = _REQ_LEVEL.pack(
+            state, float(parameter.section), level, parameter.sections, len(values)
+        )
+        parts += [level_head, values.astype("<f8").tobytes()]
     return b"".join(parts)
 
 

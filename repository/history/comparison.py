@@ -362,7 +362,7 @@ def _result_frame(
     rows = [series[i] for i in series_indices[order].tolist()]
     identity = {"dataset": np.full(len(rows), dataset, dtype=object)}
     identity |= {
-        name: np.array([row[name] for row in rows], dtype=object)  # type: ignore[literal-required]
+        name: np.array([row[name] for row in rows], dtype=object)
         for name in ("segment", "name", "instance")
     }
     identity["where"] = np.array([row["filter"] or "" for row in rows], dtype=object)

@@ -481,7 +481,8 @@ def write_incidents(
         incident = own_incident if own_incident is not None else min(candidates, default=None)
         course = _build_course(group, title, newest_positions, anomalous_positions)
         # Anomalies can end before the values are back. The end of an incident is not reconsidered.
-        if course.is_over and not _was_over(courses.get(incident), course):
+        previous = None if incident is None else courses.get(incident)
+        if course.is_over and not _was_over(previous, course):
             axis = positions.axes[group[0].within]
             course = _extended_course(connection, group, course, axis, anomalous_positions)
         if incident is None:
