@@ -24,13 +24,15 @@ from tidegauge.repository.detectors.base import (
 from tidegauge.repository.detectors.inputs import Matrix, TrainingLabels
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import (
+    DOUBLE_LOAD_WEIGHT,
     FalseDiscoveryRate,
     day_weights,
+    double_loads,
     severity_steps,
     weights_of,
 )
 from tidegauge.repository.incidents.grouping import write_incidents
-from tidegauge.repository.incidents.headline import direction, explain
+from tidegauge.repository.incidents.headline import direction, explain, explain_double_load
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
@@ -144,6 +146,8 @@ def apply_rules(
             watched = [series_matrix.series[row] for row in rows.tolist()]
             steps = severity_steps(watched, values[rows], scores.expected[rows])
             weights = weights_of(watched, steps, scores.score[rows])
+            for i, k in double_loads(watched, values[rows], scores.expected[rows]):
+                steps[i, k], weights[i, k] = len(Severity) - 1, DOUBLE_LOAD_WEIGHT
         else:  # all deviations are equally grave
             step = list(Severity).index(Severity(monitor.severity))
             steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
@@ -356,24 +360,28 @@ class Scored:
             Values in partitions before the matrix's first, by index of the series.
         """
         other_counts = self.flags.sum(axis=0) - 1
+        values = self.matrix.history.values[:, self.start :]
+        loads = double_loads(self.matrix.series, values, self.scores.expected)
         findings = []
         for i, k in self.anomaly_indices:
             past = self.matrix.history.values[i, : self.start + k]
             values_before = [*(earlier_values or {}).get(i, ()), *past[~np.isnan(past)].tolist()]
-            findings.append(
-                make_finding(
-                    self.detector,
-                    self.matrix,
-                    self.scores,
-                    (i, k),
-                    self.start,
-                    list(Severity)[self.severities[i, k]],
-                    values_before,
-                    int(other_counts[k]),
-                    after=bool(self.after[i, k]),
-                    weighed=self.weighed,
-                )
+            finding = make_finding(
+                self.detector,
+                self.matrix,
+                self.scores,
+                (i, k),
+                self.start,
+                list(Severity)[self.severities[i, k]],
+                values_before,
+                int(other_counts[k]),
+                after=bool(self.after[i, k]),
+                weighed=self.weighed,
             )
+            if (i, k) in loads:
+                text = explain_double_load(finding.explanation, loads[i, k])
+                finding = replace(finding, explanation=text)
+            findings.append(finding)
         return findings
 
 

@@ -7,6 +7,7 @@ the table that it concerns.
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -424,6 +425,63 @@ def day_weights(
     evidence = np.maximum(known_score, lasting) - tests
     weights: Floats = 10.0 ** np.minimum(evidence - known_score, MAX_SCORE)
     return weights
+
+
+DISTINCT_COUNT_ANALYZERS = frozenset({"CountDistinct", "ApproxCountDistinct"})
+DOUBLE_LOAD_TOLERANCE = 0.25
+"""The rows of each distinct value double within this binary logarithm: 1.68 to 2.38 times. If twice as many new rows
+arrive, they have at least 20 % more distinct values, and so at most 1.67 times the rows of each."""
+UNCHANGED_TOLERANCE = 0.35
+"""A distinct count is unchanged within this binary logarithm: the partition may have had fewer rows by a fifth."""
+MIN_DOUBLE_LOAD_CHANGE = 0.5
+"""The rows must be 1.41 times the expected rows at least, as a binary logarithm."""
+MIN_DISTINCT_SHARE = 0.5
+"""A count tells double rows from new rows if at least this share of the rows are distinct values. Twice as many
+random rows would then have at least 20 % more distinct values."""
+DOUBLE_LOAD_WEIGHT = 100.0
+"""Rows double without new values much more often by a double load than by chance."""
+
+
+def double_loads(
+    series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
+) -> dict[tuple[int, int], str]:
+    """Return the partitions that were probably loaded twice: twice the rows, and no more distinct values.
+
+    Parameters
+    ----------
+    series : sequence of mapping
+        A row for each series.
+    values, expected : array of float, shape (series, partitions)
+
+    Returns
+    -------
+    dict of (int, int) to str
+        The column whose distinct count is unchanged, by the index of the row count and of the partition.
+
+    Examples
+    --------
+    >>> size = {"kind": "Size", "name": "Size", "instance": "*", "filter": None, "segment": ""}
+    >>> users = size | {"kind": "CountDistinct", "name": "CountDistinct", "instance": "user"}
+    >>> double_loads([size, users], np.array([[1210.0], [443.0]]), np.array([[605.0], [446.0]]))
+    {(0, 0): 'user'}
+    """
+    kinds = [{row["kind"], row.get("name")} for row in series]
+    parts = [(row["filter"] or "", row["segment"]) for row in series]
+    with np.errstate(all="ignore"):
+        change = np.log2(np.where((values > 0) & (expected > 0), values / expected, np.nan))
+    is_larger = change > MIN_DOUBLE_LOAD_CHANGE
+    is_unchanged = np.abs(change) <= UNCHANGED_TOLERANCE
+    row_counts = [i for i, kind in enumerate(kinds) if "Size" in kind and is_larger[i].any()]
+    distinct_counts = [j for j, kind in enumerate(kinds) if kind & DISTINCT_COUNT_ANALYZERS]
+    loads: dict[tuple[int, int], str] = {}
+    for i, j in itertools.product(row_counts, distinct_counts):
+        if parts[i] == parts[j]:
+            shows = np.abs(change[i] - change[j] - 1) <= DOUBLE_LOAD_TOLERANCE
+            shows &= is_larger[i] & is_unchanged[j]
+            shows &= expected[j] >= MIN_DISTINCT_SHARE * expected[i]
+            for t in np.flatnonzero(shows).tolist():
+                loads.setdefault((i, t), str(series[j]["instance"]))
+    return loads
 
 
 def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:

@@ -121,6 +121,21 @@ def explain(
     return one_line(text)
 
 
+LOADED_TWICE = "probably loaded twice"
+
+
+def explain_double_load(explanation: str, column: str) -> str:
+    """Return the explanation of a row count with the column that shows that the rows were loaded twice.
+
+    Examples
+    --------
+    >>> explain_double_load("Size in ds=2026-11-16 is 1,210, above the usual 366 to 1,077.", "user")
+    'Size in ds=2026-11-16 is 1,210, above the usual 366 to 1,077. user has no more distinct values than usual, so the rows were probably loaded twice.'
+    """
+    reason = f"{column} has no more distinct values than usual, so the rows were {LOADED_TWICE}."
+    return one_line(f"{explanation} {reason}")
+
+
 def _explain_inside_band(unusual_count: int, *, after: bool, grave: bool) -> str:
     """Return why a value inside its band is an anomaly."""
     if unusual_count:
@@ -576,7 +591,8 @@ def _describe_anomaly(anomaly: Anomaly) -> str:
     if anomaly.scale == "count" and expected > 0 and value / expected >= MIN_REPORTED_FACTOR:
         return f"{subject} {number(round(value / expected, 0))} times as high"
     if anomaly.scale == "count" and expected > 0:
-        return f"{subject} {percent_change(value, expected)}"
+        cause = f", {LOADED_TWICE}" if LOADED_TWICE in anomaly.explanation else ""
+        return f"{subject} {percent_change(value, expected)}{cause}"
     return f"{subject} is {measured(value, scale)} instead of {measured(expected, scale)}"
 
 
