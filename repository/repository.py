@@ -502,6 +502,8 @@ class Repository(Rendered):
     def series(self, dataset: str) -> pd.DataFrame:
         """Return the series of a dataset: names and instances for `metrics`, `value` and `plot`.
 
+        Series of whole-partition detectors, which have scores but no metrics, are left out.
+
         Parameters
         ----------
         dataset : str
@@ -1443,8 +1445,9 @@ class Repository(Rendered):
         dataset: str,
         column: str,
         *,
-        baseline: str | int = "28d",
+        baseline: str | int | None = None,
         at_least: int = 7,
+        same_weekday: bool = False,
         since: Moment = None,
         until: Moment = None,
         segment: str | None = None,
@@ -1465,11 +1468,14 @@ class Repository(Rendered):
         ----------
         dataset, column, segment, where, as_of, kind
             As for `drift`.
-        baseline : str or int
+        baseline : str or int, optional
             Time span before each partition (``28d``, ``24h``), or number of partitions before it, that
-            the partition is compared with.
+            the partition is compared with (default: 28 days; 8 weeks with ``same_weekday``).
         at_least : int
             Minimum number of baseline partitions with values. Partitions with fewer are left out.
+        same_weekday : bool
+            True to compare each partition only with partitions of the same weekday (UTC): a Saturday
+            with Saturdays. Otherwise a column that differs on Saturdays drifts every Saturday.
         since, until
             Bounds on the time of compared partitions. Earlier partitions still belong to the baseline.
         record : bool
@@ -1478,8 +1484,8 @@ class Repository(Rendered):
         Returns
         -------
         pandas.DataFrame
-            One row per partition with a time and a state, with the columns segment, partition, time,
-            psi, js, ks, wasserstein, wasserstein_iqr, unseen, lost, rows, baseline_rows. A distance is
+            One row per partition with a time and a state, with the columns dataset, segment, partition,
+            time, instance (the column), psi, js, ks, wasserstein, wasserstein_iqr, unseen, lost, rows, baseline_rows. A distance is
             NaN if the partition has no values, or if the distance does not apply to the column's kind.
 
         Raises
@@ -1496,14 +1502,23 @@ class Repository(Rendered):
         ...     repo.drifts("d", "s")["psi"].tolist()
         [0.0, 0.0]
         """
-        from tidegauge.repository.distributions.drift import drifts
+        from tidegauge.repository.distributions.drift import BASELINE, SAME_WEEKDAY_BASELINE, drifts
         from tidegauge.repository.distributions.stored import StoredColumn
 
         stored_column = StoredColumn(
             self.database, self.artifacts, dataset, column, segment, where, as_of, kind
         )
         window = Window.between(since, until)
-        return drifts(stored_column, baseline, window, at_least=at_least, record=record)
+        if baseline is None:
+            baseline = SAME_WEEKDAY_BASELINE if same_weekday else BASELINE
+        return drifts(
+            stored_column,
+            baseline,
+            window,
+            at_least=at_least,
+            same_weekday=same_weekday,
+            record=record,
+        )
 
     @series_filter(SeriesFilter)
     def compare(
@@ -2250,7 +2265,7 @@ class Repository(Rendered):
             rows = score_rows(connection, dataset, query, as_of)
             where = {row["analyzer"]: row["where"] for row in series_rows(connection, dataset)}
         return frame_of(
-            [{**row, "where": where[row["analyzer"]]} for row in rows],
+            [{**row, "where": where.get(row["analyzer"], "")} for row in rows],
             {**columns_of(ScoreRow), "where": Kind.ANY},
         )
 

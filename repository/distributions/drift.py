@@ -52,6 +52,8 @@ RECORDED_OF = {
 }
 DRIFT_PREFIX = "Drift."
 """Prefix of the names of recorded distances."""
+BASELINE, SAME_WEEKDAY_BASELINE = "28d", "56d"
+"""Default baselines of each partition: four weeks, or the eight partitions of the same weekday before it."""
 PLOT_RANKS = tuple(rank / 100 for rank in range(101))
 MAX_PLOT_CATEGORIES = 20
 _RECORDED_DIGITS = 9
@@ -215,7 +217,7 @@ def drift_before(
 
 
 DRIFTS_COLUMNS = columns(
-    "segment partition time:time psi:number js:number ks:number wasserstein:number"
+    "dataset segment partition time:time instance psi:number js:number ks:number wasserstein:number"
     " wasserstein_iqr:number unseen:number lost:number rows:integer baseline_rows"
 )
 
@@ -226,6 +228,7 @@ def drifts(
     window: Window,
     *,
     at_least: int = 7,
+    same_weekday: bool = False,
     record: bool = True,
 ) -> pd.DataFrame:
     """Compare each partition with its trailing baseline; see `Repository.drifts`."""
@@ -235,12 +238,13 @@ def drifts(
         since = since - length if isinstance(length, timedelta) else None
     with column.database.read() as connection:
         stored = column.stored(connection, Window(since, window.until))
-    by_segment: dict[str, list[StoredState]] = {}
+    groups: dict[tuple[str, int | None], list[StoredState]] = {}
     for state in stored:
         if state.time is not None:
-            by_segment.setdefault(state.segment, []).append(state)
+            weekday = state.time.weekday() if same_weekday else None
+            groups.setdefault((state.segment, weekday), []).append(state)
     rows: list[dict[str, Any]] = []
-    for states in by_segment.values():
+    for states in groups.values():
         distances = {}
         for state, earlier, after in _trailing(column.distributions(states), length):
             assert state.time is not None
@@ -248,9 +252,11 @@ def drifts(
                 past = merged(earlier)
                 distances[state] = compare(past, after)
                 row_counts = {"rows": rows_of(after), "baseline_rows": rows_of(past)}
-                rows.append({**asdict(distances[state]), **vars(state), **row_counts})
+                identity = {"dataset": column.dataset, "instance": column.name}
+                rows.append({**asdict(distances[state]), **vars(state), **row_counts, **identity})
         if record and column.as_of is None and distances:
             _record(column, kind_of(after), distances)
+    rows.sort(key=lambda row: (row["segment"], row["time"]))
     return frame_of(rows, DRIFTS_COLUMNS)
 
 

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 HEALTH_LEVELS = (
     *("error", "failed run", "failed analyzers", "failing checks"),
-    *("warning", "info", "ok", "not measured"),
+    *("warning", "info", "not scored", "ok", "not measured"),
 )
-"""The worst level is first. The first level that applies is the health of a table."""
+"""The worst level is first. The first level that applies is the health of a table.
+
+A table that no detector has read is not known to be ok.
+"""
 OWNER_TAGS = ("owner", "team")
 """The first tag that a run sets names the owner."""
 
@@ -84,10 +87,11 @@ def _health_row(columns: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]
     }
     tag_list = ", ".join(f"{key}={value}" for key, value in sorted(tags.items()))
     row = {**columns, **counts, "owner": owner, "tags": tag_list or None}
-    return cast("TableRow", {**row, "health": _health(row)})
+    is_scored = row.pop("is_scored")
+    return cast("TableRow", {**row, "health": _health(row, is_scored=bool(is_scored))})
 
 
-def _health(row: Mapping[str, Any]) -> str:
+def _health(row: Mapping[str, Any], *, is_scored: bool) -> str:
     applies = {
         "error": row["errors"],
         "failed run": row["run_status"] in FAILED_RUNS,
@@ -95,6 +99,7 @@ def _health(row: Mapping[str, Any]) -> str:
         "failing checks": row["failing"],
         "warning": row["warnings"],
         "info": row["infos"],
+        "not scored": row["newest"] is not None and not is_scored,
         "ok": row["newest"] is not None,
     }
     return next((name for name in HEALTH_LEVELS if applies.get(name)), HEALTH_LEVELS[-1])
@@ -132,6 +137,10 @@ def _health_query(now: datetime) -> sa.Select[Any]:
             r.id.label("run_id"),
             r.status.label("run_status"),
             r.started_at.label("run_started_at"),
+            sa.exists()
+            .where(s.scored.c.dataset_id == d.id)
+            .correlate(s.dataset)
+            .label("is_scored"),
             *(
                 column
                 for subquery in subqueries

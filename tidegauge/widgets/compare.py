@@ -58,6 +58,12 @@ SERIES_FIELDS = ("segment", "name", "instance", "analyzer")
 MERGED_COLUMNS = ("merged_baseline", "merged_current")
 _SIZED_COLUMNS = frozenset({"change", "relative"})
 """Columns that are sorted by size: a fall by half is as large as a rise by half."""
+PSI_THRESHOLDS = (0.1, 0.25)
+"""PSI from which a drift is called moderate and large, as is usual in credit scoring."""
+MIN_SAME_WEEKDAYS = 4
+"""Minimum number of earlier partitions of the same weekday, as many weeks as the other baseline has."""
+MIN_COMPARED_DRIFTS = 14
+"""Minimum number of partitions with which a weekly season is recognised: two of each weekday."""
 MAX_MERGED_SERIES = 500
 """Maximum number of series with metrics of whole windows by default: the states of all partitions are read."""
 
@@ -360,7 +366,7 @@ def drift_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFra
                 for partition in partition_names(connection, dataset)
             }
         segment = segment_by_partition.get(params["current"].get("partition"))
-    drift = repository.drifts(dataset, params["column"], segment=segment or None, record=False)
+    drift, _ = _seasonal_drifts(repository, params, segment=segment or None)
     return drift if segment is None else drift[drift["segment"] == segment]
 
 
@@ -401,12 +407,28 @@ def drifts(repository: Repository, params: Mapping[str, Any]) -> Answer:
     params : mapping
         Parameters of the request, as `protocol.DriftsQuestion`.
     """
-    drift = repository.drifts(
-        params["dataset"],
-        params["column"],
-        segment=params.get("segment") or None,
-        since=params.get("since"),
-        until=params.get("until"),
-        record=False,
+    bounds = {name: params.get(name) for name in ("since", "until")}
+    segment = params.get("segment") or None
+    drift, same_weekday = _seasonal_drifts(repository, params, segment=segment, **bounds)
+    return table(drift, same_weekday=same_weekday, thresholds=PSI_THRESHOLDS)
+
+
+def _seasonal_drifts(
+    repository: Repository, params: Mapping[str, Any], **options: Any
+) -> tuple[pd.DataFrame, bool]:
+    """Return the drift of each partition, and whether it is compared with the same weekday only.
+
+    The baseline with the smaller mean PSI describes the column better. A column without a weekly season
+    has the smaller one against all weekdays, because the baseline has more values.
+    """
+    dataset, column = params["dataset"], params["column"]
+    usual = repository.drifts(dataset, column, **options)
+    weekly = repository.drifts(
+        dataset, column, same_weekday=True, at_least=MIN_SAME_WEEKDAYS, **options
     )
-    return table(drift)
+    keys = ["segment", "partition"]
+    shared = usual.merge(weekly, on=keys)[["psi_x", "psi_y"]].dropna()
+    is_weekly = (
+        len(shared) >= MIN_COMPARED_DRIFTS and shared["psi_y"].mean() < shared["psi_x"].mean()
+    )
+    return (weekly if is_weekly else usual), bool(is_weekly)

@@ -322,6 +322,11 @@ class CompareQuestion(TypedDict):
     dataset: str
     baseline: Side
     current: Side
+    summary: NotRequired[
+        Annotated[
+            str | None, "`merged` for metrics of whole windows, `median` for a typical partition."
+        ]
+    ]
 
 
 class CompareAnswer(Table):
@@ -396,6 +401,13 @@ class DriftsQuestion(TypedDict):
     segment: str | None
     since: NotRequired[str]
     until: NotRequired[str]
+
+
+class DriftsAnswer(Table):
+    """Drift of each partition from its baseline."""
+
+    same_weekday: Annotated[bool, "True if partitions are compared with the same weekday only."]
+    thresholds: Annotated[Sequence[float], "PSI from which a drift is moderate, and large."]
 
 
 class ConsistencyQuestion(TypedDict):
@@ -780,7 +792,7 @@ QUESTION_TYPES: Mapping[str, Question] = {
     "merged": Question(CompareQuestion, Table, OrderedColumns),
     "columns": Question(DatasetQuestion, ColumnsAnswer, Empty),
     "distribution": Question(DistributionQuestion, DistributionAnswer, DistributionArrays),
-    "drifts": Question(DriftsQuestion, Table, FloatColumns),
+    "drifts": Question(DriftsQuestion, DriftsAnswer, FloatColumns),
     "consistency": Question(ConsistencyQuestion, ConsistencyAnswer, ConsistencyArrays),
     "consistency_sparklines": Question(ConsistencySelection, Empty, SparklineArrays),
     "consistency_features": Question(

@@ -81,6 +81,8 @@ GROUPING_KEYS: Mapping[str, Sequence[str]] = {
 """Sort keys of each grouping of the heat map."""
 MAX_CATALOGUES = {False: 8, True: 64}
 """Maximum number of stored catalogues: of all tables (False) and of a single one (True)."""
+CHECKED_STATUS = "checked"
+"""Status of a cell without a metric that a detector of whole partitions scored."""
 SCORE_FIELDS = ("expected", "lower", "upper", "score", "p_value")
 
 
@@ -250,6 +252,8 @@ class Overview:
                     {name: float(getattr(scores, name)[position]) for name in SCORE_FIELDS}
                 )
                 details["detector"] = detector
+        if details["status"] == "absent" and "detector" in details:
+            details["status"] = CHECKED_STATUS
         query = MetricQuery(series=[series], window=_window_at(heatmap.times[column]))
         anomalies = anomaly_rows(connection, dataset, None, query, self.as_of)
         details["anomalies"] = [

@@ -29,7 +29,7 @@ def test_anomalies_are_stored_and_listed(spiky):
     assert list(found.columns) == [
         "id", "dataset", "segment", "partition", "time", "name", "instance", "analyzer", "value", "expected",
         "lower", "upper", "direction", "score", "p_value", "detector", "severity", "status", "incident_id",
-        "version", "explanation", "detected_at",
+        "version", "explanation", "detected_at", "where",
     ]  # fmt: skip
     size = found[found["name"] == "Size"].iloc[0]
     assert (size["partition"], size["value"], size["direction"], size["status"]) == (

@@ -599,6 +599,26 @@ def test_only_new_drifts_are_recorded(normal):
     assert repo.metrics("d", name="Drift.psi")["version"].tolist() == [1, 2, 2]
 
 
+def test_a_partition_is_compared_with_the_same_weekday(repo):
+    """Weekends have other categories than weekdays; 1 January 2013 is a Tuesday."""
+    groups = (
+        [{("a",): 50, ("b",): 50}] * 4 + [{("a",): 5, ("b",): 95}] * 2 + [{("a",): 50, ("b",): 50}]
+    )
+    commit(repo, *(day(n, groups=groups[(n - 1) % 7]) for n in range(1, 71)))
+    usual = repo.drifts("d", "s").set_index("partition")["psi"]
+    weekly = repo.drifts("d", "s", same_weekday=True).set_index("partition")["psi"]
+    saturday = "ds=2013-03-09"
+    assert usual[saturday] > 0.25
+    assert weekly.tolist() == [0.0] * 21, (
+        "the first seven weeks have fewer than seven same weekdays"
+    )
+    assert weekly.index[0] == "ds=2013-02-19"
+    assert weekly.index.tolist() == sorted(weekly.index)
+    shorter = repo.drifts("d", "s", same_weekday=True, at_least=1, baseline="14d")
+    assert len(shorter) == 63
+    assert not repo.series("d")["name"].str.startswith("Drift").any()
+
+
 def test_new_and_lost_categories_are_recorded(repo):
     commit(repo, *(day(n, groups={("a",): 50, ("b",): 50}) for n in range(1, 9)))
     commit(repo, day(9, groups={("a",): 50, ("c",): 50}))

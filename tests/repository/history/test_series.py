@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import SumAndCount
-from tidegauge.repository.history.series import wide_frame
+from tidegauge.repository.history.series import unmeasured_breakdowns, wide_frame
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.queries import view_of
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.store.facts import dimensions_of
+from tidegauge.repository.store.queries import MetricQuery, dataset_id, view_of
+from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
 
 import tidegauge as tg
 from tests.support.integrity import check as find_problems
@@ -187,6 +189,35 @@ def test_frames_of_series_have_the_same_first_arguments_and_columns(repo):
     }
     assert repo.restatements("d", "rows", "*").empty
     assert set(repo.versions("d", "ds=2013-01-01", name="Size")["where"]) == {"", "a > 1"}
+
+
+def test_the_numbers_of_series_agree(repo):
+    repo.detect("d", [tg.Monitor({}, "SimpleThreshold(50)"), tg.Monitor({}, "MissingPartition")])
+    listed = len(repo.series("d"))
+    assert listed == len(repo.latest("d")) == repo.overview()["series"].iloc[0]
+    assert listed == len(repo.compare("d", ("2013-01-01", "2013-01-01"), ("2013-01-02", None)))
+    assert "MissingPartition" not in set(repo.series("d")["name"])
+
+
+def test_missing_breakdowns_name_what_to_add():
+    ewr, histogram = tg.Completeness("x", where="origin = 'EWR'"), tg.Histogram("carrier")
+    carriers = FrequenciesAndNumRows.from_groups([(("AA",), 6), (("UA",), 4)])
+    extra = [measurement(ewr, NumMatchesAndCount(5, 10)), measurement(histogram, carriers)]
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, day(1, only=[SIZE, COMPLETE, ewr, histogram], extra=extra))
+        with repo.database.read() as connection:
+            ids = {
+                (row["name"], row["filter"]): row["id"]
+                for row in dimensions_of(connection, dataset_id(connection, "d"), MetricQuery())[0]
+            }
+            sentences = unmeasured_breakdowns(connection, "d", ids["Completeness", None])
+            size = unmeasured_breakdowns(connection, "d", ids["Size", None])
+            unknown = unmeasured_breakdowns(connection, "d", 10**9)
+    assert sentences == [
+        "Completeness of x is not measured by carrier: add segments: [[carrier]] to the suite."
+    ]
+    assert size == ["Size is not measured by origin: add segments: [[origin]] to the suite."]
+    assert unknown == []
 
 
 def test_several_filters_segments_and_columns_are_selected_together(repo):

@@ -31,8 +31,7 @@ def table(repo, dataset, severity=None):
         day(2, rows=99 if severity else 10, only=[SIZE]),
         dataset=dataset,
     )
-    if severity:
-        repo.detect(dataset, HIGH[severity])
+    repo.detect(dataset, HIGH[severity or "info"])
 
 
 @pytest.fixture
@@ -54,6 +53,7 @@ def test_the_worst_tables_come_first(repo):
     repo.keep_verdict(
         "checked", name="c", specification="s", fingerprint="f", passed=False, result="{}"
     )
+    commit(repo, day(1, rows=10, only=[SIZE]), dataset="recorded")
     repo.store.open_run(spec("empty"))
     found = health(repo)
     assert [(name, row["health"]) for name, row in found.items()] == [
@@ -62,6 +62,7 @@ def test_the_worst_tables_come_first(repo):
         ("checked", "failing checks"),
         ("warned", "warning"),
         ("noted", "info"),
+        ("recorded", "not scored"),
         ("fine", "ok"),
         ("empty", "not measured"),
     ]

@@ -59,7 +59,7 @@ def test_the_backfill_measures_all_partitions(measured_copy):
     frame = measured_copy.metrics("flights")
     assert list(frame.columns) == [
         "dataset", "segment", "partition", "time", "entity", "name", "instance", "value", "weight",
-        "status", "error", "version", "run_id", "analyzed_at", "analyzer",
+        "status", "error", "version", "run_id", "analyzed_at", "analyzer", "where",
     ]  # fmt: skip
     assert frame["partition"].nunique() == 365
     assert frame["analyzer"].nunique() == len(demo_suite().suite.analyzers) >= 25

@@ -117,10 +117,10 @@ def test_a_cell_shows_its_value_or_that_it_is_absent(talk, recorded):
     assert talk.ask("cell", row=row, column=3)[0]["status"] == "absent"
 
 
-def test_a_cell_of_a_detector_of_whole_partitions_is_absent(talk):
+def test_a_cell_of_a_detector_of_whole_partitions_is_checked(talk):
     row = row_of(*talk.ask("catalogue"), "MissingPartition")
     answer, _ = talk.ask("cell", row=row, column=30)
-    assert (answer["status"], answer["name"]) == ("absent", "MissingPartition")
+    assert (answer["status"], answer["name"]) == ("checked", "MissingPartition")
     assert answer["detector"] == "MissingPartition()"
 
 
@@ -368,13 +368,13 @@ def test_data_of_the_tables_is_filtered_and_sorted_like_the_page(recorded):
         return dashboard.data["dataset"].tolist()
 
     assert tables()[0] == "orders", "the worst"
-    assert tables(health="ok") == ["Alpha", "beta", "late"]
+    assert tables(health="not scored") == ["Alpha", "beta", "late"]
     assert tables(filter="LATE") == ["late"]
     assert tables(sort="dataset", reverse=True) == ["orders", "late", "beta", "Alpha"]
-    assert tables(sort="size", health="ok") == ["Alpha", "beta", "late"], (
+    assert tables(sort="size", health="not scored") == ["Alpha", "beta", "late"], (
         "the largest, then unknown"
     )
-    assert tables(sort="size", health="ok", reverse=True) == ["beta", "Alpha", "late"]
+    assert tables(sort="size", health="not scored", reverse=True) == ["beta", "Alpha", "late"]
     assert tables(sort="incidents")[0] == "orders"
 
 

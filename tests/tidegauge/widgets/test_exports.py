@@ -87,7 +87,7 @@ def backend(repo):
 
 CHOICES = {
     "home": {
-        "health": ["", "ok", "error"],
+        "health": ["", "not scored", "error"],
         "sort": ["health", "dataset", "incidents", "newest", "size", "completeness", "owner"],
         "reverse": [False, True],
     },

@@ -29,6 +29,21 @@ def cities(number, **counts):
     return day(number, only=[CITY], extra=[measurement(CITY, state)])
 
 
+def test_the_drift_of_a_column_with_a_weekly_season_is_compared_with_the_same_weekday(repo):
+    weekday, weekend = {("a",): 50, ("b",): 50}, {("a",): 5, ("b",): 95}
+    weeks = [weekday] * 4 + [weekend] * 2 + [weekday]
+    commit(repo, *(day(n, groups=weeks[(n - 1) % 7]) for n in range(1, 71)), dataset="weekly")
+    commit(repo, *(day(n, groups=weekday) for n in range(1, 71)), dataset="steady")
+    answers = {
+        name: compare.drifts(repo, {"dataset": name, "column": "s"})
+        for name in ("weekly", "steady")
+    }
+    assert answers["weekly"].payload["same_weekday"]
+    assert max(answers["weekly"].arrays["psi"]) == 0
+    assert not answers["steady"].payload["same_weekday"]
+    assert answers["steady"].payload["thresholds"] == (0.1, 0.25)
+
+
 def test_series_show_versions_and_replaced_values(repo):
     repo.record("orders", "revenue", {"ds=2013-02-08": 10.0, "ds=2013-02-09": 20.0})
     repo.record("orders", "revenue", {"ds=2013-02-09": 25.0, "ds=2013-02-10": math.nan})

@@ -297,6 +297,8 @@ export interface CompareQuestion {
   dataset: string;
   baseline: Side;
   current: Side;
+  /** `merged` for metrics of whole windows, `median` for a typical partition. */
+  summary?: string | null;
 }
 
 /** Comparison of all metrics, the most surprising first. */
@@ -367,6 +369,17 @@ export interface DriftsQuestion {
   segment: string | null;
   since?: string;
   until?: string;
+}
+
+/** Drift of each partition from its baseline. */
+export interface DriftsAnswer {
+  columns: readonly string[];
+  rows: number;
+  texts: Record<string, readonly (string | null)[]>;
+  /** True if partitions are compared with the same weekday only. */
+  same_weekday: boolean;
+  /** PSI from which a drift is moderate, and large. */
+  thresholds: readonly (number | null)[];
 }
 
 /** Parameters of `consistency`: ranking metric, segment, and a range of days or a window. */
@@ -638,6 +651,8 @@ export interface IncidentAnswer {
   /** Other incidents of the group, up to a limit. */
   other_incidents: readonly OtherIncident[];
   causes: readonly IncidentCause[];
+  /** Columns by which the main metric is not measured, and what to add. */
+  unmeasured: readonly string[];
   /** Series that changed at the same time. */
   companions: readonly IncidentCompanion[];
   /** Partitions that were measured again. */
@@ -775,7 +790,7 @@ export interface Questions {
   merged: { params: CompareQuestion; answer: Table; arrays: Record<string, Float64Array | Int32Array> };
   columns: { params: DatasetQuestion; answer: ColumnsAnswer; arrays: Empty };
   distribution: { params: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
-  drifts: { params: DriftsQuestion; answer: Table; arrays: Record<string, Float64Array> };
+  drifts: { params: DriftsQuestion; answer: DriftsAnswer; arrays: Record<string, Float64Array> };
   consistency: { params: ConsistencyQuestion; answer: ConsistencyAnswer; arrays: ConsistencyArrays };
   consistency_sparklines: { params: ConsistencySelection; answer: Empty; arrays: SparklineArrays };
   consistency_features: { params: ConsistencySelection; answer: ConsistencyFeaturesAnswer; arrays: ConsistencyFeaturesArrays };
