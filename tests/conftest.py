@@ -30,8 +30,8 @@ collect_ignore.extend(OWN_SESSIONS - {os.environ.get("TIDEGAUGE_SESSION")})
 
 def soak(small: int, whole: int) -> int:
     """Return a number of repetitions: few in everyday tests, TIDEGAUGE_SOAK (or many) in a soak test."""
-    asked = os.environ.get("TIDEGAUGE_SOAK", "0")
-    return {"0": small, "1": whole}.get(asked, int(asked))
+    params = os.environ.get("TIDEGAUGE_SOAK", "0")
+    return {"0": small, "1": whole}.get(params, int(params))
 
 
 def pytest_collection_modifyitems(config, items):
@@ -118,8 +118,8 @@ def kafka_jars(request):
     """Fetch the jars for Kafka if a selected test needs them; return the reason for a failure, or None."""
     from tests.services.kafka import fetch
 
-    wanted = any(item.get_closest_marker("kafka") for item in request.session.items)
-    return fetch() if wanted else "no test needs it"
+    expected = any(item.get_closest_marker("kafka") for item in request.session.items)
+    return fetch() if expected else "no test needs it"
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ spec.loader.exec_module(advisories)
 
 
 def test_answers_of_npm_and_pip_are_parsed():
-    found = doctest.testmod(advisories)
-    assert (found.failed, found.attempted) == (0, 7)
+    actual = doctest.testmod(advisories)
+    assert (actual.failed, actual.attempted) == (0, 7)
 
 
 def test_each_problem_is_reported(monkeypatch, capsys):
@@ -36,10 +36,10 @@ def test_each_problem_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(advisories, "asked", asked)
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.setattr(advisories, "fetched", lambda _: None)
-    found = list(advisories.problems())
+    actual = list(advisories.problems())
     # everything that is bundled
     assert [name.partition("@")[0] for name in deprecated] == ["uplot"]
-    assert found == [f"{deprecated[0]} is deprecated: use another", "attrs 21.1.0 was yanked"]
+    assert actual == [f"{deprecated[0]} is deprecated: use another", "attrs 21.1.0 was yanked"]
     said = capsys.readouterr().out
     assert "the registry of npm answers no questions" in said
     assert "the index of Python packages answers no questions" in said

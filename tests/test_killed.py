@@ -153,11 +153,11 @@ def test_a_backfill_killed_at_any_moment_is_completed_by_the_next(spark, tmp_pat
             run = tg.analyze(str(tmp_path / "days"), SUITE, repository=repo, spark=spark)
             assert run.report.scanned == DAYS - left[-1]
             assert check(repo.database, repo.artifacts) == []
-            found = content(repo, "days")
-        exact = ~found["name"].str.startswith("Approx")
-        assert found[exact].equals(expected[exact])
-        quantiles = found["name"].str.startswith("ApproxQ")
+            actual = content(repo, "days")
+        exact = ~actual["name"].str.startswith("Approx")
+        assert actual[exact].equals(expected[exact])
+        quantiles = actual["name"].str.startswith("ApproxQ")
         assert (
-            found[quantiles]["value"] - expected[quantiles]["value"]
+            actual[quantiles]["value"] - expected[quantiles]["value"]
         ).abs().max() <= 500 * 2 * 0.01
     print(f"partitions left by each kill: {left}")

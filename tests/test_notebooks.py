@@ -111,7 +111,7 @@ def test_the_notebook_exploring_history_runs_without_spark(measured_copy, tmp_pa
 @pytest.mark.soak
 @pytest.mark.spark
 def test_the_notebook_griffin_runs(java, tmp_path):
-    found = run(
+    result = run(
         "griffin.ipynb",
         tmp_path,
         "[registered.rule('registered').source, len(job.rule('landed').reports),"
@@ -119,7 +119,7 @@ def test_the_notebook_griffin_runs(java, tmp_path):
     )
     # 365 days; the second run has nothing to do; 8,713 flights without times of departure or
     # arrival
-    assert found == ["flights", 365, 0, 8713, 8713]
+    assert result == ["flights", 365, 0, 8713, 8713]
 
 
 @pytest.mark.soak

@@ -94,9 +94,9 @@ def test_the_bill_of_materials_names_what_is_in_a_wheel_and_what_it_requires(whe
     bundled = {part["name"]: part for purl, part in parts.items() if purl.startswith("pkg:npm/")}
     sources = (ROOT / "tidegauge/widgets/src").rglob("*.ts")
     imported = re.compile(r"""(?:from|import) ["']([^."'][^"']*)["']""")
-    found = {name for source in sources for name in imported.findall(source.read_text())}
+    actual = {name for source in sources for name in imported.findall(source.read_text())}
     types = {"@anywidget/types"}  # the script no longer contains them
-    assert {name.removesuffix("/dist/uPlot.min.css") for name in found} - types == set(bundled)
+    assert {name.removesuffix("/dist/uPlot.min.css") for name in actual} - types == set(bundled)
     assert bundled["uplot"]["licenses"] == [{"expression": "MIT"}]
     assert "Copyright (c) 2022 Leon Sorokin" in script  # as its license requires
     assert len(bundled["uplot"]["hashes"][0]["content"]) == 128
@@ -211,7 +211,7 @@ def test_the_package_names_the_site_if_it_is_configured():
         )
         return json.loads(done.stdout)
 
-    told = metadata(TIDEGAUGE_SITE="https://tidegauge.example.org/")
-    assert told["urls"]["Documentation"] == "https://tidegauge.example.org/"
-    assert "](docs/" not in told["readme"]["text"]
+    reported = metadata(TIDEGAUGE_SITE="https://tidegauge.example.org/")
+    assert reported["urls"]["Documentation"] == "https://tidegauge.example.org/"
+    assert "](docs/" not in reported["readme"]["text"]
     assert "](docs/" in metadata(TIDEGAUGE_SITE="")["readme"]["text"]

@@ -350,14 +350,14 @@ class Season:
         rows = np.flatnonzero(alarmed.any(axis=(1, 2)))
         counted[rows] &= ~alarmed[rows] | self._repeated(rows)[..., None]
         counted_swing = np.where(counted, remaining, np.nan)
-        # Shrink each median as far as chance, by the noise of single occurrences, could explain it.
+        # Shrink each median to the extent that chance (the noise of single occurrences) could explain it.
         effects = zero_if_nan(median(counted_swing))
         departures = np.abs(counted_swing - effects[..., None])
         noise = 1.4826 * median(departures.reshape(len(remaining), -1))
         count = counted.sum(axis=2)
         chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
         effects = zero_if_nan(effects * count / (count + chance))
-        # Shrink all effects as far as they fail to reduce the deviations.
+        # Shrink all effects to the extent that they do not reduce the deviations.
         size_before = np.where(counted, np.abs(remaining), 0).sum(axis=(1, 2))
         size_after = np.where(counted, np.abs(remaining - effects[..., None]), 0).sum(axis=(1, 2))
         explained = np.where(size_before > 0, 1 - size_after / size_before, 0)

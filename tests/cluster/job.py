@@ -29,12 +29,12 @@ def main(folder: str, database: str, master: str, settings: str) -> None:
     suite = tg.Suite("flights", EVERY, segments=[["origin"]])
     with tg.Repository(database, artifacts=f"{folder}/artifacts") as repository:
         run = tg.analyze(f"{folder}/flights", suite, repository=repository, spark=spark)
-        found = {"scanned": run.report.scanned, "failed": sorted(map(repr, run.failed))}
-        found["rules"] = judge(spark, folder)
-        found["consistency"] = compare(spark)
-        found["griffin"] = griffin(spark, folder)
-        found["pipeline"] = pipeline(spark, repository)
-    print(json.dumps(found))
+        actual = {"scanned": run.report.scanned, "failed": sorted(map(repr, run.failed))}
+        actual["rules"] = judge(spark, folder)
+        actual["consistency"] = compare(spark)
+        actual["griffin"] = griffin(spark, folder)
+        actual["pipeline"] = pipeline(spark, repository)
+    print(json.dumps(actual))
     spark.stop()
 
 
@@ -106,8 +106,8 @@ def pipeline(spark, repository):
         t.two_days(log)
     t.make_offline(spark)
     configured.run(spark, t.conf("serving"), repository, until="2023-01-06")
-    found = t.metric(repository, "mismatch", "serving.search")
-    return {" ".join(key): value for key, value in sorted(found.items())}
+    metric = t.metric(repository, "mismatch", "serving.search")
+    return {" ".join(key): value for key, value in sorted(metric.items())}
 
 
 if __name__ == "__main__":

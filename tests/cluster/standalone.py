@@ -41,10 +41,10 @@ class Cluster:
 
 def top_level(package: str) -> list[Path]:
     """Return the folders and modules that a distribution put into site-packages."""
-    found = distribution(package)
-    names = {file.parts[0] for file in found.files or () if not file.parts[0].startswith("..")}
+    actual = distribution(package)
+    names = {file.parts[0] for file in actual.files or () if not file.parts[0].startswith("..")}
     return sorted(
-        Path(str(found.locate_file(name))) for name in names if not name.endswith("__pycache__")
+        Path(str(actual.locate_file(name))) for name in names if not name.endswith("__pycache__")
     )
 
 

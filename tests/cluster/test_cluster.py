@@ -49,8 +49,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    with cluster(tmp_path_factory.mktemp("spark") / "cluster") as found:
-        yield found
+    with cluster(tmp_path_factory.mktemp("spark") / "cluster") as actual:
+        yield actual
 
 
 def start(folder, name, database, master, settings):
@@ -83,13 +83,13 @@ def assert_equal(folder, url, local):
     """Check that both repositories contain equal metrics and states, byte by byte where the order does not matter."""
     artifacts = f"{folder}/artifacts"
     with (
-        Repository(url, artifacts=artifacts) as found,
-        Repository(local[1], artifacts=artifacts) as wanted,
+        Repository(url, artifacts=artifacts) as actual,
+        Repository(local[1], artifacts=artifacts) as expected,
     ):
-        counts = [len(repository.metrics("flights")) for repository in (found, wanted)]
+        counts = [len(repository.metrics("flights")) for repository in (actual, expected)]
         assert counts[0] == counts[1] > 1000
         for analyzer in EVERY:
-            states = [r.window_states("flights") for r in (found, wanted)]
+            states = [r.window_states("flights") for r in (actual, expected)]
             stored = [[one.payload for one in some.stored(analyzer)] for some in states]
             assert len(stored[0]) == len(stored[1]) == DAYS
             if isinstance(analyzer, EXACT):
@@ -141,10 +141,10 @@ def test_the_command_line_runs_with_spark_submit(folder, running):
         "analyzers: [Size, ApproxUniqueness('tailnum'), \"ReqQuantile('arr_delay', 0.5)\"]\n"
     )
     url = f"sqlite:///{folder / 'submitted.db'}"
-    told = [word for k, v in running.settings.items() for word in ("--conf", f"{k}={v}")]
+    reported = [word for k, v in running.settings.items() for word in ("--conf", f"{k}={v}")]
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     script = ROOT / "tidegauge" / "__main__.py"
-    command = [submit, "--master", running.url, "--deploy-mode", "client", *told, script]
+    command = [submit, "--master", running.url, "--deploy-mode", "client", *reported, script]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK")}
     environment |= {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
     job = Server(

@@ -80,7 +80,7 @@ def name_of(page: Path) -> str:
 def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page."""
     text = page.read_text(encoding="utf-8")
-    found: list[Block] = []
+    actual: list[Block] = []
     needs, end = None, 0
     for fence in _FENCE.finditer(text):
         between = text[end : fence.start()]
@@ -95,14 +95,19 @@ def blocks(page: Path) -> list[Block]:
             else:
                 marks[kind] = said
         _, language, code = fence.groups()
-        if language == "text" and found and found[-1].language == "python" and not between.strip():
-            found[-1] = Block(**{**vars(found[-1]), "output": code})
+        if (
+            language == "text"
+            and actual
+            and actual[-1].language == "python"
+            and not between.strip()
+        ):
+            actual[-1] = Block(**{**vars(actual[-1]), "output": code})
         else:
             line = text.count("\n", 0, fence.start(3)) + 1
             why_not = marks.pop("no")
-            found.append(Block(line, language, code, needs, why_not, **marks))
+            actual.append(Block(line, language, code, needs, why_not, **marks))
         end = fence.end()
-    return found
+    return actual
 
 
 def blocks_run_by(test_file: str) -> list[Block]:

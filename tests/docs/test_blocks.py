@@ -56,9 +56,9 @@ def needs(page):
 
 def pages_that_need(*whats):
     """Return the pages that need exactly these fixtures."""
-    found = [(page, needs(page) - {""}) for page in PAGES if needs(page)]
-    wholes = [{"tables", "flights", "spark"} if "tables" in what else what for _, what in found]
-    pages = zip((page for page, _ in found), wholes, strict=True)
+    actual = [(page, needs(page) - {""}) for page in PAGES if needs(page)]
+    wholes = [{"tables", "flights", "spark"} if "tables" in what else what for _, what in actual]
+    pages = zip((page for page, _ in actual), wholes, strict=True)
     return [pytest.param(page, id=name_of(page)) for page, what in pages if what == set(whats)]
 
 

@@ -16,14 +16,14 @@ def public():
     """Return public functions and classes by the name that users import, without errors and type aliases."""
     names = [name for name in tg.__all__ if name not in MODULES]
     names += [f"{module}.{name}" for module in MODULES for name in getattr(tg, module).__all__]
-    found = {}
+    actual = {}
     for name in names:
         module, _, last = name.rpartition(".")
         one = getattr(getattr(tg, module) if module else tg, last)
         error = inspect.isclass(one) and issubclass(one, BaseException)
         if (inspect.isclass(one) or inspect.isfunction(one)) and not error:
-            found[name] = one
-    return found
+            actual[name] = one
+    return actual
 
 
 def own_methods(name, cls):

@@ -41,9 +41,9 @@ def test_the_site_shows_every_page():
 
 def test_search_works_from_disk_without_another_host():
     """The plugin loads its shim from another host unless a polyfill is named ``iframe-worker``."""
-    told = (ROOT / "mkdocs.yml").read_text()
-    assert "\n  - offline" in told
-    (shim,) = re.findall(r"^  polyfills: \[(\S*iframe-worker\S*)\]", told, re.MULTILINE)
+    content = (ROOT / "mkdocs.yml").read_text()
+    assert "\n  - offline" in content
+    (shim,) = re.findall(r"^  polyfills: \[(\S*iframe-worker\S*)\]", content, re.MULTILINE)
     assert "IFrameWorker" in (ROOT / "docs" / shim).read_text()
 
 

@@ -16,12 +16,12 @@ CONSTRAINT = re.compile(r"\.((?:has|is|are|satisfies|not_below|compared)(?:_[a-z
 
 def missing_names(text):
     """Return the names in a string that do not exist."""
-    found = set()
+    actual = set()
     for path in re.findall(r"\btg((?:\.[A-Za-z]\w*)+)", text):
         of = tg
         for name in path.strip(".").split("."):
             if name not in members(of):
-                found.add(f"tg{path}")
+                actual.add(f"tg{path}")
                 break
             of = getattr(of, name, None)
             if not isinstance(of, type) and not hasattr(of, "__all__"):
@@ -29,11 +29,11 @@ def missing_names(text):
     for variable, cls in OBJECTS.items():
         for name in re.findall(rf"(?<![\w.]){variable}\.([a-z]\w*)", text):
             if name not in members(cls):
-                found.add(f"{variable}.{name}")
+                actual.add(f"{variable}.{name}")
     for name in CONSTRAINT.findall(text):
         if name not in members(tg.Check):
-            found.add(f"Check.{name}")
-    return found
+            actual.add(f"Check.{name}")
+    return actual
 
 
 def members(of):

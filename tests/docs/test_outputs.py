@@ -28,12 +28,14 @@ def test_every_text_block_is_output_or_gives_a_reason():
 
 @pytest.mark.spark
 def test_the_explanation_on_the_page_is_printed(measured_copy):
-    found = measured_copy.detect("flights")
-    point = (found["analyzer"] == "Completeness('dep_time')") & (
-        found["partition"] == "ds=2013-02-08"
+    anomalies = measured_copy.detect("flights")
+    point = (anomalies["analyzer"] == "Completeness('dep_time')") & (
+        anomalies["partition"] == "ds=2013-02-08"
     )
-    point &= found["detector"].str.startswith("Seasonal")  # another monitor also reports the day
-    assert_printed("explanation", found.loc[point, "explanation"].item())
+    point &= anomalies["detector"].str.startswith(
+        "Seasonal"
+    )  # another monitor also reports the day
+    assert_printed("explanation", anomalies.loc[point, "explanation"].item())
 
 
 @pytest.mark.spark
@@ -97,6 +99,6 @@ def test_the_first_message_of_the_on_call_walk_is_as_shown(tmp_path, caplog, mon
 def test_the_bad_values_in_a_message_are_as_shown(spark):
     """Three of four strings are not e-mail addresses, and two of them differ."""
     data = spark.sql("VALUES ('a@b.example'), ('x'), ('x'), ('') AS t(email)")
-    found = tg.verify(data, tg.Check("orders").has_pattern("email", "@"))
-    (message,) = found.failures["message"]
+    result = tg.verify(data, tg.Check("orders").has_pattern("email", "@"))
+    (message,) = result.failures["message"]
     assert_printed("bad-values", message)

@@ -107,19 +107,19 @@ def attribute(of, name):
 def stand_in(module, name):
     """Return a function with the parameters of another one, whose module may not be importable here."""
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
-    (found,) = (node for node in tree.body if getattr(node, "name", None) == name)
-    if isinstance(found, ast.ClassDef):
-        (found,) = (n for n in found.body if getattr(n, "name", None) == "__init__")
-        del found.args.args[0]
-    for one in [*found.args.args, *found.args.kwonlyargs, found.args.vararg, found.args.kwarg]:
+    (actual,) = (node for node in tree.body if getattr(node, "name", None) == name)
+    if isinstance(actual, ast.ClassDef):
+        (actual,) = (n for n in actual.body if getattr(n, "name", None) == "__init__")
+        del actual.args.args[0]
+    for one in [*actual.args.args, *actual.args.kwonlyargs, actual.args.vararg, actual.args.kwarg]:
         if one is not None:
             one.annotation = None
-    found.returns, found.decorator_list, found.body = None, [], [ast.Pass()]
-    found.args.kw_defaults = [d and ast.Constant(None) for d in found.args.kw_defaults]
-    found.args.defaults = [ast.Constant(None) for _ in found.args.defaults]
+    actual.returns, actual.decorator_list, actual.body = None, [], [ast.Pass()]
+    actual.args.kw_defaults = [d and ast.Constant(None) for d in actual.args.kw_defaults]
+    actual.args.defaults = [ast.Constant(None) for _ in actual.args.defaults]
     scope = {}
-    exec(compile(ast.unparse(found), module, "exec"), scope)
-    return scope[found.name]
+    exec(compile(ast.unparse(actual), module, "exec"), scope)
+    return scope[actual.name]
 
 
 @pytest.mark.parametrize("block", UNRUN)

@@ -66,8 +66,8 @@ def overdue(url, clock, back):
                     run.commit([measured_late(one) for one in days])
             repository.detect("d", [tg.Monitor(detector="MissingPartition")])
             calendar = repository.calendar("d")
-            told = repository.anomalies("d")["explanation"].tolist()
-            print((calendar["status"] == "missing").sum(), *told, sep="\t", flush=True)
+            reported = repository.anomalies("d")["explanation"].tolist()
+            print((calendar["status"] == "missing").sum(), *reported, sep="\t", flush=True)
 
 
 def measured_late(time):

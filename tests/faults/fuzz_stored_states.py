@@ -145,10 +145,10 @@ class StoredStates:
             days = [day(n, extra=extra, only=analyzers) for n in range(1, len(DAYS) + 1)]
             commit(self.repository, *days, dataset=tag)
             self.repository.roll_up(tag, ["2d"])
-            asked = self.backend.answer(
+            params = self.backend.answer(
                 {"id": 0, "question": "columns", "params": {"dataset": tag}}, None
             )
-            self.columns[tag] = asked[0]["payload"]["names"]
+            self.columns[tag] = params[0]["payload"]["names"]
 
     def run(self, first: int, rounds: int) -> None:
         """Use changed states from a round on.
@@ -223,10 +223,10 @@ class StoredStates:
         faulthandler.cancel_dump_traceback_later()
         refused = set()
         for problem in problems:
-            if found := re.search(r"statistic \d+", problem):
-                refused.add(tags[found[0]])
-            elif found := re.search(r"the state named '(.*?)'", problem):
-                refused.add(found[1])
+            if actual := re.search(r"statistic \d+", problem):
+                refused.add(tags[actual[0]])
+            elif actual := re.search(r"the state named '(.*?)'", problem):
+                refused.add(actual[1])
         for tag in self.analyzers:
             outcome = "slow" if slow else "refused" if tag in refused else "answered"
             print(json.dumps([number, tag, "check", outcome, ""]), flush=True)

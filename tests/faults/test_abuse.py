@@ -130,10 +130,10 @@ def test_exports_contain_hostile_strings_as_data(text, repo, tmp_path):
     assert event["inputs"][0]["name"] == name
     for write, read in ((csv_file, pd.read_csv), (parquet_file, pd.read_parquet)):
         assert write(repo.pages(name, segment=f"s={stored}"), tmp_path / "metrics") == 3
-        found = read(tmp_path / "metrics")
-        assert set(found["instance"].str.lstrip("'")) == {stored.lstrip("'")}
+        actual = read(tmp_path / "metrics")
+        assert set(actual["instance"].str.lstrip("'")) == {stored.lstrip("'")}
         if write is csv_file:
-            assert not found["instance"].str.startswith(("=", "+", "@")).any()
+            assert not actual["instance"].str.startswith(("=", "+", "@")).any()
 
 
 def test_log_messages_stay_on_one_line(text, repo, caplog):
@@ -172,16 +172,16 @@ def test_suite_files_return_hostile_strings_unchanged(text, tmp_path):
     written = text.replace("${", "$${")  # so that it is a literal and not a variable
     entry = {"Mean": {"column": written, "where": written}}
     file.write_text(yaml.safe_dump({"dataset": written, "path": "/t", "analyzers": [entry]}))
-    (found,) = load_suite(file).suite.analyzers
-    assert (found.column, found.where) == (text, text.strip())
+    (actual,) = load_suite(file).suite.analyzers
+    assert (actual.column, actual.where) == (text, text.strip())
 
 
 def test_proposed_rules_files_accept_any_name(text, tmp_path):
     check = tg.Check("c").is_unique(text).has_pattern(text, "a")
     file = tmp_path / "rules.yml"
-    found = [(one, f"of {text}") for one in check.constraints]
+    actual = [(one, f"of {text}") for one in check.constraints]
     place = f"/in/{text}".replace("\0", "")
-    file.write_text(rules_yaml(text, place, found))
+    file.write_text(rules_yaml(text, place, actual))
     unique, pattern = load_rules(file).dqm.tasks.rules
     assert (unique, pattern) == (tg.UniqueRule([text]), tg.FormatRule(text, "a", whole=False))
     assert (load_rules(file).suite.dataset, load_rules(file).table) == (text, place)
@@ -190,9 +190,9 @@ def test_proposed_rules_files_accept_any_name(text, tmp_path):
 def test_proposed_suites_accept_any_name(text, tmp_path):
     suite = tg.Suite(text, [tg.Mean(text, where=text)], partition_by=[text])
     choices = tuple(Choice(one, f"of {text}") for one in suite.analyzers)
-    found = Profile(suite, f"/in/{text}", 1, choices, options={text: text}, left_out={text: text})
+    actual = Profile(suite, f"/in/{text}", 1, choices, options={text: text}, left_out={text: text})
     file = tmp_path / "suite.yml"
-    file.write_text(found.to_yaml())
+    file.write_text(actual.to_yaml())
     read = load_suite(file)
     assert (read.suite.dataset, read.suite.analyzers) == (text, suite.analyzers)
     assert (read.suite.partition_by, read.table, read.options) == (
@@ -238,8 +238,8 @@ def test_tables_in_pipes_are_escaped_and_exports_are_not(text, tmp_path, capfd):
         ["dataset", "list"],
     ):
         assert run_command([*command, "--db", url]) == 0, command
-        told = capfd.readouterr()
-        assert not set("\x00\x07\x1b\x9b\u202e") & set(told.out + told.err), command
+        output = capfd.readouterr()
+        assert not set("\x00\x07\x1b\x9b\u202e") & set(output.out + output.err), command
     for command in (["export", "csv", name], ["metrics", name, "--format", "csv"]):
         assert run_command([*command, "--db", url]) == 0
         rows = list(csv.DictReader(io.StringIO(capfd.readouterr().out, newline="")))
@@ -295,15 +295,15 @@ def test_every_dashboard_query_answers_hostile_parameters(text, tmp_path):
     )
     for ask in backend.questions:
         for about in ({}, dict.fromkeys(keys, text), {"options": dict.fromkeys(keys, text)}):
-            told, _ = backend.answer({"id": text, "question": ask, "params": about}, text)
-            json.dumps(told, allow_nan=False)
-            assert str(tmp_path) not in str(told.get("error"))
+            reported, _ = backend.answer({"id": text, "question": ask, "params": about}, text)
+            json.dumps(reported, allow_nan=False)
+            assert str(tmp_path) not in str(reported.get("error"))
     for view in ("home", "overview", "incidents"):
         about = {"view": view, "options": {}, "dataset": None}
-        told, _ = backend.answer({"id": 1, "question": "csv", "params": about}, None)
+        reported, _ = backend.answer({"id": 1, "question": "csv", "params": about}, None)
         cells = [
             cell
-            for row in csv.reader(io.StringIO(told["payload"]["content"], newline=""))
+            for row in csv.reader(io.StringIO(reported["payload"]["content"], newline=""))
             for cell in row
         ]
         assert any(name in cell for cell in cells)
@@ -578,9 +578,9 @@ def test_db_check_reports_crafted_states_and_merges_refuse_them(tmp_path):
     distinct = tg.ApproxCountDistinct("x")
     sound = hll_sketches(12, 900)[0]
     state = HllState(sound[:40] + bytes([sound[40] | 15]) + sound[41:], 900)
-    found = [measurement(distinct, HllState(sound, 900))]
+    actual = [measurement(distinct, HllState(sound, 900))]
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
-        commit(repo, *(day(n, extra=found, only=[distinct]) for n in (1, 2)))
+        commit(repo, *(day(n, extra=actual, only=[distinct]) for n in (1, 2)))
         repo.database.write(
             lambda connection: connection.execute(
                 sa.update(schema.state).values(

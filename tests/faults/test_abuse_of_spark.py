@@ -75,9 +75,9 @@ def test_hostile_columns_and_values_are_checked(data):
     check = tg.Check("hostile")
     for name in NAMES:
         check = check.is_complete(quoted(name)).is_contained_in(quoted(name), NAMES)
-    found = tg.verify(data, check)
-    assert found.frame()["status"].tolist() == ["failure", "success"] * len(NAMES)
-    assert "<img" not in found._repr_html_()
+    result = tg.verify(data, check)
+    assert result.frame()["status"].tolist() == ["failure", "success"] * len(NAMES)
+    assert "<img" not in result._repr_html_()
 
 
 def test_rules_and_fixes_accept_hostile_names(spark, data):
@@ -108,10 +108,10 @@ def test_griffin_measures_columns_of_hostile_names(spark, name):
                 {}, job([source], [rule(f"`{text}`", "completeness", "whole")]), spark=spark
             )
         return
-    found = tg.griffin.run(
+    result = tg.griffin.run(
         {}, job([source], [rule(f"`{text}`", "completeness", "whole")]), spark=spark
     )
-    assert json.loads(json.dumps(values(found, "whole"))) == {
+    assert json.loads(json.dumps(values(result, "whole"))) == {
         "total": len(VALUES),
         "incomplete": 1,
         "complete": len(NAMES),

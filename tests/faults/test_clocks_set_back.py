@@ -25,13 +25,13 @@ BACK = pytest.mark.parametrize("back", [HOUR, DAY], ids=["an hour", "a day"])
 @pytest.fixture
 def start(tmp_path):
     """Return a function that starts `tests.faults.clocked`; all its processes share a clock."""
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    if not found:
+    actual = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    if not actual:
         pytest.skip("libfaketime is not installed: apt-get install faketime")
     clock = tmp_path / "clock"
     clock.write_text("+0")
     set_back = {
-        "LD_PRELOAD": str(found[0]),
+        "LD_PRELOAD": str(actual[0]),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_NO_CACHE": "1",
         # a clock that is set back does not change this counter
@@ -134,6 +134,8 @@ def test_overdue_partitions_are_reported_again_when_the_clock_is_right(tmp_path,
         for line in wait_for_success(start("overdue", f"sqlite:///{tmp_path / 'r.db'}", back))
     ]
     assert [int(missing) for missing, *_ in said] == [3, days, 3]
-    for missing, *told in said:
-        assert len(told) == (missing != "0")
-        assert all(f"is the newest, the next {missing} days are overdue: " in one for one in told)
+    for missing, *reported in said:
+        assert len(reported) == (missing != "0")
+        assert all(
+            f"is the newest, the next {missing} days are overdue: " in one for one in reported
+        )

@@ -123,8 +123,8 @@ def spark_without_space(folder):
         filler.unlink()
         run = tg.analyze(source, suite, repository=repository, spark=spark)
         assert (run.status, run.report.scanned) == ("complete", 2)
-        found = repository.metrics("days", name="Uniqueness")
-        assert found["value"].tolist() == [1.0, 1.0]
+        metrics = repository.metrics("days", name="Uniqueness")
+        assert metrics["value"].tolist() == [1.0, 1.0]
         assert check(repository.database, repository.artifacts) == []
 
     published = tg.DQM("words").add(tg.Rule("s IS NOT NULL", "given"))

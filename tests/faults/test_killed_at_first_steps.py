@@ -85,8 +85,8 @@ def test_a_killed_command_leaves_only_complete_notebooks(tmp_path):
 
 
 def serves(port):
-    with socket.socket() as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as params:
+        return params.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.soak

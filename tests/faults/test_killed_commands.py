@@ -234,7 +234,7 @@ def dump(url):
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         columns = connection.execute(_COLUMNS).fetchall()
         tables = {table: connection.execute(f'SELECT * FROM "{table}"') for table, *_ in columns}
-        rows = {table: sorted(map(str, found.fetchall())) for table, found in tables.items()}
+        rows = {table: sorted(map(str, actual.fetchall())) for table, actual in tables.items()}
         revision = rows["tidegauge_revision"][0].strip("(',)")
         return revision, [*map(str, columns), *rows.items()]
 
@@ -277,9 +277,9 @@ def test_a_migration_killed_at_any_moment_has_happened_or_not(
     for number in range(soak(3, 25)):
         place = create(f"killed{number}")
         kill_after(start(place), draw.uniform(0, took))
-        found = dump(place.url)
-        assert found in (before, after), f"seed {seed}"
-        left.append(found[0])
+        actual = dump(place.url)
+        assert actual in (before, after), f"seed {seed}"
+        left.append(actual[0])
         for backup in place.folder.glob("r.*.backup.db"):
             assert dump(f"sqlite:///{backup}")[1] == before[1], f"seed {seed}"
         wait_for(start(place))

@@ -104,10 +104,13 @@ def test_a_killed_run_is_completed_by_the_next(command, spark, source, tmp_path,
         began = time.monotonic()
         status = whole.wait(600)
         took = time.monotonic() - began
-        wanted, told = repository_content(f"sqlite:///{tmp_path}/whole/r.db"), messages(server)
+        expected, reported = (
+            repository_content(f"sqlite:///{tmp_path}/whole/r.db"),
+            messages(server),
+        )
     assert status == 2  # checks fail
-    assert [len(found) for found in wanted[:2]] == [3 * len(DAYS), len(DAYS)]
-    assert set(told.values()) == {1}
+    assert [len(actual) for actual in expected[:2]] == [3 * len(DAYS), len(DAYS)]
+    assert set(reported.values()) == {1}
     draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from session to exit")
     left = []
@@ -124,13 +127,13 @@ def test_a_killed_run_is_completed_by_the_next(command, spark, source, tmp_path,
                 if again:
                     monkeypatch.setattr(notify, "_now", lambda: later)
                 assert run_command(arguments(name, server)) == status
-                assert repository_content(f"sqlite:///{tmp_path}/{name}/r.db") == wanted, (
+                assert repository_content(f"sqlite:///{tmp_path}/{name}/r.db") == expected, (
                     f"seed {seed}"
                 )
             monkeypatch.undo()
-            found = messages(server)
-            assert set(found) == set(told), f"seed {seed}"
-            assert max(found.values()) <= 2, f"seed {seed}"
+            actual = messages(server)
+            assert set(actual) == set(reported), f"seed {seed}"
+            assert max(actual.values()) <= 2, f"seed {seed}"
     print(f"partitions left by each kill: {left}")
 
 
@@ -148,7 +151,7 @@ def test_a_killed_profile_leaves_only_complete_files(source, tmp_path):
             str(files[1]),
         ]
 
-    wanted, command = arguments("whole")
+    expected, command = arguments("whole")
     whole = started(tmp_path / "whole.ready", command)
     began = time.monotonic()
     assert whole.wait(600) == 0
@@ -163,9 +166,9 @@ def test_a_killed_profile_leaves_only_complete_files(source, tmp_path):
         kill(process)
         there = [file.exists() for file in files]
         left.append(sum(there))
-        for one, file, whole in zip(there, files, wanted, strict=True):
+        for one, file, whole in zip(there, files, expected, strict=True):
             assert not one or file.read_text() == whole.read_text(), f"seed {seed}"
             file.unlink(missing_ok=True)
         assert started(tmp_path / f"{number}.again", command).wait(600) == 0
-        assert [file.read_text() for file in files] == [file.read_text() for file in wanted]
+        assert [file.read_text() for file in files] == [file.read_text() for file in expected]
     print(f"files left by each kill: {left}")

@@ -62,7 +62,7 @@ def measured_rows(source, repository):
 @pytest.mark.spark
 def test_a_run_that_waited_lists_partitions_when_its_turn_comes(spark, days, tmp_path, monkeypatch):
     """Otherwise it would report partitions that another run measured meanwhile as missing, and miss new ones."""
-    asked = threading.Event()
+    params = threading.Event()
     with (
         tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository,
         ThreadPoolExecutor() as pool,
@@ -70,17 +70,17 @@ def test_a_run_that_waited_lists_partitions_when_its_turn_comes(spark, days, tmp
         hold = repository.store.hold
 
         def waiting(*args):
-            asked.set()
+            params.set()
             return hold(*args)
 
         with hold("days", 0):
             monkeypatch.setattr(type(repository.store), "hold", lambda _, *args: waiting(*args))
             later = pool.submit(measured_rows, PathSource(spark, str(days)), repository)
-            assert asked.wait(60)
+            assert params.wait(60)
             write(days, "2024-01-05", 5)
-        run, found = later.result(120)
+        run, actual = later.result(120)
         assert run.report.gone == ()
-        assert found["ds=2024-01-05"] == (1, 5)
+        assert actual["ds=2024-01-05"] == (1, 5)
 
 
 # Which partitions an error concerns
@@ -109,8 +109,8 @@ def failing_scan(bad, path=lambda part: f"s3a://b/t/{part.name}/a%20b.parquet"):
 
 def test_the_error_names_the_partition_that_failed():
     measure, calls = failing_scan({PARTS[1], PARTS[3]})
-    found, broken = measure_readable(PARTS, lambda part: part, measure)
-    assert found == [PARTS[0].name, PARTS[2].name]
+    actual, broken = measure_readable(PARTS, lambda part: part, measure)
+    assert actual == [PARTS[0].name, PARTS[2].name]
     assert set(broken) == {PARTS[1], PARTS[3]}
     assert calls == [4, 3, 2]
     assert "FAILED_READ_FILE" in broken[PARTS[1]]
@@ -119,8 +119,8 @@ def test_the_error_names_the_partition_that_failed():
 def test_partitions_are_bisected_if_no_folder_is_named():
     """Partitions can lie anywhere, and their folders can have other names."""
     measure, calls = failing_scan({PARTS[2]}, path=lambda part: "hdfs://n/elsewhere/a.orc")
-    found, broken = measure_readable(PARTS, lambda part: part, measure)
-    assert found == [PARTS[0].name, PARTS[1].name, PARTS[3].name]
+    actual, broken = measure_readable(PARTS, lambda part: part, measure)
+    assert actual == [PARTS[0].name, PARTS[1].name, PARTS[3].name]
     assert set(broken) == {PARTS[2]}
     assert calls == [4, 2, 2, 1, 1]
 
@@ -155,8 +155,8 @@ def test_other_errors_fail_the_whole_batch():
     ],
 )
 def test_partitions_are_matched_by_all_of_their_keys(path, day):
-    found = named_partitions(ReadError(path), PARTS)
-    assert found == (set() if day is None else {PARTS[day]})
+    actual = named_partitions(ReadError(path), PARTS)
+    assert actual == (set() if day is None else {PARTS[day]})
 
 
 # With Spark
@@ -174,14 +174,18 @@ def test_changes_between_listing_and_reading_are_measured_by_the_next_run(spark,
     source = ChangingSource(spark, str(days))
     source.happens = change_folder
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured_rows(source, repository)
+        run, actual = measured_rows(source, repository)
         assert run.report.status == "complete"
         # The dropped partition is not recorded as empty, and the new one waits for the next run.
-        assert found == {f"ds={DAYS[0]}": (1, 50), f"ds={DAYS[2]}": (1, 3), f"ds={DAYS[3]}": (1, 4)}
-        run, found = measured_rows(PathSource(spark, str(days)), repository)
+        assert actual == {
+            f"ds={DAYS[0]}": (1, 50),
+            f"ds={DAYS[2]}": (1, 3),
+            f"ds={DAYS[3]}": (1, 4),
+        }
+        run, actual = measured_rows(PathSource(spark, str(days)), repository)
         assert set(run.changes) == {f"ds={DAYS[0]}", "ds=2024-01-05"}
-        assert found[f"ds={DAYS[0]}"] == (1, 50), "the rows that were measured before"
-        assert found["ds=2024-01-05"] == (1, 5)
+        assert actual[f"ds={DAYS[0]}"] == (1, 50), "the rows that were measured before"
+        assert actual["ds=2024-01-05"] == (1, 5)
         run, _ = measured_rows(PathSource(spark, str(days)), repository)
         assert run.report.scanned == 0
 
@@ -200,11 +204,11 @@ def test_changes_between_two_jobs_of_a_scan_are_measured_by_the_next_run(
         """Return a job that rewrites a partition if it is the first job to end."""
 
         def run(*args):
-            found = job(*args)
+            actual = job(*args)
             if not done:
                 write(days, DAYS[0], 50)
             done.append(job)
-            return found
+            return actual
 
         return run
 
@@ -218,8 +222,8 @@ def test_changes_between_two_jobs_of_a_scan_are_measured_by_the_next_run(
         monkeypatch.undo()
         run = tg.analyze(PathSource(spark, str(days)), suite, repository=repository, spark=spark)
         assert set(run.changes) == {f"ds={DAYS[0]}"}
-        found = repository.metrics("days", until=DAYS[0])
-        values = dict(zip(found["name"], found["value"], strict=True))
+        metrics = repository.metrics("days", until=DAYS[0])
+        values = dict(zip(metrics["name"], metrics["value"], strict=True))
         assert values == {"Size": 50, "Sum": 50, "CountDistinct": 50}
         run = tg.analyze(PathSource(spark, str(days)), suite, repository=repository, spark=spark)
         assert run.report.scanned == 0
@@ -283,14 +287,14 @@ def test_damage_in_other_formats_affects_only_its_partition(spark, tmp_path, kin
         return PathSource(spark, str(folder), format=kind.partition(".")[0], options=options)
 
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured_rows(source(), repository)
+        run, actual = measured_rows(source(), repository)
         assert set(run.unreadable) == {"ds=2024-01-01", "ds=2024-01-04"}
-        assert found == {"ds=2024-01-02": (1, 6000), "ds=2024-01-03": (1, 9000)}
+        assert actual == {"ds=2024-01-02": (1, 6000), "ds=2024-01-03": (1, 9000)}
         for number in (1, 4):
             put(folder, number, whole[number], kind)
-        run, found = measured_rows(source(), repository)
+        run, actual = measured_rows(source(), repository)
         assert set(run.changes) == {"ds=2024-01-01", "ds=2024-01-04"}
-        assert found["ds=2024-01-04"] == (1, 12000)
+        assert actual["ds=2024-01-04"] == (1, 12000)
 
 
 @pytest.mark.spark
@@ -302,21 +306,21 @@ def test_partitions_missing_from_a_listing_are_measured_when_they_are_listed(spa
     write(days, DAYS[0], 9)
     now, lagging.list_partitions = lagging.list_partitions, lambda: before
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        _, found = measured_rows(lagging, repository)
-        assert set(found) == {f"ds={day}" for day in DAYS}
+        _, actual = measured_rows(lagging, repository)
+        assert set(actual) == {f"ds={day}" for day in DAYS}
         lagging.list_partitions = now
-        run, found = measured_rows(lagging, repository)
+        run, actual = measured_rows(lagging, repository)
         assert set(run.changes) == {f"ds={DAYS[0]}", "ds=2024-01-05"}
-        assert (found[f"ds={DAYS[0]}"][1], found["ds=2024-01-05"]) == (9, (1, 5))
+        assert (actual[f"ds={DAYS[0]}"][1], actual["ds=2024-01-05"]) == (9, (1, 5))
         # from another server, whose listing lacks the new partition again
         lagging.list_partitions = lambda: before
         run, _ = measured_rows(lagging, repository)
         assert run.report.gone == ("ds=2024-01-05",)
         lagging.list_partitions = now
-        run, found = measured_rows(lagging, repository)
+        run, actual = measured_rows(lagging, repository)
         assert run.report.gone == ()
-        assert found["ds=2024-01-05"] == (1, 5)
-        assert found[f"ds={DAYS[0]}"][1] == 9
+        assert actual["ds=2024-01-05"] == (1, 5)
+        assert actual[f"ds={DAYS[0]}"][1] == 9
 
 
 @pytest.mark.spark
@@ -334,8 +338,8 @@ def test_a_damaged_file_affects_only_its_partition(spark, days, tmp_path, damage
         content = {"truncated": whole[day][:-20], "foreign": b"id,x\n1,2\n" * 9, "page": torn}
         (days / f"ds={day}" / "part.parquet").write_bytes(content[damage])
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured_rows(PathSource(spark, str(days)), repository)
-        assert set(found) == {f"ds={DAYS[1]}", f"ds={DAYS[2]}"}
+        run, actual = measured_rows(PathSource(spark, str(days)), repository)
+        assert set(actual) == {f"ds={DAYS[1]}", f"ds={DAYS[2]}"}
         assert set(run.unreadable) == {f"ds={DAYS[0]}", f"ds={DAYS[3]}"}
         assert run.status == "failed"
         (error,) = repository.runs("days")["error"]
@@ -344,7 +348,7 @@ def test_a_damaged_file_affects_only_its_partition(spark, days, tmp_path, damage
             measured_rows(PathSource(spark, str(days)), repository)
         for day in (DAYS[0], DAYS[3]):
             (days / f"ds={day}" / "part.parquet").write_bytes(whole[day])
-        run, found = measured_rows(PathSource(spark, str(days)), repository)
+        run, actual = measured_rows(PathSource(spark, str(days)), repository)
         assert set(run.changes) == {f"ds={DAYS[0]}", f"ds={DAYS[3]}"}
-        assert found[f"ds={DAYS[3]}"] == (1, 4)
+        assert actual[f"ds={DAYS[3]}"] == (1, 4)
         assert run.status == "complete"

@@ -239,8 +239,8 @@ def test_no_value_of_a_private_column_is_stored(spark, tmp_path, configured):
 def test_samples_of_rules_hide_private_columns(spark, configured):
     data = spark.createDataFrame([(PERSON, 500), (None, 600), ("x", 7)], "email STRING, age INT")
     dqm = tg.DQM().add(tg.Rule("age < 150 OR email = 'nobody'", name="old"))
-    found = dqm.apply(data)
-    shown = sorted(str(sample) for sample in found.state.samples)
+    applied = dqm.apply(data)
+    shown = sorted(str(sample) for sample in applied.state.samples)
     assert shown == ["email=***,age=500", "email=,age=600"]
 
 
@@ -254,10 +254,10 @@ def test_no_value_of_columns_private_by_name_or_tag_is_stored(spark, tmp_path, m
     data = spark.createDataFrame(rows, "login STRING, city STRING, ds STRING")
     if by == "tag of the column":
         data = data.withMetadata("login", {"pii": True})
-    wanted = [tg.Size(), tg.Histogram("login"), tg.Histogram("city"), tg.MaxLength("login")]
+    expected = [tg.Size(), tg.Histogram("login"), tg.Histogram("city"), tg.MaxLength("login")]
     name = "hr_staff" if by == "table" else "staff"
     tags = {"pii": "yes"} if by == "tag of the dataset" else None
-    suite = tg.Suite(name, wanted, partition_by=["ds"])
+    suite = tg.Suite(name, expected, partition_by=["ds"])
     refused = {tg.Histogram("login")}
     if by != "tag of the column":
         refused.add(tg.Histogram("city"))
@@ -310,9 +310,9 @@ def test_errors_of_rules_and_checks_quote_no_private_value(spark, tmp_path, conf
 
     data = spark.createDataFrame(HELD, TYPES)
     check = tg.Check("c").satisfies("CAST(email AS INT) > 1", "number")
-    found = tg.verify(data, check)
-    assert not found.passed
-    assert "@example.org" not in found.frame().to_csv()
+    result = tg.verify(data, check)
+    assert not result.passed
+    assert "@example.org" not in result.frame().to_csv()
     data.write.partitionBy("ds").parquet(str(tmp_path / "people"))
     rules = tmp_path / "people.yml"
     rules.write_text(
@@ -340,7 +340,7 @@ def test_no_record_of_a_private_dataset_is_kept(spark, tmp_path, monkeypatch, wa
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         if way == "apply":
             done = dqm.apply(data, repository=repository, dataset="hr_staff")
-            told = [*done.check.check_log, *map(str, done.state.samples)]
+            reported = [*done.check.check_log, *map(str, done.state.samples)]
         else:
             staff = tg.dataset(dqm=dqm, repository=repository, name="hr_staff", ephemeral=True)
             with pytest.raises(tg.DQMError) as caught:
@@ -349,9 +349,9 @@ def test_no_record_of_a_private_dataset_is_kept(spark, tmp_path, monkeypatch, wa
                     dqm.publish(data, folder, repository=repository, dataset="hr_staff")
                 else:
                     staff(lambda: data)()
-            told = [str(caught.value), *caught.value.result.check_log]
-        assert any("CAST_INVALID_INPUT" in line or "NumberFormat" in line for line in told)
-        assert not any("@example.org" in line for line in told)
+            reported = [str(caught.value), *caught.value.result.check_log]
+        assert any("CAST_INVALID_INPUT" in line or "NumberFormat" in line for line in reported)
+        assert not any("@example.org" in line for line in reported)
     held = b"".join(path.read_bytes() for path in tmp_path.glob("r.db*"))
     assert b"old" in held
     assert b"@example.org" not in held

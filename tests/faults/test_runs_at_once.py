@@ -83,11 +83,11 @@ def test_runs_of_one_suite_at_once_measure_each_partition_once(url, folder, tmp_
         runs = repository.runs("days")
         assert runs["status"].tolist() == ["complete"] * count
         assert sorted(runs["measured"]) == [0] * (count - 1) + [DAYS]
-        found = repository.metrics("days", name="Mean").sort_values("partition")
-        assert found["version"].tolist() == [1] * DAYS
-        assert found["value"].tolist() == [49.5 + day for day in range(1, DAYS + 1)]
+        frame = repository.metrics("days", name="Mean").sort_values("partition")
+        assert frame["version"].tolist() == [1] * DAYS
+        assert frame["value"].tolist() == [49.5 + day for day in range(1, DAYS + 1)]
         verdicts = repository.verdicts("days")
-        assert sorted(verdicts["partition"]) == sorted(found["partition"])
+        assert sorted(verdicts["partition"]) == sorted(frame["partition"])
         assert verdicts["passed"].all()
 
 
@@ -127,8 +127,8 @@ def test_griffin_jobs_at_once_measure_each_partition_once(url, folder, tmp_path)
     run_at_once(count, url, tmp_path, "griffin", "run", *files, "--partition-by", "ds")
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
         assert check(repository.database, repository.artifacts) == []
-        found = repository.metrics("days")
-        totals = found[found["name"] == "Griffin.whole.total"].sort_values("partition")
-        assert totals["value"].tolist() == [100.0] * DAYS, found
-        assert set(found["version"]) == {1}
+        metrics = repository.metrics("days")
+        totals = metrics[metrics["name"] == "Griffin.whole.total"].sort_values("partition")
+        assert totals["value"].tolist() == [100.0] * DAYS, metrics
+        assert set(metrics["version"]) == {1}
         assert sum(repository.runs("days")["measured"]) == DAYS

@@ -31,8 +31,8 @@ SECRET = "T0pS3cret4711"
 
 def files_with_secret(folder):
     """Return the files that contain the secret."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return [path.name for path in found if SECRET.encode() in path.read_bytes()]
+    actual = (path for path in folder.rglob("*") if path.is_file())
+    return [path.name for path in actual if SECRET.encode() in path.read_bytes()]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_no_command_reveals_the_password_of_its_database(
     """It is not in standard output, errors, logs, arguments of child processes or written files."""
     monkeypatch.chdir(tmp_path)
     url = postgres.database().replace("tester@", f"tester:{SECRET}@")
-    told = tmp_path / "arguments"
+    reported = tmp_path / "arguments"
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("pg_dump", "pg_restore"):
         real = shutil.which(name) or str(postgres.binaries / name)
         program = programs / name
-        program.write_text(f'#!/bin/sh\necho "{name} $@" >> {told}\nexec {real} "$@"\n')
+        program.write_text(f'#!/bin/sh\necho "{name} $@" >> {reported}\nexec {real} "$@"\n')
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TIDEGAUGE_DB", url)
@@ -172,7 +172,7 @@ def test_no_command_reveals_the_password_of_its_database(
     assert "ds=2013-01-30" in said.out
     assert SECRET not in said.out + said.err + caplog.text + "".join(shown)
     assert files_with_secret(tmp_path) == []
-    assert "pg_dump " in told.read_text()
+    assert "pg_dump " in reported.read_text()
 
 
 @pytest.mark.parametrize(
@@ -314,12 +314,12 @@ notify: ["${HOOK}"]
 
 def arguments_of_session(number):
     """Return the arguments of all processes of a session, which every user of the machine can read."""
-    found = []
+    actual = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.getsid(int(place.name)) == number:
-                found.append((place / "cmdline").read_bytes())
-    return found
+                actual.append((place / "cmdline").read_bytes())
+    return actual
 
 
 @pytest.mark.soak

@@ -84,11 +84,11 @@ def test_an_answer_contains_no_folder_of_this_machine(tmp_path):
         with pytest.raises(PermissionError), recording(repo.store, RunSpec("t", None, ("ds",))):
             raise PermissionError(13, "Permission denied", f"{tmp_path}/days")
         assert repo.runs("t")["error"][0] == why
-        told = Backend(repo).answer(
+        reported = Backend(repo).answer(
             {"id": 1, "question": "failures", "params": {"dataset": "t"}}, None
         )
-    assert str(tmp_path) not in str(told)
-    assert "Permission denied: '…/days'" in str(told)
+    assert str(tmp_path) not in str(reported)
+    assert "Permission denied: '…/days'" in str(reported)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_page_has_an_icon(address):
 
 
 def test_only_valid_queries_are_answered(address):
-    status, told = ask(address, COMMITS)
-    assert (status, told["id"], set(told["payload"])) == (200, "1", {"commits"})
+    status, reported = ask(address, COMMITS)
+    assert (status, reported["id"], set(reported["payload"])) == (200, "1", {"commits"})
     deep = b'{"id": 1, "question": ' + b"[" * 200_000
     odd = (
         b'{"id": NaN, "question": "commits"}',
@@ -124,13 +124,13 @@ def test_only_valid_queries_are_answered(address):
     for message in (b"", b"x", b"[]", b"1", b'{"question": "commits"}', b"\xff", deep, *odd):
         assert ask(address, message)[0] == 400, message
     for name in ("__class__", "eval", None, ["commits"], {"a": 1}):
-        status, told = ask(address, {"id": 1, "question": name})
-        assert (status, told["kind"]) == (200, "UnknownQuestion"), name
-    status, told = ask(address, {"id": 1, "question": "cell", "params": [1]})
-    assert (status, set(told)) == (200, {"id", "seconds", "error", "kind"})
+        status, reported = ask(address, {"id": 1, "question": name})
+        assert (status, reported["kind"]) == (200, "UnknownQuestion"), name
+    status, reported = ask(address, {"id": 1, "question": "cell", "params": [1]})
+    assert (status, set(reported)) == (200, {"id", "seconds", "error", "kind"})
     for dataset in (1, [], {}, True):  # not UTF-8, unlike the messages of our pages
-        status, told = ask(address, {"id": 1, "question": "sides", "params": {"dataset": dataset}})
-        assert (status, told["id"], "error" in told) == (200, 1, True)
+        status, reported = ask(address, {"id": 1, "question": "sides", "params": {"dataset": dataset}})
+        assert (status, reported["id"], "error" in reported) == (200, 1, True)
     # the server may hang up or answer
     with contextlib.suppress(urllib.error.URLError, ConnectionError):
         assert ask(address, b"x" * ((1 << 20) + 1))[0] in {400, 413}
@@ -179,9 +179,9 @@ def test_other_files_are_not_served(address):
 )
 def test_no_channel_to_a_kernel_is_opened(address, path):
     """The page has no kernel and no websocket, which could run code."""
-    asked = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": address.rstrip("/")}
+    params = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": address.rstrip("/")}
     keys = {"Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-    status, headers, _ = get(f"{address}{path}", **asked, **keys)
+    status, headers, _ = get(f"{address}{path}", **params, **keys)
     assert status in {200, 404, 405}
     assert "Sec-Websocket-Accept" not in headers
     assert headers.get("Upgrade") is None
@@ -224,9 +224,9 @@ def test_pages_of_other_sites_are_refused(address):
 
 
 def test_on_a_network_only_requests_with_the_token_are_answered(url, tmp_path):
-    with dashboard_server(tmp_path, url, "--host", "0.0.0.0") as (server, told):
-        token = re.search(r"\?token=([\w-]{32,})", told)[1]
-        address = re.sub(r"//[^:/]+:", "//127.0.0.1:", told).partition("?")[0]
+    with dashboard_server(tmp_path, url, "--host", "0.0.0.0") as (server, reported):
+        token = re.search(r"\?token=([\w-]{32,})", reported)[1]
+        address = re.sub(r"//[^:/]+:", "//127.0.0.1:", reported).partition("?")[0]
         for place in (
             "",
             "static/page.js",
@@ -249,12 +249,12 @@ def test_on_a_network_only_requests_with_the_token_are_answered(url, tmp_path):
         assert cookie.has_nonstandard_attr("HttpOnly")
         assert ask(address, COMMITS, opener=opener)[0] == 200
         said = {"incident": 1, "action": "acknowledge", "revision": 0, "author": "ann"}
-        status, told = ask(
+        status, reported = ask(
             address, {"id": 1, "question": "label_incident", "params": said}, opener=opener
         )
-        assert (status, "error" in told) == (200, True)
-        status, told = ask(address, {"id": 1, "question": "catalogue"}, opener=opener)
-        assert told["payload"]["writable"] is False
+        assert (status, "error" in reported) == (200, True)
+        status, reported = ask(address, {"id": 1, "question": "catalogue"}, opener=opener)
+        assert reported["payload"]["writable"] is False
         assert not server.children()
         assert token not in server.output.replace(f"?token={token}", "", 1)
 
@@ -338,12 +338,12 @@ async def fetch_answer(port, message):
 def test_tokens_that_browsers_would_change_are_refused(url, capsys, monkeypatch, token):
     monkeypatch.setenv("TIDEGAUGE_DASHBOARD_TOKEN", token)
     assert run_command(["dashboard", "--db", url, "--host", "0.0.0.0", "--no-browser"]) == 1
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
         "TIDEGAUGE_DASHBOARD_TOKEN has a blank, a control character or a non-ASCII character"
-        in " ".join(told.err.split())
+        in " ".join(output.err.split())
     )
-    assert "secret" not in told.out + told.err
+    assert "secret" not in output.out + output.err
 
 
 @pytest.mark.parametrize(
@@ -471,10 +471,10 @@ def test_database_errors_do_not_name_the_server(monkeypatch, repo):
 
     backend = Backend(repo)
     monkeypatch.setitem(backend.questions, "commits", fail)
-    told, _ = backend.answer({"id": 1, "question": "commits"}, None)
-    assert "database …/prod" in told["error"]
+    reported, _ = backend.answer({"id": 1, "question": "commits"}, None)
+    assert "database …/prod" in reported["error"]
     assert not [
-        word for word in ("db.internal", "10.1.2.3", "mallory", "5432") if word in told["error"]
+        word for word in ("db.internal", "10.1.2.3", "mallory", "5432") if word in reported["error"]
     ]
 
 
@@ -513,10 +513,10 @@ def test_one_address_cannot_take_all_connections(url, limits, monkeypatch, site)
             both = await asyncio.gather(answer(port, "127.0.0.2"), answer(port, "127.0.0.1"))
             return *both, [await client.read_until_closed() for client in silent]
 
-    found = b"HTTP/1.1 404 Not Found"
+    message = b"HTTP/1.1 404 Not Found"
     other, same, silent = asyncio.run(answers())
-    assert other == [found, found]
-    assert same == ([found, found] if site else [])
+    assert other == [message, message]
+    assert same == ([message, message] if site else [])
     assert silent == [b"", b"", b""]
 
 
@@ -602,10 +602,10 @@ def test_too_many_requests_are_refused(url):
         site.waiting.extend([None] * MAX_WAITING_QUESTIONS)
         full = await status()
         site.waiting.pop()
-        found = [full, await status(), len(site.waiting)]
+        actual = [full, await status(), len(site.waiting)]
         server.stop()
         site.pool.shutdown()
         site.source.close()
-        return found
+        return actual
 
     assert asyncio.run(statuses()) == [503, 200, MAX_WAITING_QUESTIONS - 1]

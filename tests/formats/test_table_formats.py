@@ -517,9 +517,9 @@ def test_branches_and_tags_can_be_measured_as_tables(spark, hidden, repo):
 
 def test_an_audited_branch_is_published_as_documented(spark, tmp_path, monkeypatch, capsys):
     """The statements, the suite file and the command of the page; bad rows stay on the branch."""
-    found = blocks(ROOT / "docs" / "deployment.md")
+    actual = blocks(ROOT / "docs" / "deployment.md")
     write, command, publish = (block.code for block in blocks_run_by(__file__))
-    (suite,) = (block.code for block in found if "branch_audit" in block.code and block.check)
+    (suite,) = (block.code for block in actual if "branch_audit" in block.code and block.check)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "orders_audit.yml").write_text(suite)

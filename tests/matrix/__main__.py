@@ -58,8 +58,8 @@ IGNORED = ("DeprecationWarning", "FutureWarning", "ResourceWarning", "UserWarnin
 
 def versions() -> list[str]:
     """Return the release lines with a separate environment, oldest first."""
-    found = [path.stem.removeprefix("spark-") for path in REQUIREMENTS.glob("spark-*.txt")]
-    return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
+    actual = [path.stem.removeprefix("spark-") for path in REQUIREMENTS.glob("spark-*.txt")]
+    return sorted(actual, key=lambda version: [int(part) for part in version.split(".")])
 
 
 def python_of(version: str) -> Path:
@@ -69,10 +69,10 @@ def python_of(version: str) -> Path:
 
 def pythons() -> list[str]:
     """Return the newer Pythons that are installed here and satisfy development's requirements."""
-    found = (shutil.which(f"python{version}") for version in NEWER)
+    actual = (shutil.which(f"python{version}") for version in NEWER)
     return [
         Path(path).name
-        for path in found
+        for path in actual
         if path
         and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
     ]
@@ -149,23 +149,23 @@ def main() -> int:
         default="yes",
         help="the tests of Delta Lake and Iceberg, where they have packages",
     )
-    asked = parser.parse_args()
+    params = parser.parse_args()
     there = [*versions(), NEWEST, *pythons(), FRESH]
-    wrong = [version for version in asked.versions if version not in there]
+    wrong = [version for version in params.versions if version not in there]
     if wrong:
         parser.error(f"no environment for {', '.join(wrong)}; there are: {', '.join(there)}")
-    found = {}
-    for name in asked.versions or there:
+    actual = {}
+    for name in params.versions or there:
         if name == FRESH:
-            found[name] = run_fresh_install()
+            actual[name] = run_fresh_install()
         elif name.startswith("python"):
-            found[name] = run_python(name)
+            actual[name] = run_python(name)
         else:
-            found[name] = run(name, asked.tests, asked.formats)
-    for name, (status, minutes) in found.items():
+            actual[name] = run(name, params.tests, params.formats)
+    for name, (status, minutes) in actual.items():
         kind = name if name.startswith(("python", FRESH)) else f"Spark {name}"
         print(f"{kind:13} {'passed' if status == 0 else 'FAILED'}  {minutes:5.1f} minutes")
-    return int(any(status for status, _ in found.values()))
+    return int(any(status for status, _ in actual.values()))
 
 
 if __name__ == "__main__":

@@ -79,11 +79,11 @@ class Metastore:
             **s3a(store),
         }
         self.port = free_port()
-        told = [word for k, v in settings.items() for word in ("--hiveconf", f"{k}={v}")]
+        reported = [word for k, v in settings.items() for word in ("--hiveconf", f"{k}={v}")]
         command = [ensure_java(), "-Xmx512m", "-cp", os.pathsep.join(classes)]
         name = "org.apache.hadoop.hive.metastore.HiveMetaStore"
         self.server = Server(
-            [*command, name, "-p", str(self.port), *told], folder, dict(os.environ)
+            [*command, name, "-p", str(self.port), *reported], folder, dict(os.environ)
         )
         self._wait()
 

@@ -48,8 +48,8 @@ def test_only_new_and_changed_partitions_are_measured(spark, table, bucket, repo
 
 def test_arrow_and_spark_list_the_same_files(spark, table, bucket):
     root = f"s3a://{bucket}/lake/orders"
-    found = [file for file in sources._list_by_arrow(root) if file.path != "_SUCCESS"]
-    by_arrow = sorted(found, key=lambda f: f.path)
+    actual = [file for file in sources._list_by_arrow(root) if file.path != "_SUCCESS"]
+    by_arrow = sorted(actual, key=lambda f: f.path)
     by_spark = sorted(sources._list_by_spark(spark, root), key=lambda f: f.path)
     assert len(by_arrow) >= 3
     assert [f.path for f in by_arrow] == [f.path for f in by_spark]

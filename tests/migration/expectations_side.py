@@ -33,7 +33,7 @@ def main(file):
         return [bool(result.success), result.result.get("unexpected_count")]
 
     expect = gx.expectations
-    wanted = [
+    expected = [
         expect.ExpectColumnValuesToBeBetween(column="passengers", min_value=1, max_value=6),
         expect.ExpectColumnValuesToBeBetween(column="fare", min_value=0, max_value=100),
         expect.ExpectColumnValuesToNotBeNull(column="payment"),
@@ -47,8 +47,8 @@ def main(file):
     suite = gx.ExpectationSuite("exported", **json.loads(Path(file).read_text()))
     exported = batch.validate(context.suites.add(suite))
     answers = {
-        "first": outcome(batch.validate(wanted[0])),
-        "suite": [outcome(batch.validate(one)) for one in wanted],
+        "first": outcome(batch.validate(expected[0])),
+        "suite": [outcome(batch.validate(one)) for one in expected],
         "exported": {
             one.expectation_config.meta["from"]: bool(one.success) for one in exported.results
         },

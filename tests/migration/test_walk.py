@@ -28,8 +28,8 @@ DEEQU = "com.amazon.deequ:deequ:2.1.0-spark-3.5"
 
 def run_other_tool(side, folder, *arguments):
     """Run another tool's side, and return its results."""
-    found = find_java()
-    java = {"JAVA_HOME": str(Path(found).parents[1])} if found else {}
+    actual = find_java()
+    java = {"JAVA_HOME": str(Path(actual).parents[1])} if actual else {}
     # The jars in our session's arguments would replace the tool's jars.
     own = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
     done = subprocess.run(
@@ -60,10 +60,10 @@ def orders(spark):
 
 def test_metrics_equal_those_of_pydeequ(deequ, spark, orders):
     said = deequ
-    found = tg.calculate(orders, [tg.Size(), tg.Completeness("price")])
+    metrics = tg.calculate(orders, [tg.Size(), tg.Completeness("price")])
     assert said["first"] == {
-        "Size *": found[tg.Size()].value,
-        "Completeness price": found[tg.Completeness("price")].value,
+        "Size *": metrics[tg.Size()].value,
+        "Completeness price": metrics[tg.Completeness("price")].value,
     }
     tutorial = {
         "Size *": tg.Size(),
@@ -93,9 +93,9 @@ def test_verdicts_and_row_results_equal_those_of_pydeequ(deequ, orders):
         .is_contained_in("code", ["a-1", "a-2", "a-3"])
         .is_non_negative("line")
     )
-    found = tg.verify(orders, check)
-    assert said["status"].lower() == found.status == "warning"
-    assert [one.lower() for one in said["verdicts"]] == found.frame()["status"].tolist()
+    result = tg.verify(orders, check)
+    assert said["status"].lower() == result.status == "warning"
+    assert [one.lower() for one in said["verdicts"]] == result.frame()["status"].tolist()
     complete = tg.Check("complete", "warning").is_complete("price")
     rows = tg.verify(orders, complete).row_level(complete)
     (column,) = set(rows.columns) - set(orders.columns)
@@ -162,8 +162,8 @@ CODE = re.compile(r"\.(\w+)\((.*)\)", re.DOTALL)
 
 def share(given):
     """Return the minimum share in a lambda such as ``lambda x: x >= 0.9``; 1 without one."""
-    found = re.search(r">= ([\d.]+)", given)
-    return float(found[1]) if found else 1.0
+    actual = re.search(r">= ([\d.]+)", given)
+    return float(actual[1]) if actual else 1.0
 
 
 SPELLED = {
@@ -198,8 +198,8 @@ def test_expectations_have_the_results_of_great_expectations(spark, tmp_path):
     assert exported["meta"]["left_out"] == []
     (tmp_path / "suite.json").write_text(json.dumps(exported))
     said = run_other_tool("expectations", tmp_path, tmp_path / "suite.json")
-    found = tg.verify(trips, checks)
-    ours = [one.result for one in found.judged]
+    result = tg.verify(trips, checks)
+    ours = [one.result for one in result.judged]
     assert [held for held, _ in said["suite"]] == [one.passed for one in ours]
     assert said["exported"] == dict(zip("abcdefghi", (one.passed for one in ours), strict=True))
     assert said["first"] == said["suite"][0] == [False, 1]

@@ -70,7 +70,7 @@ def test_every_kind_of_deequ_analyzer_is_imported(repo):
     assert len(kinds) == 34  # Size and Histogram occur twice
     assert frame["status"].eq("finite").all()
     assert check(repo.database, repo.artifacts) == []
-    found = dict(zip(frame["name"] + " " + frame["instance"], frame["value"], strict=True))
+    actual = dict(zip(frame["name"] + " " + frame["instance"], frame["value"], strict=True))
     by_hand = {
         "Sum amount": 395.75,
         "Mean amount": 395.75 / 8,
@@ -83,7 +83,7 @@ def test_every_kind_of_deequ_analyzer_is_imported(repo):
         "Histogram.abs.DE country": 3,
         "HistogramOfSums.sum.FR country,amount": 185,
     }
-    assert {name: found.get(name) for name in by_hand} == pytest.approx(by_hand)
+    assert {name: actual.get(name) for name in by_hand} == pytest.approx(by_hand)
 
 
 def test_importing_again_writes_nothing_and_a_changed_file_restates(repo, tmp_path):
@@ -98,9 +98,9 @@ def test_importing_again_writes_nothing_and_a_changed_file_restates(repo, tmp_pa
     changed = tmp_path / "deequ.json"
     changed.write_text(json.dumps(results))
     assert import_deequ(repo, changed, "orders").new == 1
-    found = repo.restatements("orders")
-    assert set(found["name"]) == {"Size"}
-    assert (found["old"][0], found["new"][0]) == (40.0, 41.0)
+    restatements = repo.restatements("orders")
+    assert set(restatements["name"]) == {"Size"}
+    assert (restatements["old"][0], restatements["new"][0]) == (40.0, 41.0)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_histograms_of_sums_are_imported(repo, tmp_path):
     file.write_text(json.dumps([result]))
     done = import_deequ(repo, file, "orders")
     assert (done.metrics, done.skipped) == (1, ())
-    found = repo.metrics("orders", analyzer=tg.HistogramOfSums("country", "amount"))
-    assert dict(zip(found["name"], found["value"], strict=True)) == {
+    metrics = repo.metrics("orders", analyzer=tg.HistogramOfSums("country", "amount"))
+    assert dict(zip(metrics["name"], metrics["value"], strict=True)) == {
         "HistogramOfSums.bins": 2.0,
         "HistogramOfSums.sum.DE": 30.0,
         "HistogramOfSums.sum.US": 10.0,
@@ -268,15 +268,22 @@ def test_other_files_are_refused(repo, tmp_path, text, says):
 
 
 def test_example_queries_read_the_view_that_they_name():
-    told = {"analyzerName": "CustomSql", "expression": "select sum(a) / count(*) from primary p"}
-    assert analyzer_from_deequ(told) == tg.CustomSql(told["expression"], view="primary")
-    told = {**told, "disambiguator": "share", "expression": "sum(a) / count(1)"}
-    assert analyzer_from_deequ(told) == tg.CustomSql("sum(a) / count(1)", "share")
+    reported = {
+        "analyzerName": "CustomSql",
+        "expression": "select sum(a) / count(*) from primary p",
+    }
+    assert analyzer_from_deequ(reported) == tg.CustomSql(reported["expression"], view="primary")
+    reported = {**reported, "disambiguator": "share", "expression": "sum(a) / count(1)"}
+    assert analyzer_from_deequ(reported) == tg.CustomSql("sum(a) / count(1)", "share")
 
 
 def test_infinite_edges_are_overflow_bins():
-    told = {"analyzerName": "HistogramBinned", "column": "a", "customEdges": [-math.inf, 0.0, 1.0]}
-    assert "include_overflow_bins=True" in repr(analyzer_from_deequ(told))
+    reported = {
+        "analyzerName": "HistogramBinned",
+        "column": "a",
+        "customEdges": [-math.inf, 0.0, 1.0],
+    }
+    assert "include_overflow_bins=True" in repr(analyzer_from_deequ(reported))
 
 
 HOSTILE = 'a"b\\c\nd {} \u2028 ü'

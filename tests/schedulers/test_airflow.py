@@ -98,18 +98,18 @@ def airflow(tmp_path_factory):
         )
         return done.returncode, done.stdout + done.stderr
 
-    status, told = command("db", "migrate")
-    assert status == 0, told
+    status, reported = command("db", "migrate")
+    assert status == 0, reported
 
     def run(day, dag="quality", **variables):
-        _, told = command("dags", "test", dag, day, **variables)
-        found = subprocess.run(
+        _, reported = command("dags", "test", dag, day, **variables)
+        result = subprocess.run(
             [python, "-c", STATES, folder / "home" / "airflow.db", dag],
             capture_output=True,
             text=True,
             check=True,
         )
-        return json.loads(found.stdout), told
+        return json.loads(result.stdout), reported
 
     run.folder, run.suite = folder, suite
     return run
@@ -169,25 +169,25 @@ def history(folder):
 
 
 def test_tasks_measure_the_partition_of_their_day_and_distinguish_bad_data_from_failures(airflow):
-    states, told = airflow("2024-01-01")
-    assert states["orders"] == ["success", 1], told
-    assert states["missing"][0] == "failed", told
+    states, reported = airflow("2024-01-01")
+    assert states["orders"] == ["success", 1], reported
+    assert states["missing"][0] == "failed", reported
     assert states["missing"][1] == 2, "it is tried again"
-    assert "no data files under" in told
+    assert "no data files under" in reported
     sizes, runs = history(airflow.folder)
     assert sizes == {"ds=2024-01-01": 3.0}
     tags = runs["tags"].iloc[0]
     assert (tags["dag_id"], tags["task_id"], tags["team"]) == ("quality", "orders", "quality-team")
 
-    states, told = airflow("2024-01-03")  # one of its records is negative
-    assert states["orders"] == ["failed", 1], "bad data is not tried again: " + told
+    states, reported = airflow("2024-01-03")  # one of its records is negative
+    assert states["orders"] == ["failed", 1], "bad data is not tried again: " + reported
     assert history(airflow.folder)[0] == {"ds=2024-01-01": 3.0, "ds=2024-01-03": 2.0}
 
 
 def test_running_a_day_again_stores_nothing_twice(airflow):
     before = history(airflow.folder)[0]
-    states, told = airflow("2024-01-01")
-    assert states["orders"][0] == "success", told
+    states, reported = airflow("2024-01-01")
+    assert states["orders"][0] == "success", reported
     sizes, _ = history(airflow.folder)
     assert sizes == before | {"ds=2024-01-01": 3.0}
     with tg.Repository(f"sqlite:///{airflow.folder / 'r.db'}") as repository:

@@ -32,8 +32,8 @@ def fetch() -> str | None:
         return problem
     (jar,) = maven.folder_of(PROJECT).glob("*.jar")
     with tempfile.TemporaryDirectory(dir=jar.parent) as folder, zipfile.ZipFile(jar) as packed:
-        wanted = [name for name in packed.namelist() if NEEDED.search(name)]
-        packed.extractall(folder, wanted)
+        expected = [name for name in packed.namelist() if NEEDED.search(name)]
+        packed.extractall(folder, expected)
         (root,) = Path(folder).glob("ch/**/linux")
         (root / "bin" / "mariadbd").chmod(0o755)
         with contextlib.suppress(OSError):  # another run was faster

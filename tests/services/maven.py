@@ -34,13 +34,13 @@ def pom(*packages: str) -> str:
     A package followed by ``!`` is fetched without its own dependencies.
     """
     parts = ("groupId", "artifactId", "version", "type", "classifier")
-    found = []
+    actual = []
     for package in packages:
         words = zip(parts, package.rstrip("!").split(":"), strict=False)
-        told = "".join(f"<{part}>{word}</{part}>" for part, word in words)
+        reported = "".join(f"<{part}>{word}</{part}>" for part, word in words)
         alone = ALONE if package.endswith("!") else ""
-        found.append(f"    <dependency>{told}{alone}</dependency>")
-    return POM.format(dependencies="\n".join(found))
+        actual.append(f"    <dependency>{reported}{alone}</dependency>")
+    return POM.format(dependencies="\n".join(actual))
 
 
 def folder_of(project: str) -> Path:

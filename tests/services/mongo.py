@@ -21,8 +21,8 @@ def fetch() -> str | None:
 
 def packages() -> Path:
     """Return the folder of pymongo; install it unless it exists."""
-    (found,) = environment("mongo").parents[1].glob("lib/python*/site-packages")
-    return found
+    (actual,) = environment("mongo").parents[1].glob("lib/python*/site-packages")
+    return actual
 
 
 @contextlib.contextmanager

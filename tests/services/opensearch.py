@@ -62,10 +62,10 @@ class OpenSearch:
     def index(self, name: str, documents: list[dict]) -> None:
         """Store documents, and make them visible."""
         lines = [line for document in documents for line in ({"index": {}}, document)]
-        told = self.request(
+        reported = self.request(
             "POST", f"/{name}/_bulk?refresh=true", "".join(f"{json.dumps(x)}\n" for x in lines)
         )
-        assert not told["errors"], told
+        assert not reported["errors"], reported
 
 
 @contextlib.contextmanager

@@ -45,8 +45,8 @@ class Postgres:
             Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[4])
         )
         on_path = shutil.which("initdb")
-        found = Path(on_path).resolve() if on_path else (installed[-1] if installed else None)
-        return found.parent if found else None
+        actual = Path(on_path).resolve() if on_path else (installed[-1] if installed else None)
+        return actual.parent if actual else None
 
     def _run(self, command: str, *arguments: str) -> None:
         # The server refuses to run as root, so root starts it as the user that its package creates.
@@ -225,8 +225,8 @@ def jupyter_environment(folder: Path, *paths: Path, **more: str) -> dict[str, st
     for name, place in places.items():
         (folder / place).mkdir(parents=True, exist_ok=True)
         environment[name] = str(folder / place)
-    found = [*map(str, paths), str(Path(__file__).parents[2])]  # kernels run in other folders
-    environment["PYTHONPATH"] = os.pathsep.join(found)
+    actual = [*map(str, paths), str(Path(__file__).parents[2])]  # kernels run in other folders
+    environment["PYTHONPATH"] = os.pathsep.join(actual)
     environment["JUPYTER_PREFER_ENV_PATH"] = "1"
     return environment | more
 
@@ -263,11 +263,11 @@ class Server:
     def wait_for(self, pattern: str, *, within: float = 60.0) -> re.Match[str]:
         """Wait until the output matches a pattern, and return the match."""
         deadline = time.monotonic() + within
-        while (found := re.search(pattern, self.output)) is None:
+        while (actual := re.search(pattern, self.output)) is None:
             assert self.process.poll() is None, f"it ended: {self.output}"
             assert time.monotonic() < deadline, f"nothing like {pattern!r} in: {self.output}"
             time.sleep(0.05)
-        return found
+        return actual
 
     def children(self) -> list[psutil.Process]:
         """The child processes of the server, which are its kernels."""
@@ -316,9 +316,9 @@ def lab_server(folder: Path, **environment: str):
     """Start JupyterLab on a folder ``notebooks`` in ``folder``; yield the server and its address."""
     notebooks = folder / "notebooks"
     notebooks.mkdir(parents=True, exist_ok=True)
-    (asked := folder / "settings" / "@jupyterlab" / "apputils-extension").mkdir(parents=True)
+    (params := folder / "settings" / "@jupyterlab" / "apputils-extension").mkdir(parents=True)
     nothing = {"fetchNews": "false", "checkForUpdates": False}
-    (asked / "notification.jupyterlab-settings").write_text(json.dumps(nothing))
+    (params / "notification.jupyterlab-settings").write_text(json.dumps(nothing))
     port = free_port()
     settings = {
         "ServerApp.ip": "127.0.0.1",

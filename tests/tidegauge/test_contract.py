@@ -26,15 +26,15 @@ def public_names():
 
 def parameters():
     """Return the parameters of the functions and methods among the public names."""
-    found = {}
+    actual = {}
     for name in public_names():
         of = tg
         for part in name.split("."):
             of = inspect.getattr_static(of, part) if isinstance(of, type) else getattr(of, part)
         of = of.__func__ if isinstance(of, classmethod | staticmethod) else of
         if inspect.isfunction(of):
-            found[name] = list(inspect.signature(of).parameters)
-    return found
+            actual[name] = list(inspect.signature(of).parameters)
+    return actual
 
 
 def commands():
@@ -42,7 +42,7 @@ def commands():
     import typer
     from tidegauge.cli.main import app
 
-    found = {}
+    actual = {}
 
     def walk(command, path):
         below = getattr(command, "commands", {})
@@ -50,10 +50,10 @@ def commands():
             walk(one, (*path, name))
         if not below:
             words = [word for one in command.params for word in (one.opts or [one.name])]
-            found[" ".join(path)] = sorted(words)
+            actual[" ".join(path)] = sorted(words)
 
     walk(typer.main.get_command(app), ())
-    return found
+    return actual
 
 
 NOW = {"names": public_names, "parameters": parameters, "commands": commands}

@@ -65,16 +65,16 @@ def verified(data):
 
 
 def test_shares_keep_all_digits_of_decimals(verified):
-    found = verified[1].frame().set_index("check")["value"].to_dict()
-    assert found == {name: len(rows) / 5 for name, (_, rows) in CONDITIONS.items()}
+    actual = verified[1].frame().set_index("check")["value"].to_dict()
+    assert actual == {name: len(rows) / 5 for name, (_, rows) in CONDITIONS.items()}
 
 
 def test_rows_keep_all_digits_of_decimals(data, verified):
     checks, _ = verified
     analyzers = {f"is {name}": check.constraints[0].analyzer for name, check in checks.items()}
     rows = tg.row_level_results(data, analyzers).collect()
-    found = {name: {row.id for row in rows if row[f"is {name}"]} for name in checks}
-    assert found == {name: rows for name, (_, rows) in CONDITIONS.items()}
+    actual = {name: {row.id for row in rows if row[f"is {name}"]} for name in checks}
+    assert actual == {name: rows for name, (_, rows) in CONDITIONS.items()}
 
 
 def test_rules_keep_all_digits_of_decimals(data):
@@ -95,8 +95,8 @@ def test_rules_keep_all_digits_of_decimals(data):
         dqm = dqm.add(rule)
     state = dqm.apply(data, samples=0).state
     assert not state.errors
-    found = {r.name: (state.violations(r.name), state.unknown(r.name)) for r in rules}
-    assert found == {rule.name: (len(rows), nulls) for rule, (rows, nulls) in rules.items()}
+    actual = {r.name: (state.violations(r.name), state.unknown(r.name)) for r in rules}
+    assert actual == {rule.name: (len(rows), nulls) for rule, (rows, nulls) in rules.items()}
 
 
 def test_records_are_rejected_by_all_digits(data):

@@ -19,10 +19,10 @@ PACKAGES = {f"{name} of Spark's Python workers" for name in ("pyarrow", "numpy",
 
 @pytest.mark.spark
 def test_a_session_is_examined(spark):
-    found = {one.subject: one for one in examine_spark(spark)}
-    assert found.pop("Spark").finding == spark.version
-    assert found.keys() >= PACKAGES
-    assert {one.status for one in found.values()} == {STATUS_OK}
+    actual = {one.subject: one for one in examine_spark(spark)}
+    assert actual.pop("Spark").finding == spark.version
+    assert actual.keys() >= PACKAGES
+    assert {one.status for one in actual.values()} == {STATUS_OK}
 
 
 class Session:
@@ -33,10 +33,10 @@ def test_fallbacks_and_missing_packages_of_workers_are_reported(monkeypatch):
     least = Capabilities(frozenset({"hll"}), smallest_rows=False)
     monkeypatch.setattr(module, "capabilities", lambda _: least)
     monkeypatch.setattr(module, "worker_versions", lambda _: {"pyarrow": "15.0", "numpy": None})
-    found = {one.subject: one for one in examine_spark(Session())}
-    assert found["KLL quantiles"].finding.endswith("computed in Python workers, with datasketches")
-    assert found["pyarrow of Spark's Python workers"].finding == "15.0"
-    lacking = found["numpy of Spark's Python workers"]
+    actual = {one.subject: one for one in examine_spark(Session())}
+    assert actual["KLL quantiles"].finding.endswith("computed in Python workers, with datasketches")
+    assert actual["pyarrow of Spark's Python workers"].finding == "15.0"
+    lacking = actual["numpy of Spark's Python workers"]
     assert (lacking.status, lacking.finding, lacking.fix) == (
         STATUS_MISSING,
         "not installed",
@@ -49,8 +49,8 @@ def test_an_old_spark_version_is_reported(monkeypatch):
         raise module.UnsupportedSparkError("Spark 3.2 is too old")
 
     monkeypatch.setattr(module, "capabilities", refuse)
-    (found,) = examine_spark(Session())
-    assert (found.status, found.finding) == (STATUS_WRONG, "Spark 3.2 is too old")
+    (actual,) = examine_spark(Session())
+    assert (actual.status, actual.finding) == (STATUS_WRONG, "Spark 3.2 is too old")
 
 
 def test_the_own_version_comes_first(tmp_path):
@@ -65,9 +65,9 @@ def test_no_part_of_a_password_is_shown(tmp_path):
         "postgresql+psycopg://me:a@b:s3cret@host/db",
         "postgresql://me:s3cret@host:port/db",
     ):
-        found = _check_repository(url)
-        assert found.status == STATUS_WRONG
-        assert "s3cret" not in str(found)
+        actual = _check_repository(url)
+        assert actual.status == STATUS_WRONG
+        assert "s3cret" not in str(actual)
     missing = _check_repository(f"sqlite:///{tmp_path / 'nope.db'}")
     assert missing.finding.endswith("nope.db does not exist yet; the first run creates it")
     assert not (tmp_path / "nope.db").exists()

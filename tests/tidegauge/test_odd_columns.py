@@ -94,10 +94,10 @@ def test_files_with_conflicting_columns_are_named(spark, repo, tmp_path):
     suite = tg.Suite("orders", [tg.Size()], partition_by=["ds"])
     with pytest.raises(tg.SourceError) as merged:
         tg.analyze(folder, suite, repository=repo, spark=spark, options={"mergeSchema": "true"})
-    told = str(merged.value)
-    assert "column 'amount' is" in told
-    assert "string in ds=2026-01-01/a.parquet" in told
-    assert "int in ds=2026-01-02/b.parquet" in told
+    reported = str(merged.value)
+    assert "column 'amount' is" in reported
+    assert "string in ds=2026-01-01/a.parquet" in reported
+    assert "int in ds=2026-01-02/b.parquet" in reported
     # The other file cannot be read by the type of the first.
     data = spark.read.schema("id BIGINT, amount INT, ds STRING").parquet(folder)
     failing = (
@@ -119,10 +119,10 @@ def test_conflicting_columns_without_files_are_named():
         '[CANNOT_MERGE_SCHEMAS] Failed merging schemas:\nInitial schema:\n"STRUCT<id: BIGINT, `a b`: INT, n: INT>"\n'
         'Schema that cannot be merged with the initial schema:\n"STRUCT<n: INT, `a b`: ARRAY<INT>, id: STRING>".'
     )
-    told = str(merge_conflict(ValueError(text), "lake"))
-    assert "column 'id' is bigint in some and string in others" in told
-    assert "column 'a b' is int in some and array<int> in others" in told
-    assert "'n'" not in told
+    reported = str(merge_conflict(ValueError(text), "lake"))
+    assert "column 'id' is bigint in some and string in others" in reported
+    assert "column 'a b' is int in some and array<int> in others" in reported
+    assert "'n'" not in reported
     assert "Failed merging" in str(
         merge_conflict(ValueError("Failed merging schema: struct<"), "lake")
     )

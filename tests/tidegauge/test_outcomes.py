@@ -211,10 +211,10 @@ def test_failures_are_accepted_until_the_data_or_the_check_changes(making):
         match="No check of 'd' fails on 'ds=2013-01-01'; failing are 'ds=2013-01-02'",
     ):
         tg.accept_failures(repo, "d", "ds=2013-01-01")
-    told = tg.accept_failures(repo, "d", "ds=2013-01-02", dry_run=True)
+    reported = tg.accept_failures(repo, "d", "ds=2013-01-02", dry_run=True)
     making.run(FULL)
     assert status(making) == 2
-    assert tg.accept_failures(repo, "d", "ds=2013-01-02", note="a test load", by="ann") == told
+    assert tg.accept_failures(repo, "d", "ds=2013-01-02", note="a test load", by="ann") == reported
     making.run(FULL)
     assert status(making) == 0
     assert not making.summary.checked[0].verification.judged

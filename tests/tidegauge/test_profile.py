@@ -33,12 +33,12 @@ def shop(spark):
 
 
 def test_a_profile_finds_keys_categories_patterns_and_ranges(shop, spark):
-    found = tg.profile(shop, spark=spark)
+    profiled = tg.profile(shop, spark=spark)
     by_column = {}
-    for choice in found.choices:
+    for choice in profiled.choices:
         by_column.setdefault(choice.analyzer.instance, []).append(choice.analyzer)
     kinds = {c: {type(a).__name__ for a in some} for c, some in by_column.items()}
-    assert found.rows == 2000
+    assert profiled.rows == 2000
     assert kinds["order_id"] == {"Completeness", "ApproxUniqueness"}  # numbers without meaning
     assert "ApproxUniqueness" not in kinds["email"]
     assert tg.PatternMatch("email", "EMAIL", "ignore") in by_column["email"]
@@ -56,26 +56,26 @@ def test_a_profile_finds_keys_categories_patterns_and_ranges(shop, spark):
     assert "MinLength" in kinds["address.zip"]
     assert kinds["size(`my tags`)"] == {"Mean"}
     assert "ds" not in by_column
-    reasons = {c.analyzer: c.reason for c in found.choices}
+    reasons = {c.analyzer: c.reason for c in profiled.choices}
     assert reasons[tg.Completeness("amount")] == "90% are not null."
     assert reasons[tg.Completeness("order_id")] == "Never null in the sample."
 
 
 def test_a_profile_has_statistics_of_each_column(shop, spark):
     """Of 2000 rows: 0 to 1999 has the mean 999.5; each of three states has a third; every tenth value is null."""
-    found = tg.profile(shop, spark=spark).columns.set_index("column")
-    ids, status, at = (found.loc[c] for c in ("order_id", "status", "at"))
+    actual = tg.profile(shop, spark=spark).columns.set_index("column")
+    ids, status, at = (actual.loc[c] for c in ("order_id", "status", "at"))
     assert (ids["type"], ids["minimum"], ids["maximum"], ids["mean"]) == ("long", 0, 1999, 999.5)
     assert abs(ids["quantiles"]["0.5"] - 999.5) <= 0.025 * 2000
     assert status["top_values"] == {"new": 667, "paid": 667, "sent": 666}
     assert (status["min_length"], status["max_length"], status["distinct"]) == (3, 4, 3)
-    assert found["completeness"]["amount"] == 0.9
+    assert actual["completeness"]["amount"] == 0.9
     assert [str(at["min_time"]), str(at["max_time"])] == [
         *("1970-01-01 00:00:00+00:00", "1970-01-01 00:33:19+00:00")
     ]
-    assert found["top_values"]["gift"] == {"false": 1000, "true": 1000}
-    assert found["mean"]["size(`my tags`)"] == 1.5  # 0 to 3, equally often
-    assert found["type"]["address.zip"] == "string"
+    assert actual["top_values"]["gift"] == {"false": 1000, "true": 1000}
+    assert actual["mean"]["size(`my tags`)"] == 1.5  # 0 to 3, equally often
+    assert actual["type"]["address.zip"] == "string"
 
 
 def test_numbers_that_only_identify_rows_have_no_quantiles(spark):
@@ -97,27 +97,34 @@ def test_numbers_that_only_identify_rows_have_no_quantiles(spark):
 
 def test_a_notebook_shows_a_chart_of_each_column(shop, spark):
     """Order ids are spread evenly: 24 bars. Two of three states are as high as the chart."""
-    found = tg.profile(shop, spark=spark)
-    counts = [count for *_, count in found.buckets("order_id")]
+    profiled = tg.profile(shop, spark=spark)
+    counts = [count for *_, count in profiled.buckets("order_id")]
     assert len(counts) == 24
     assert sum(counts) == 2000
     assert max(abs(count - 2000 / 24) for count in counts) <= 2 * 0.025 * 2000
-    assert found.buckets("status") == []
+    assert profiled.buckets("status") == []
     with pytest.raises(NoSuchColumnError, match="did you mean 'status'"):
-        found.buckets("statsu")
-    text = shown(found)
-    for told in ("Profile of shop.orders", "order_id", "90%", "999.5", "new, paid, sent", "2,000"):
-        assert told in text, told
-    tags, _ = read_page(found._repr_html_())
+        profiled.buckets("statsu")
+    text = shown(profiled)
+    for reported in (
+        "Profile of shop.orders",
+        "order_id",
+        "90%",
+        "999.5",
+        "new, paid, sent",
+        "2,000",
+    ):
+        assert reported in text, reported
+    tags, _ = read_page(profiled._repr_html_())
     assert tags.count("path") == 9  # of all columns except sizes of arrays
 
 
 def test_the_written_file_reads_back_and_runs(shop, spark, repo, tmp_path):
-    found = tg.profile(shop, spark=spark)
-    text = found.to_yaml()
+    profiled = tg.profile(shop, spark=spark)
+    text = profiled.to_yaml()
     (tmp_path / "orders.yml").write_text(text)
     file = load_suite(tmp_path / "orders.yml")
-    assert file.suite.analyzers[: len(found.suite.analyzers)] == found.suite.analyzers
+    assert file.suite.analyzers[: len(profiled.suite.analyzers)] == profiled.suite.analyzers
     assert {c.description for check in file.checks for c in check.constraints} >= {
         "Size(): at least 1",
         "Completeness('order_id'): at least 1",
@@ -127,7 +134,7 @@ def test_the_written_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     assert "\n# segments: [[status]]\n" in text
     analyzers, _, checks = text.partition("\nchecks:\n")
     comments = [line for line in analyzers.splitlines() if line.startswith("  # ")]
-    assert len(comments) == len(found.suite.analyzers)
+    assert len(comments) == len(profiled.suite.analyzers)
     assert checks.count("\n  - ") == checks.count("  # ")
     run = tg.analyze(shop, file.suite, repository=repo, spark=spark)
     assert run.report.scanned == 4
@@ -178,15 +185,15 @@ def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsy
     assert "would be read as Parquet: set the format 'csv'" in capsys.readouterr().err
     options = ["--option", "header=true", "--option", "inferSchema=true", "--output", "orders.yml"]
     assert run_command(["profile", "./orders.csv", "--format", "csv"]) == 0
-    told = capsys.readouterr()
-    assert "the columns have no names" in told.err
-    assert "# The columns have no names." in told.out
+    reported = capsys.readouterr()
+    assert "the columns have no names" in reported.err
+    assert "# The columns have no names." in reported.out
     assert run_command(["profile", "./orders.csv", "--format", "csv", *options]) == 0
     file = load_suite(tmp_path / "orders.yml")
     assert file.options == {"header": "true", "inferSchema": "true"}
     assert tg.Completeness("amount") in file.suite.analyzers
-    told = (tmp_path / "orders.yml").read_text()
-    assert "# __index_level_0__: the row numbers that pandas writes, unless index=False" in told
+    reported = (tmp_path / "orders.yml").read_text()
+    assert "# __index_level_0__: the row numbers that pandas writes, unless index=False" in reported
 
 
 @pytest.mark.newest
@@ -205,27 +212,27 @@ def test_explain_lists_jobs_scans_columns_and_bytes(shop, spark):
         segments=[["status"]],
         max_segments=5,
     )
-    found = tg.explain(shop, suite, spark=spark)
-    assert (found.partitions, found.batches, found.segments) == (4, (4,), 6)
-    assert [(job.kind, job.columns) for job in found.jobs] == [
+    plan = tg.explain(shop, suite, spark=spark)
+    assert (plan.partitions, plan.batches, plan.segments) == (4, (4,), 6)
+    assert [(job.kind, job.columns) for job in plan.jobs] == [
         ("aggregate", ("email", "status", "amount", "delta")),
         ("sketches", ("email", "status")),
         ("frequencies", ("order_id", "status")),
         ("Python sketches", ("status", "amount")),
     ]
-    assert found.columns == ("order_id", "email", "status", "amount", "delta")
-    assert found.passes == 10 / 5
+    assert plan.columns == ("order_id", "email", "status", "amount", "delta")
+    assert plan.passes == 10 / 5
     states = [64, 64, 2048, 1 << 15, 1 << 14, 64]
-    assert found.state_bytes == sum(states)
-    text = str(found)
+    assert plan.state_bytes == sum(states)
+    text = str(plan)
     assert "4 partitions in 1 batch of 4 jobs" in text
     assert "fails: Mean('nope'): no column 'nope'" in text
 
 
 def test_explain_accepts_a_suite_file(shop, spark, tmp_path):
     (tmp_path / "s.yml").write_text(f"dataset: orders\ntable: {shop}\nanalyzers: [Size]\n")
-    found = tg.explain(load_suite(tmp_path / "s.yml"), spark=spark)
-    assert (found.partitions, len(found.jobs)) == (4, 1)
+    plan = tg.explain(load_suite(tmp_path / "s.yml"), spark=spark)
+    assert (plan.partitions, len(plan.jobs)) == (4, 1)
     with pytest.raises(tg.SuiteError, match="a table and a suite"):
         tg.explain(shop, spark=spark)
 

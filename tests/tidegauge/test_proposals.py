@@ -106,7 +106,7 @@ def test_checks_allow_more_nulls_than_the_sample_has(share, least):
 def test_rules_have_no_bounds_beyond_the_sample():
     """The greatest price is 242, so 363 is not a limit of prices. No negative price is a rule."""
     about = {"source": "data", "rows": 900}
-    found = Suggestions(
+    actual = Suggestions(
         "orders",
         (
             make_suggestion("has_max", "price", (None, 363.0), reason="Seen.", **about).of_range(),
@@ -114,14 +114,14 @@ def test_rules_have_no_bounds_beyond_the_sample():
             make_suggestion("is_non_negative", "price", reason="None.", **about),
         ),
     )  # fmt: skip
-    rules = found.to_rules("shop.orders")
+    rules = actual.to_rules("shop.orders")
     items = [line for line in rules.splitlines() if line.startswith("  - ")]
     assert len(items) == 1
     assert "363" not in items[0]
     assert (
         "# a bound beyond the observed values, for a check: Maximum('price'): at most 363" in rules
     )
-    assert len(found.check().constraints) == 3
+    assert len(actual.check().constraints) == 3
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def proposals(monkeypatch, tmp_path):
         if table.endswith("bad"):
             message = "executor lost"
             raise RuntimeError(message)
-        found = profile_of(id=1.0)
-        return SimpleNamespace(to_yaml=found.to_yaml, suite=found.suite, lacks_header=False)
+        actual = profile_of(id=1.0)
+        return SimpleNamespace(to_yaml=actual.to_yaml, suite=actual.suite, lacks_header=False)
 
     tables = [(name, f"shop.{name}") for name in ("bad", "orders", "visits")]
     monkeypatch.setattr("tidegauge.profiler.profile", propose)

@@ -127,8 +127,8 @@ def test_an_empty_repository_has_a_page(repo, tmp_path):
 
 def test_hostile_names_are_escaped(repo, tmp_path):
     groups = {(HOSTILE,): 30, (LONG[:500],): 20}
-    found = [day(n, rows=50, groups=groups) for n in range(1, 30)]
-    commit(repo, *found, day(30, rows=20, groups={("b",): 20}), dataset=HOSTILE)
+    actual = [day(n, rows=50, groups=groups) for n in range(1, 30)]
+    commit(repo, *actual, day(30, rows=20, groups={("b",): 20}), dataset=HOSTILE)
     repo.record(
         "other", LONG, {f"ds=2013-01-{n:02}": n for n in range(1, 5)}, instance=LONG, segment=LONG
     )
@@ -203,10 +203,10 @@ def test_failures_of_rules_and_checks_are_shown(url, repo, tmp_path, capsys):
     keep("ds=2013-01-28", "mended since")
     keep("ds=2013-01-28", "", passed=True)
     text = read_page(write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8"))[1]
-    told = text[text.index("Failed rules and checks") : text.index("Series, the last")]
-    assert "fare: 3 of 12 rows <b>" in told
-    assert "other content" not in told
-    assert "mended" not in told
+    reported = text[text.index("Failed rules and checks") : text.index("Series, the last")]
+    assert "fare: 3 of 12 rows <b>" in reported
+    assert "other content" not in reported
+    assert "mended" not in reported
     assert "1failing checks" in text
     late = write_report(repo, tmp_path / "b.html", since="2014-01-01", created_at=MADE)
     assert "Failed rules" not in read_page(late.read_text("utf-8"))[1]

@@ -14,11 +14,11 @@ def test_the_result_of_a_task_is_the_result_of_the_run(name, tmp_path):
         task = MeasurementTask("d.yml", fail_on_anomaly=case.fail_on_anomaly)
         result = MeasurementResult(case.summary, task)
         assert result.outcome == case.outcome
-        told = result.as_json()
-        assert told["outcome"] == case.outcome
-        assert told["failed"] == case.summary.failed
+        reported = result.as_json()
+        assert reported["outcome"] == case.outcome
+        assert reported["failed"] == case.summary.failed
         bad = {"d"} if case.fails_by in {"check", "policy"} else set()
-        assert {name for name, run in told["datasets"].items() if not run["passed"]} == bad
+        assert {name for name, run in reported["datasets"].items() if not run["passed"]} == bad
 
 
 LINES = {

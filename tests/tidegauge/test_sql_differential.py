@@ -84,12 +84,12 @@ def test_rewritten_comparisons_keep_their_value_in_every_context(spark, rows, an
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
         cells = [compare_exactly(sql, schema) for sql, _ in cases]
-        found = rows.orderBy("id").selectExpr(*cells).collect()
+        result = rows.orderBy("id").selectExpr(*cells).collect()
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
     wrong = [
         (sql, expected, actual)
-        for (sql, expected), *actual in zip(cases, *found, strict=True)
+        for (sql, expected), *actual in zip(cases, *result, strict=True)
         if actual != expected
     ]
     assert wrong == []
@@ -115,11 +115,11 @@ def holds(form, value):
 
 def test_forms_agree_with_spark(rows):
     values = rows.orderBy("id").collect()
-    found = rows.orderBy("id").selectExpr(*FORMS).collect()
+    actual = rows.orderBy("id").selectExpr(*FORMS).collect()
     for number, condition in enumerate(FORMS):
         form = parse_condition(condition)
         assert [holds(form, row[form.column]) for row in values] == [
-            bool(row[number]) for row in found
+            bool(row[number]) for row in actual
         ], condition
 
 
@@ -137,11 +137,11 @@ PLACES = (
 
 def collected_conditions():
     """Return the conditions in docs and tests, including examples."""
-    found = set()
+    actual = set()
     for page in (*(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.py")):
         text = page.read_text("utf-8")
-        found |= {match[1] for place in PLACES for match in re.finditer(place, text, re.MULTILINE)}
-    return sorted(re.sub(r"""^(['"])(.*)\1$""", r"\2", condition.strip()) for condition in found)
+        actual |= {match[1] for place in PLACES for match in re.finditer(place, text, re.MULTILINE)}
+    return sorted(re.sub(r"""^(['"])(.*)\1$""", r"\2", condition.strip()) for condition in actual)
 
 
 def parses(frame, *sql):
@@ -191,9 +191,9 @@ def test_labels_identify_the_rows_of_grouped_queries(spark):
     try:
         for query, labels in GROUPED:
             frame = spark.sql(query)
-            found = group_labels(query, frame.columns)
-            assert found == (labels or tuple(frame.columns[:-1])), query
-            keys = [tuple(row[name] for name in found) for row in frame.collect()]
+            actual = group_labels(query, frame.columns)
+            assert actual == (labels or tuple(frame.columns[:-1])), query
+            keys = [tuple(row[name] for name in actual) for row in frame.collect()]
             assert len(set(keys)) == len(keys) or labels is None, query
             assert parse_query(query) is not None
     finally:

@@ -184,11 +184,11 @@ def test_comparisons_are_rewritten_in_place_and_nothing_else_changes(context):
     exact = {sql: compare_exactly(sql, SCHEMA) for sql in COMPARISONS}
     assert all(sql != rewritten for sql, rewritten in exact.items())
     for first, second in product(COMPARISONS, COMPARISONS[::5]):
-        found = compare_exactly(context.format(first, second, first), SCHEMA)
+        actual = compare_exactly(context.format(first, second, first), SCHEMA)
         expected = context.format(exact[first], exact[second], exact[first])
         if "/* {}" in context:  # a comment stays
             expected = context.format(exact[first], second)
-        assert found == expected
+        assert actual == expected
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,9 @@ def test_times_are_recognised_by_the_usual_keys(keys, values, time):
 
 @pytest.mark.parametrize("key", ["order_date", "EVENT_DT", "date_key", "eventDate", "load_day"])
 def test_keys_that_contain_a_word_for_a_date_have_a_time(key):
-    found = recognise_time(("country", key, "hr"))
-    assert found.keys == (key, "hr")
-    assert found.formats[0] == "%Y-%m-%d %H"
+    actual = recognise_time(("country", key, "hr"))
+    assert actual.keys == (key, "hr")
+    assert actual.formats[0] == "%Y-%m-%d %H"
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def raised_in(module, error):
     ids=repr,
 )
 def test_the_error_of_a_broken_connection_names_spark_and_the_fix(error):
-    told = describe(error)
-    assert told.startswith(f"Spark does not answer ({type(error).__name__}")
-    assert "spark.driver.memory" in told
-    assert "run again" in told
+    description = describe(error)
+    assert description.startswith(f"Spark does not answer ({type(error).__name__}")
+    assert "spark.driver.memory" in description
+    assert "run again" in description
 
 
 @pytest.mark.parametrize(

@@ -266,9 +266,9 @@ def test_frequencies_of_integers_can_be_added_to_those_of_decimals():
     """The same holds for approximate counts: an integer column that became a decimal has equal numbers."""
     whole = FrequenciesAndNumRows.from_groups([((1,), 2), ((2**63 - 1,), 1), ((None,), 1)])
     wider = FrequenciesAndNumRows.from_groups([((Decimal("1.00"),), 3), ((Decimal("1.50"),), 1)])
-    wanted = {(Decimal(1),): 5, (Decimal(2**63 - 1),): 1, (None,): 1, (Decimal("1.5"),): 1}
-    assert (whole + wider).as_dict() == wanted
-    assert (wider + whole).as_dict() == wanted
+    expected = {(Decimal(1),): 5, (Decimal(2**63 - 1),): 1, (None,): 1, (Decimal("1.5"),): 1}
+    assert (whole + wider).as_dict() == expected
+    assert (wider + whole).as_dict() == expected
     sums = GroupSums.from_groups([(1, 2, 10)]) + GroupSums.from_groups([(Decimal("1.0"), 1, 5)])
     assert sums.as_dict() == {Decimal(1): (3, 15)}
 

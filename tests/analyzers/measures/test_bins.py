@@ -27,8 +27,13 @@ def test_the_edges_of_a_single_value_are_floats():
 def test_the_percentiles_of_a_sketch():
     """The 25th percentile of 1 to 100 is 25: a quarter of the values are at most 25."""
     state = kll([float(x) for x in range(1, 101)])
-    found = tg.KLLSketch("x").compute_metric_from(state).value.percentiles()
-    assert (len(found), found[0], found[24], found[99]) == (100, 1.0, 25.0, 100.0)
+    percentiles = tg.KLLSketch("x").compute_metric_from(state).value.percentiles()
+    assert (len(percentiles), percentiles[0], percentiles[24], percentiles[99]) == (
+        100,
+        1.0,
+        25.0,
+        100.0,
+    )
 
 
 def test_a_range_of_zero_width_has_no_equal_bins():

@@ -88,10 +88,10 @@ def sums(*wanted):
     def check(metric):
         values = metric.value.values
         assert list(values) == [key for key, _ in wanted]
-        found = [v.absolute for v in values.values()]
-        assert found == pytest.approx([number for _, number in wanted], nan_ok=True)
-        total = sum(found)
-        shares = NAN if not found or math.isnan(total) or not total else 1
+        actual = [v.absolute for v in values.values()]
+        assert actual == pytest.approx([number for _, number in wanted], nan_ok=True)
+        total = sum(actual)
+        shares = NAN if not actual or math.isnan(total) or not total else 1
         ratios = sum(v.ratio for v in values.values()) if values else NAN
         assert ratios == pytest.approx(shares, nan_ok=True)
 
@@ -100,8 +100,8 @@ def sums(*wanted):
 
 def binned(wanted, nulls=0, nans=0, out=0):
     def check(metric):
-        found, value = bins(metric)
-        assert found == wanted
+        actual, value = bins(metric)
+        assert actual == wanted
         assert (value.null_count, value.nan_count, value.out_of_range) == (nulls, nans, out)
 
     return check
@@ -116,8 +116,8 @@ def buckets(*wanted):
 
 def top(**wanted):
     def check(metric):
-        found = metric.value.values
-        assert {k: (v.estimate, v.lower, v.upper) for k, v in found.items()} == {
+        actual = metric.value.values
+        assert {k: (v.estimate, v.lower, v.upper) for k, v in actual.items()} == {
             k: (n, n, n) for k, n in wanted.items()
         }
 
@@ -325,15 +325,15 @@ def test_every_analyzer_has_expectations():
 @pytest.mark.parametrize("table", TABLES)
 def test_an_analyzer_has_the_expected_metrics_of_each_table(found, analyzer, table):
     metric, _ = found[analyzer, table]
-    wanted = EXPECTED[analyzer][TABLES.index(table)]
-    if wanted == E:
+    expected = EXPECTED[analyzer][TABLES.index(table)]
+    if expected == E:
         assert metric.empty, metric
-    elif callable(wanted):
-        assert wanted(metric) is not False
-    elif isinstance(wanted, dict):
-        assert metric.value == wanted
+    elif callable(expected):
+        assert expected(metric) is not False
+    elif isinstance(expected, dict):
+        assert metric.value == expected
     else:
-        assert metric.value == pytest.approx(wanted, rel=1e-12, nan_ok=True)
+        assert metric.value == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
 
 def test_states_keep_the_precision_of_the_type(found):

@@ -86,14 +86,14 @@ def test_queries_read_one_partition_or_the_whole_table(spark):
     pairs = tg.CustomSql("SELECT count(*) FROM data l JOIN data r ON l.k = r.k", "pairs", "sum")
     late = tg.CustomSql("SELECT max(n) FROM data WHERE n < 3", "late", where="k = 'x'")
     groups = scan(data, [pairs, late, tg.Size()], ["ds"]).groups
-    found = {
+    actual = {
         key: [a.compute_metric_from(g.states[a].value) for a in (pairs, late)]
         for key, g in groups.items()
     }
-    assert [m.value for m in found["a",][:1]] == [5.0]
-    assert [(m.value, m.weight) for m in found["a",]] == [(5.0, 3), (2.0, 2)]
-    assert found["b",][0].value == 1.0
-    assert found["b",][1].empty  # the query's result is null
+    assert [m.value for m in actual["a",][:1]] == [5.0]
+    assert [(m.value, m.weight) for m in actual["a",]] == [(5.0, 3), (2.0, 2)]
+    assert actual["b",][0].value == 1.0
+    assert actual["b",][1].empty  # the query's result is null
     whole = tg.calculate(data, [pairs, late])
     assert [m.value for m in whole] == [10.0, 2.0]
     states = [g.states[pairs].value for g in groups.values()]
@@ -104,7 +104,7 @@ def test_queries_read_one_partition_or_the_whole_table(spark):
 
 def test_errors_of_queries_name_the_problem(spark):
     data = spark.createDataFrame([("a", 1), ("b", 0)], "ds string, n int")
-    asked = {
+    params = {
         "SELECT n FROM data": "returned more than one row",
         "SELECT n FROM data WHERE n > 5": "returned no rows",
         "SELECT min(n), max(n) FROM data": "2 columns",
@@ -114,9 +114,9 @@ def test_errors_of_queries_name_the_problem(spark):
         "SELECT FROM data; DROP TABLE data": "PARSE_SYNTAX_ERROR",
         "SELECT max(1 / n) FROM data": "DIVIDE_BY_ZERO",
     }
-    metrics = tg.calculate(data, [tg.Size(), *map(tg.CustomSql, asked)])
+    metrics = tg.calculate(data, [tg.Size(), *map(tg.CustomSql, params)])
     assert metrics[0].value == 2.0
-    for metric, message in zip(metrics[1:], asked.values(), strict=True):
+    for metric, message in zip(metrics[1:], params.values(), strict=True):
         assert message in str(metric.outcome.error), metric
     dirty = tg.CustomSql("SELECT max(1 / n) FROM data")  # one partition loses one metric
     groups = scan(data, [dirty], ["ds"]).groups
@@ -140,20 +140,20 @@ def test_columns_are_compared_by_key(spark):
         " AS t(ds, id, amount, status)"
     )
     match = tg.ColumnMatch(["amount", "status"], "compared_with", "id", reference_keys="key")
-    found = match.calculate(data)
-    assert found.value == {"amount": 2 / 5, "status": 4 / 5}
-    assert (found.instance, found.weight) == ("id", 5)
+    metrics = match.calculate(data)
+    assert metrics.value == {"amount": 2 / 5, "status": 4 / 5}
+    assert (metrics.instance, metrics.weight) == ("id", 5)
     groups = scan(data, [match], ["ds"]).groups
     states = {key: g.states[match].value for (key,), g in groups.items()}
     assert states == {"a": ColumnMatches((2, 2), 3), "b": ColumnMatches((0, 2), 2)}
     some = tg.ColumnMatch("status", "compared_with", "id", reference_keys="key", where="id < 2")
     assert some.calculate(data).value == {"status": 0.5}
-    asked = {
+    params = {
         tg.ColumnMatch("status", "nosuch", "id"): "TABLE_OR_VIEW_NOT_FOUND",
         tg.ColumnMatch("status", "compared_with", "id"): "UNRESOLVED_COLUMN",
         tg.ColumnMatch("nope", "compared_with", "id"): "no column 'nope'",
     }
-    for metric, message in zip(tg.calculate(data, asked), asked.values(), strict=True):
+    for metric, message in zip(tg.calculate(data, params), params.values(), strict=True):
         assert message in str(metric.outcome.error), metric
 
 
@@ -177,13 +177,13 @@ def test_internal_column_names_do_not_clash(spark):
     names = ["_k0", "_g0", "_v0", "_x0", "_r0", "_s0", "_c0", "_found"]
     data = spark.createDataFrame([tuple(range(8))], ", ".join(f"{n} int" for n in names))
     data.createOrReplaceTempView("our_names")
-    asked = [
+    params = [
         tg.Sum("_c0"),
         tg.CountDistinct("_g0"),
         tg.ReqQuantile("_v0", 0.5),
         tg.ReferentialIntegrity("_x0", "our_names", "_x0"),
     ]
-    states = scan(data, asked, ["_k0"]).groups["0",].states
+    states = scan(data, params, ["_k0"]).groups["0",].states
     assert not [a for a, o in states.items() if isinstance(o, Failure)]
 
 
@@ -197,11 +197,11 @@ def test_searching_for_failing_groups_is_cheap(spark):
     bad = tg.Compliance("bad", "1 / x > 0")
     with counted(spark) as plain:
         scan(data, good, ["p"])
-    with counted(spark) as found:
+    with counted(spark) as actual:
         groups = scan(data, [*good, bad], ["p"]).groups
     assert {k for k, g in groups.items() if isinstance(g.states[bad], Failure)} == {("5",)}
     # log2 of the 3 units of the job, and of the 16 groups, each with one more
-    assert len(found) - len(plain) <= math.ceil(math.log2(3)) + 1 + math.log2(16) + 1
+    assert len(actual) - len(plain) <= math.ceil(math.log2(3)) + 1 + math.log2(16) + 1
 
 
 @pytest.mark.soak

@@ -133,26 +133,26 @@ def assert_equal(analyzer: Analyzer, state, whole, facts):
             assert top.lower <= facts["tails"][tail] <= top.upper
         assert max(t.upper - t.lower for t in state.top().values()) <= 3 * 2.6 / 300 * state.count
     elif isinstance(analyzer, tg.KLLSketch):
-        found = analyzer.measure(state)
+        actual = analyzer.measure(state)
         values = facts["dep"]
         assert state.count == whole.count == len(values)
-        for bucket in found.buckets[:-1]:
+        for bucket in actual.buckets[:-1]:
             exact = sum(bucket.low <= v < bucket.high for v in values)
-            assert abs(bucket.absolute - exact) <= 3 * 2 * found.rank_error * len(values)
+            assert abs(bucket.absolute - exact) <= 3 * 2 * actual.rank_error * len(values)
     elif isinstance(analyzer, tg.ReqQuantile):
         values, rank = sorted(facts["arr"]), analyzer.quantile
-        found = state.quantile(rank)
+        actual = state.quantile(rank)
         assert state.count == whole.count == len(values)
-        below = sum(v < found for v in values) / len(values)
-        upto = sum(v <= found for v in values) / len(values)
+        below = sum(v < actual for v in values) / len(values)
+        upto = sum(v <= actual for v in values) / len(values)
         allowed = 3 * 0.13 / analyzer.k * (1 - rank) * 2
         assert below - allowed <= rank <= upto + allowed
     elif isinstance(analyzer, tg.ApproxQuantile | tg.ApproxQuantiles):
         values = sorted(facts["arr" if analyzer.column == "arr_delay" else "dep"])
         assert state.count == whole.count == len(values)
-        for rank, found in zip(analyzer.ranks(), state.quantiles(analyzer.ranks()), strict=True):
-            below = sum(v < found for v in values) / len(values)
-            upto = sum(v <= found for v in values) / len(values)
+        for rank, actual in zip(analyzer.ranks(), state.quantiles(analyzer.ranks()), strict=True):
+            below = sum(v < actual for v in values) / len(values)
+            upto = sum(v <= actual for v in values) / len(values)
             assert below - 3 * 0.01 <= rank <= upto + 3 * 0.01
     else:
         assert state == whole

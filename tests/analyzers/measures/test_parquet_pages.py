@@ -18,11 +18,11 @@ def written(table, **options):
 
 
 def varint(number):
-    found = bytearray()
+    actual = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        actual.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*actual, number])
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
@@ -47,13 +47,13 @@ def test_page_sizes_equal_those_of_the_footer(compression, version, dictionary):
         write_page_index=True,
         write_page_checksum=True,
     )
-    found = column_pages(file)
-    assert len(found) == 9
+    actual = column_pages(file)
+    assert len(actual) == 9
     footer = pq.ParquetFile(io.BytesIO(file)).metadata
     for group in range(3):
         for column in range(3):
             own = footer.row_group(group).column(column)
-            pages = found[3 * group + column]
+            pages = actual[3 * group + column]
             assert pages.values == own.num_values == (2000, 2000, 1000)[group]
             headers = own.total_uncompressed_size - max(pages.min_bytes, 8 * own.num_values)
             assert headers < 100 * (2 + own.num_values / 100)
@@ -122,16 +122,16 @@ def test_a_page_that_claims_gigabytes_is_refused(claim, message):
 def test_rows_without_pages_are_refused():
     """A reader allocates memory for the rows that the footer counts."""
     file, _ = state()
-    told = b"\x16" + varint(2 * ROWS)
+    reported = b"\x16" + varint(2 * ROWS)
     refused = []
-    at = file.find(told)
+    at = file.find(reported)
     while at >= 0:  # some versions of pyarrow also write the number elsewhere
-        changed = file[:at] + b"\x16" + varint(2 * (ROWS + 1)) + file[at + len(told) :]
+        changed = file[:at] + b"\x16" + varint(2 * (ROWS + 1)) + file[at + len(reported) :]
         try:
             unpacked(changed)
         except ValueError as error:
             refused.append(str(error))
-        at = file.find(told, at + 1)
+        at = file.find(reported, at + 1)
     # In the file, the row group and its column.
     assert len([one for one in refused if f"{ROWS + 1}" in one and "rows" in one]) == 3
 
@@ -205,9 +205,9 @@ def test_a_column_with_another_type_than_the_schema_is_refused():
     length = int.from_bytes(file[-8:-4], "little")
     footer = file[-8 - length : -8]
     # The type in the column's metadata is the first field after the start of a structure in a list.
-    told = b"\x1c\x15\x0c\x19"
-    assert footer.count(told) == 1
-    changed = file[: -8 - length] + footer.replace(told, b"\x1c\x15\x04\x19") + file[-8:]
+    message = b"\x1c\x15\x0c\x19"
+    assert footer.count(message) == 1
+    changed = file[: -8 - length] + footer.replace(message, b"\x1c\x15\x04\x19") + file[-8:]
     with pytest.raises(ValueError, match="of another type than its schema's"):
         unpacked(changed)
 

@@ -203,32 +203,32 @@ def test_a_histogram_of_other_types(tables):
 
 def test_a_histogram_with_bins_of_numbers(tables):
     """4 + 1, 5 + 2, 6 + 3 of one row each; att2 is 0, 0, 0, 5, 6, 7."""
-    found = histogram(
+    bins = histogram(
         tables["NUM"], "att2", binning="CASE WHEN att2 > 5 THEN 'large' ELSE 'small' END"
     )
-    assert found.value.values == {
+    assert bins.value.values == {
         "small": DistributionValue(4, 4 / 6),
         "large": DistributionValue(2, 2 / 6),
     }
-    names = [name for name, _ in found.value.scalars()]
+    names = [name for name, _ in bins.value.scalars()]
     assert names == ["bins", "abs.small", "ratio.small", "abs.large", "ratio.large"]
     counts = histogram(tables["NUM"], "att2", binning="att2 % 2", ratios=False).value
     assert dict(counts.scalars()) == {"bins": 2, "abs.0": 4, "abs.1": 2}
     failed = histogram(tables["NUM"], "att2", binning="array(att2)")
     assert "a bin must be a plain value" in str(failed.outcome.error)
     for wrong in ("nope + 1", "sum(att2)", "att2 >"):
-        found = histogram(tables["NUM"], "att2", binning=wrong)
-        assert isinstance(found.outcome.error, tg.UnresolvedExpressionError), wrong
+        bins = histogram(tables["NUM"], "att2", binning=wrong)
+        assert isinstance(bins.outcome.error, tg.UnresolvedExpressionError), wrong
 
 
 def test_a_histogram_of_sums(tables):
     """u: 1 + 2 + 4, d: 3 + 3."""
-    found = tg.HistogramOfSums("type", "value").calculate(tables["TYPES"])
-    assert found.value.values == {
+    metrics = tg.HistogramOfSums("type", "value").calculate(tables["TYPES"])
+    assert metrics.value.values == {
         "u": DistributionValue(7.0, 7 / 13),
         "d": DistributionValue(6.0, 6 / 13),
     }
-    assert (found.instance, found.weight) == ("type,value", 5)
+    assert (metrics.instance, metrics.weight) == ("type,value", 5)
     top = tg.HistogramOfSums("type", "value", 1, ratios=False, where="value > 1")
     assert dict(top.calculate(tables["TYPES"]).value.scalars()) == {
         "bins": 2,
@@ -246,15 +246,15 @@ def test_a_histogram_of_sums(tables):
 
 def test_a_sum_that_spark_cannot_add_fails(spark):
     table = spark.sql("SELECT 'a' AS s, CAST('9e37' AS DECIMAL(38, 0)) AS x FROM range(9)")
-    found = tg.HistogramOfSums("s", "x").calculate(table)
-    assert "exceeds what Spark can add" in str(found.outcome.error)
+    metrics = tg.HistogramOfSums("s", "x").calculate(table)
+    assert "exceeds what Spark can add" in str(metrics.outcome.error)
 
 
 def test_quantiles_are_within_their_bound(spark):
     """The table contains the integers from -1000 to 999, as in Deequ's tests."""
     table = spark.range(-1000, 1000)
-    found = tg.ApproxQuantiles("id", [0.25, 0.5, 0.75]).calculate(table).value
-    for rank, value in zip((0.25, 0.5, 0.75), found.values(), strict=True):
+    metrics = tg.ApproxQuantiles("id", [0.25, 0.5, 0.75]).calculate(table).value
+    for rank, value in zip((0.25, 0.5, 0.75), metrics.values(), strict=True):
         assert abs((value + 1000 + 1) / 2000 - rank) <= 0.01
     assert tg.ApproxQuantile("id", 0).calculate(table).value == -1000
     assert tg.ApproxQuantile("id", 1).calculate(table).value == 999
@@ -263,8 +263,8 @@ def test_quantiles_are_within_their_bound(spark):
 @pytest.mark.parametrize("n", [1, 10, 100, 1000, 10_000, 100_000, 1_000_000])
 def test_distinct_counts_are_within_three_standard_errors(spark, n):
     """Deequ's own sketch is 7.4% off at a million."""
-    found = tg.ApproxCountDistinct("id").calculate(spark.range(n)).value
-    assert abs(found - n) <= 3 * 0.0163 * n
+    metrics = tg.ApproxCountDistinct("id").calculate(spark.range(n)).value
+    assert abs(metrics - n) <= 3 * 0.0163 * n
 
 
 def test_a_failure_is_a_metric_and_affects_only_its_analyzer(tables):
@@ -355,8 +355,8 @@ def test_fields_of_structs_are_columns(spark):
 
 
 def test_calculate_returns_metrics_in_order_and_computes_repetitions_once(tables):
-    asked = [tg.Mean("att1"), tg.Size(), tg.Mean("att1")]
-    assert [m.value for m in tg.calculate(tables["NUM"], asked)] == [3.5, 6.0, 3.5]
+    params = [tg.Mean("att1"), tg.Size(), tg.Mean("att1")]
+    assert [m.value for m in tg.calculate(tables["NUM"], params)] == [3.5, 6.0, 3.5]
 
 
 def test_saved_states_can_be_merged(tables):
@@ -387,11 +387,11 @@ def test_the_deviation_of_all_sales_equals_that_of_merged_marketplaces(spark):
     from tidegauge.analyzers.scan.scan import scan
 
     groups = scan(table, [deviation], ["place"]).groups
-    found = {
+    actual = {
         key: deviation.compute_metric_from(g.states[deviation].value).value
         for key, g in groups.items()
     }
-    assert found == pytest.approx(
+    assert actual == pytest.approx(
         {("EU",): 40.0, ("NA",): 366.1565785289129, ("IN",): 0.0}, rel=1e-12
     )
     whole = deviation.state_type.merge(g.states[deviation].value for g in groups.values())
@@ -432,8 +432,8 @@ PATTERN_CASES = {
 def test_built_in_patterns_match_their_examples(spark, name):
     good, bad = PATTERN_CASES[name]
     table = spark.createDataFrame([(text,) for text in good + bad], "s string")
-    found = tg.row_level_results(table, {"matches": tg.PatternMatch("s", name)}).collect()
-    assert {row.s for row in found if row.matches} == set(good)
+    rows = tg.row_level_results(table, {"matches": tg.PatternMatch("s", name)}).collect()
+    assert {row.s for row in rows if row.matches} == set(good)
     share = tg.PatternMatch("s", name).calculate(table).value
     assert share == len(good) / len(good + bad)
 
@@ -480,7 +480,7 @@ def test_rows_with_a_known_condition_are_counted_equally_by_all_methods(spark):
         c: known or c for c, known in CONDITIONS.items()
     }
     safe = [c for c in CONDITIONS if CONDITIONS[c]]
-    found = scan(frame, [tg.Compliance(c, c) for c in safe]).single_group.states
+    results = scan(frame, [tg.Compliance(c, c) for c in safe]).single_group.states
     counts = frame.selectExpr(*(f"count({c})" for c in safe)).first()
-    assert [found[tg.Compliance(c, c)].value.num_known for c in safe] == list(counts)
+    assert [results[tg.Compliance(c, c)].value.num_known for c in safe] == list(counts)
     assert set(counts) == {2, 3, 4}

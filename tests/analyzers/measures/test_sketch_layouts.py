@@ -36,26 +36,26 @@ def kll(k, size):
 def req(k, size):
     from datasketches import PyDoublesSerDe, req_items_sketch
 
-    found = []
+    actual = []
     for high in (True, False):
         sketch = req_items_sketch(k, high)
         for x in numbers(size):
             sketch.update(x)
-        found.append(ReqState(sketch.serialize(PyDoublesSerDe())))
-    return found
+        actual.append(ReqState(sketch.serialize(PyDoublesSerDe())))
+    return actual
 
 
 def hll(k, size):
     from datasketches import hll_sketch, tgt_hll_type
 
-    found = []
+    actual = []
     for kind in (tgt_hll_type.HLL_4, tgt_hll_type.HLL_6, tgt_hll_type.HLL_8):
         sketch = hll_sketch(k, kind)
         for n in range(size):
             sketch.update(n)
         contents = (sketch.serialize_compact(), sketch.serialize_updatable())
-        found += [HllState(content, size) for content in contents]
-    return found
+        actual += [HllState(content, size) for content in contents]
+    return actual
 
 
 def items(k, size):
@@ -312,8 +312,8 @@ def test_no_byte_of_the_preamble_crashes_the_process(make, size):
         for value in (0, 1, 127, 255):
             damaged = content[:at] + bytes([value]) + content[at + 1 :]
             try:
-                found = read_state(state.tag, damaged)
-                read_state(found.tag, (found + found).pack())
+                actual = read_state(state.tag, damaged)
+                read_state(actual.tag, (actual + actual).pack())
             except StateError:
                 continue
 

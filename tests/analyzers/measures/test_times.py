@@ -70,7 +70,7 @@ def clock(spark, times=TIMES):
 
 def test_times_without_a_zone_are_the_same_in_all_zones(spark):
     bounds = [dt.datetime(2018, 11, 4), dt.datetime(2024, 3, 10, 2, 30), dt.date(2011, 12, 30)]
-    asked = list(product(("w", "d", "t"), SIGNS, bounds))
+    params = list(product(("w", "d", "t"), SIGNS, bounds))
     parsed = date_sql(
         "replace(t, ' ', '_')", "timestamp_ntz", "yyyy-MM-dd_HH:mm:ss[.SSSSSS]", lenient=False
     )
@@ -78,7 +78,7 @@ def test_times_without_a_zone_are_the_same_in_all_zones(spark):
         with session_zone(spark, zone):
             data = clock(spark)
             schema = Schema.from_frame(data)
-            cells = [compare_exactly(f"{c} {s} {constant(b)}", schema) for c, s, b in asked]
+            cells = [compare_exactly(f"{c} {s} {constant(b)}", schema) for c, s, b in params]
             read = data.selectExpr(wall_clock_micros(f"({parsed})"))
             assert [row[0] for row in read.collect()] == list(map(micros, TIMES)), zone
             rows = data.selectExpr(wall_clock_micros("w"), *cells).collect()
@@ -96,14 +96,14 @@ def test_times_without_a_zone_are_the_same_in_all_zones(spark):
         for time, (measured, *answers) in zip(TIMES, rows, strict=True):
             assert measured == micros(time), (zone, time)
             midnight = dt.datetime.combine(time.date(), dt.time())
-            for (column, sign, bound), answer in zip(asked, answers, strict=True):
+            for (column, sign, bound), answer in zip(params, answers, strict=True):
                 value = midnight if column == "d" else time
-                wanted = (
+                required = (
                     bound
                     if isinstance(bound, dt.datetime)
                     else dt.datetime.combine(bound, dt.time())
                 )
-                assert answer is SIGNS[sign](value, wanted), (zone, column, value, sign, bound)
+                assert answer is SIGNS[sign](value, required), (zone, column, value, sign, bound)
 
 
 UNTIL = {

@@ -144,12 +144,12 @@ def test_equal_numbers_are_one_value_whatever_their_type(spark):
         Schema.from_frame(spark.sql(f"SELECT {sql} AS x")).field("x").hash_sql.replace("`x`", sql)
         for sql in NUMBERS
     )
-    found = list(spark.sql(f"SELECT {hashes}").first())
-    assert None not in found
-    same = {name: {h for h, n in zip(found, NUMBERS.values(), strict=True) if n == name}
+    actual = list(spark.sql(f"SELECT {hashes}").first())
+    assert None not in actual
+    same = {name: {h for h, n in zip(actual, NUMBERS.values(), strict=True) if n == name}
             for name in NUMBERS.values()}  # fmt: skip
     assert {name: len(values) for name, values in same.items()} == dict.fromkeys(same, 1)
-    assert len(set(found)) == len(same)
+    assert len(set(actual)) == len(same)
     frames = [spark.sql(f"SELECT {sql} AS x") for sql in ("1.5D", "CAST(1.5 AS FLOAT)", "2L")]
     assert merged(tg.ApproxCountDistinct("x"), frames) == merged(tg.CountDistinct("x"), frames) == 2
     assert merged(tg.ApproxUniqueness("x"), frames) == pytest.approx(1 / 3)
@@ -181,7 +181,9 @@ def test_patterns_and_types_of_strings_with_any_collation(spark):
             metric.value for metric in tg.calculate(frame, [*patterns, tg.DataType("s")])
         )
         assert (none, some) == (0, 0.5)
-        assert {kind: found.absolute for kind, found in kinds.values.items() if found.absolute} == {
+        assert {
+            kind: actual.absolute for kind, actual in kinds.values.items() if actual.absolute
+        } == {
             "String": 2,
             "Integral": 1,
             "Unknown": 1,
@@ -198,11 +200,11 @@ def test_histogram_and_top_values_write_values_in_the_same_way(spark):
     )
     data = spark.sql(sql)
     analyzers = [kind(c) for c in "bfds" for kind in (tg.Histogram, tg.TopValues)]
-    found = [set(metric.value.values) for metric in tg.calculate(data, analyzers)]
-    assert found[::2] == found[1::2]
-    assert found[0] == {"ff", "fe"}
-    assert found[2] == {"0.1", "1.0E-5"}
-    assert found[4] == {"1.0E20", "-0.25"}
+    actual = [set(metric.value.values) for metric in tg.calculate(data, analyzers)]
+    assert actual[::2] == actual[1::2]
+    assert actual[0] == {"ff", "fe"}
+    assert actual[2] == {"0.1", "1.0E-5"}
+    assert actual[4] == {"1.0E20", "-0.25"}
 
 
 @pytest.mark.spark
@@ -212,7 +214,7 @@ def test_small_decimals_are_one_value_with_ansi_mode_and_without(spark):
     rows = ", ".join(
         f"(CAST('{x}' AS DECIMAL(38, 20)), CAST('{x}' AS DECIMAL(9, 7)))" for x in texts
     )
-    wanted = {"0.0000001", "-0.0000001", "0.0000000", "1.5000000"}
+    expected = {"0.0000001", "-0.0000001", "0.0000000", "1.5000000"}
     analyzers = [tg.TopValues("long"), tg.TopValues("short"), tg.ApproxCountDistinct("long")]
     states = []
     try:
@@ -225,8 +227,8 @@ def test_small_decimals_are_one_value_with_ansi_mode_and_without(spark):
     with_ansi, without = states
     assert with_ansi == without
     long, short, _ = (one.compute_metric_from(s) for one, s in zip(analyzers, without, strict=True))
-    assert set(short.value.values) == wanted
-    assert set(long.value.values) == {text + "0" * 13 for text in wanted}
+    assert set(short.value.values) == expected
+    assert set(long.value.values) == {text + "0" * 13 for text in expected}
 
 
 @pytest.mark.spark
@@ -242,8 +244,8 @@ def test_a_moment_is_one_value_in_every_time_zone(spark):
         for zone in ("Asia/Tokyo", "Europe/Berlin"):
             spark.conf.set("spark.sql.session.timeZone", zone)
             data = spark.createDataFrame([(moment,) for moment in moments], "t timestamp")
-            for analyzer, found in states.items():
-                found.append(analyzer.compute_state_from(data))
+            for analyzer, actual in states.items():
+                actual.append(analyzer.compute_state_from(data))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     for analyzer, (a, b) in states.items():
@@ -258,9 +260,9 @@ def test_completeness_of_whole_nested_columns(spark):
         "SELECT * FROM VALUES (named_struct('x', 1), array(1), map('k', 1)),"
         " (named_struct('x', CAST(NULL AS INT)), array(), map()), (NULL, NULL, NULL) t(s, a, m)"
     )
-    asked = [tg.Completeness(c) for c in ("s", "a", "m", "s.x", "a[0]")]
-    found = [metric.value for metric in tg.calculate(data, asked)]
-    assert found == pytest.approx([2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
+    params = [tg.Completeness(c) for c in ("s", "a", "m", "s.x", "a[0]")]
+    actual = [metric.value for metric in tg.calculate(data, params)]
+    assert actual == pytest.approx([2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
     rows = tg.row_level_results(data, {"ok": tg.Completeness("s")}).collect()
     assert [row["ok"] for row in rows] == [True, True, False]
 

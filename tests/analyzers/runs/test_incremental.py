@@ -62,9 +62,9 @@ def daily(spark, tmp_path, request):
 
 
 def actions(spark, run):
-    with counted(spark) as found:
+    with counted(spark) as actual:
         result = run()
-    return result, len([e for e in found if e["successJobIds"]])
+    return result, len([e for e in actual if e["successJobIds"]])
 
 
 @pytest.mark.soak
@@ -292,9 +292,9 @@ def test_a_source_that_reads_too_much_is_measured_by_partition(spark, repo):
     suite = tg.Suite("generous", [tg.Size(), tg.Sum("x")])
     for name in ("ds=a", "ds=b"):
         tg.analyze(Generous(rows, ("ds",)), suite, repository=repo, partitions=[name])
-    found = repo.metrics("generous").set_index(["partition", "name"])["value"]
-    assert found["ds=a"].to_dict() == {"Size": 1, "Sum": 1}
-    assert found["ds=b"].to_dict() == {"Size": 2, "Sum": 5}
+    actual = repo.metrics("generous").set_index(["partition", "name"])["value"]
+    assert actual["ds=a"].to_dict() == {"Size": 1, "Sum": 1}
+    assert actual["ds=b"].to_dict() == {"Size": 2, "Sum": 5}
 
 
 def test_an_integer_key_keeps_its_zero(spark, repo, tmp_path):
@@ -411,12 +411,12 @@ def test_a_frame_can_be_a_named_partition(spark, repo):
         partition = {"ds": f"2024-01-{day}"}
         run = tg.analyze(spark.range(rows), suite, repository=repo, partition=partition)
         assert run.report.gone == ()
-    found = repo.metrics("daily", name="Size")
-    assert list(zip(found["partition"], found["value"], found["version"], strict=True)) == [
+    metrics = repo.metrics("daily", name="Size")
+    assert list(zip(metrics["partition"], metrics["value"], metrics["version"], strict=True)) == [
         ("ds=2024-01-05", 3, 1),
         ("ds=2024-01-06", 5, 2),
     ]
-    assert found["time"].dt.day.tolist() == [5, 6]
+    assert metrics["time"].dt.day.tolist() == [5, 6]
     assert repo.metrics("daily", name="ColumnCount")["value"].unique() == [2]
 
 

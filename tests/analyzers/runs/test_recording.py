@@ -82,9 +82,9 @@ def test_an_interrupted_griffin_round_is_interrupted_and_not_failed(store, monke
 
     monkeypatch.setattr(store, "commit_batch", interrupted)
     whole = Partition((), ())
-    found = RoundRecord("d", "{}", (), (whole,), {}, "[]", {whole: 1})
+    actual = RoundRecord("d", "{}", (), (whole,), {}, "[]", {whole: 1})
     with pytest.raises(KeyboardInterrupt):
-        keep(found, [], set(), SimpleNamespace(store=store), lambda _, act, *of: act(*of))
+        keep(actual, [], set(), SimpleNamespace(store=store), lambda _, act, *of: act(*of))
     assert [closed[0] for closed in store.closed] == [RunStatus.INTERRUPTED]
 
 
@@ -99,9 +99,9 @@ def test_a_run_that_fails_before_it_starts_is_stored(store):
     assert list(store.statuses.values()) == [RunStatus.FAILED] * 2
     with recording(store, spec()) as run:
         run.commit([day(1)])
-    with pytest.raises(NoSuchTableError) as found, recording_failed_start(store, spec()):
+    with pytest.raises(NoSuchTableError) as actual, recording_failed_start(store, spec()):
         raise error
-    assert str(found.value) == (
+    assert str(actual.value) == (
         "no folder 't02'; 'd' was measured before: restore the table, or retire the dataset with"
         " `tidegauge dataset retire d`"
     )

@@ -132,12 +132,12 @@ def failures(errors, days):
 
 
 def standing_errors(errors, days, selected=None):
-    found = failures(errors, days).errors(
+    actual = failures(errors, days).errors(
         [listed(day) for day in days],
         {name(day) for day in (selected or days)},
         recognise_time(["ds"]),
     )
-    return {analyzer: str(error) for analyzer, error in found.items()}
+    return {analyzer: str(error) for analyzer, error in actual.items()}
 
 
 def test_a_failure_of_the_data_stays_until_its_files_change():

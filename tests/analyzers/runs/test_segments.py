@@ -49,7 +49,7 @@ def values(frame):
 @pytest.mark.soak
 def test_each_segment_equals_a_measurement_of_its_rows_alone(spark, rows, repo):
     tg.analyze(rows, suite(), repository=repo)
-    found = values(repo.metrics("seg"))
+    actual = values(repo.metrics("seg"))
     expected = {
         "": "true",
         "origin=EWR": "origin = 'EWR'",
@@ -66,10 +66,10 @@ def test_each_segment_equals_a_measurement_of_its_rows_alone(spark, rows, repo):
         part = rows.where(f"ds = '2013-01-02' AND ({condition})")
         for metric in tg.calculate(part, ANALYZERS):
             for flat in tg.flatten(metric):
-                status, value = found["ds=2013-01-02", segment, flat.name, flat.instance]
+                status, value = actual["ds=2013-01-02", segment, flat.name, flat.instance]
                 assert (status == "empty") == flat.empty, (segment, flat)
                 assert flat.failed or value == pytest.approx(flat.value), (segment, flat)
-    segments = {key[1] for key in found}
+    segments = {key[1] for key in actual}
     assert len([s for s in segments if s.startswith("origin=")]) == 8
     assert check(repo.database, repo.artifacts) == []
 
@@ -148,15 +148,15 @@ def test_segments_added_to_a_suite_are_measured_for_old_partitions(rows, repo):
 @pytest.mark.classic
 def test_segments_take_one_more_action_once_and_no_further_job(spark, rows, repo):
     def actions(some, asked):
-        with counted(spark) as found:
+        with counted(spark) as actual:
             tg.analyze(some, asked, repository=repo)
-        return len(found)
+        return len(actual)
 
     first, rest = rows.where("ds = '2013-01-01'"), rows
     with tg.Repository("sqlite://") as other:
-        with counted(spark) as found:
+        with counted(spark) as actual:
             tg.analyze(first, suite(segments=[]), repository=other)
-        plain = len(found)
+        plain = len(actual)
     assert actions(first, suite()) == plain + 1
     assert actions(rest, suite()) == plain
 
@@ -169,10 +169,10 @@ def test_segments_are_inside_those_of_partition_keys(spark, repo):
     nested = tg.Suite("n", [tg.Size()], partition_by=["ds", "country"], segments=[["origin"]])
     tg.analyze(table, nested, repository=repo)
     sizes = repo.metrics("n", name="Size")
-    found = dict(zip(sizes.segment, sizes.value, strict=True))
-    assert found["country=US"] == 2
-    assert found["country=US/origin=EWR"] == 1
-    assert found["country=DE/origin=EWR"] == 0
+    actual = dict(zip(sizes.segment, sizes.value, strict=True))
+    assert actual["country=US"] == 2
+    assert actual["country=US/origin=EWR"] == 1
+    assert actual["country=DE/origin=EWR"] == 0
     assert repo.merge("n", tg.Size()).value == 3
     assert repo.merge("n", tg.Size(), segment="country=US").value == 2
     assert repo.merge("n", tg.Size(), segment="country=DE/origin=FRA").value == 1
@@ -194,10 +194,10 @@ def test_unusual_values_can_be_segments(spark, repo):
     data = spark.createDataFrame(rows, "p string, q string")
     tg.analyze(data, tg.Suite("odd", [tg.Size()], segments=[["p"], ["p", "q"]]), repository=repo)
     sizes = repo.metrics("odd")
-    found = dict(zip(sizes.segment, sizes.value, strict=True))
-    assert found["p=%02"] == found["p="] == found["p=%0A"] == 1
-    assert found["p=__other__"] == 0
-    assert found["p=%0A/q=x"] == 1
+    actual = dict(zip(sizes.segment, sizes.value, strict=True))
+    assert actual["p=%02"] == actual["p="] == actual["p=%0A"] == 1
+    assert actual["p=__other__"] == 0
+    assert actual["p=%0A/q=x"] == 1
     zeros = spark.createDataFrame([(0.0,), (-0.0,)], "x double")
     tg.analyze(zeros, tg.Suite("zeros", [tg.Size()], segments=[["x"]]), repository=repo)
     assert repo.merge("zeros", tg.Size(), segment="x=0.0").value == 2

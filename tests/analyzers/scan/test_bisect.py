@@ -43,13 +43,13 @@ def test_all_failing_items_are_found_and_all_others_have_results(n, data):
     bad = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=5))
     calls = []
     run = runner(bad, calls)
-    found = find_failures(range(n), run, DataError(min(bad)))
-    assert {item for item, result in found.items() if isinstance(result, Failure)} == bad
-    assert {i: r for i, r in found.items() if i not in bad} == {
+    actual = find_failures(range(n), run, DataError(min(bad)))
+    assert {item for item, result in actual.items() if isinstance(result, Failure)} == bad
+    assert {i: r for i, r in actual.items() if i not in bad} == {
         i: i * i for i in range(n) if i not in bad
     }
     for item in bad:  # each item has its own error
-        assert str(found[item].error) == f"DataError: item {item}"
+        assert str(actual[item].error) == f"DataError: item {item}"
 
 
 @given(st.integers(1, 1000), st.data())
@@ -79,11 +79,11 @@ def test_one_invalid_expression_among_200_takes_few_actions(spark):
         tg.Compliance("divide", "1 / (id - 50) > 0"),
         tg.PatternMatch("s", "("),
     ):
-        with counted(spark) as found:
+        with counted(spark) as actual:
             plain = scan(table, good).single_group
-        usual = len(found)
-        with counted(spark) as found:
+        usual = len(actual)
+        with counted(spark) as actual:
             states = scan(table, [*good[:120], bad, *good[120:]]).single_group.states
         assert isinstance(states[bad], Failure), states[bad]
         assert {a: s for a, s in states.items() if a != bad} == dict(plain.states)
-        assert len(found) - usual <= math.ceil(math.log2(201)) + 1
+        assert len(actual) - usual <= math.ceil(math.log2(201)) + 1

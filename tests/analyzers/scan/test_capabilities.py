@@ -82,11 +82,11 @@ def test_workers_build_the_same_sketches_as_spark(table, spark, monkeypatch):
 
 @pytest.mark.spark
 def test_a_filter_that_does_not_parse_fails_only_its_analyzer(table, only_hll):
-    found = scan(
+    results = scan(
         table, [tg.Size(), tg.ApproxQuantile("x", 0.5, where="zzz > 1")]
     ).single_group.states
-    assert found[tg.Size()].value.num_matches == 3000
-    assert "zzz" in str(found[tg.ApproxQuantile("x", 0.5, where="zzz > 1")].error)
+    assert results[tg.Size()].value.num_matches == 3000
+    assert "zzz" in str(results[tg.ApproxQuantile("x", 0.5, where="zzz > 1")].error)
 
 
 class _Old:
@@ -109,12 +109,12 @@ def test_grouping_sets_are_replaced_by_repeated_rows(table):
     sets = [["part"], ["part", "s"], ["odd"], []]
     cells = [F.expr("count(1)").alias("n"), F.expr("max(x)").alias("most")]
     columns = ["part", "s", "odd"]
-    found = [
+    actual = [
         sorted(map(str, aggregate_by_sets(frame, sets, columns, cells).collect()))
         for frame in (keyed, _Old(keyed))
     ]
-    assert found[0] == found[1]
-    assert len(found[0]) == 3 + 3 * 14 + 2 + 1
+    assert actual[0] == actual[1]
+    assert len(actual[0]) == 3 + 3 * 14 + 2 + 1
 
 
 @pytest.mark.spark
@@ -139,10 +139,10 @@ def test_arrow_tables_can_be_collected_as_bytes(table):
 
 @pytest.mark.spark
 def test_capabilities_of_a_session_are_detected_once(spark, monkeypatch):
-    found = capabilities(spark)
-    assert found.is_native(Sketch("hll", "x", 12))
+    actual = capabilities(spark)
+    assert actual.is_native(Sketch("hll", "x", 12))
     monkeypatch.setattr(module, "_detect_capabilities", lambda _: pytest.fail("asked again"))
-    assert capabilities(spark) is found
+    assert capabilities(spark) is actual
 
 
 @pytest.mark.spark
@@ -154,9 +154,9 @@ def test_the_error_for_an_old_spark_names_the_required_version(spark, monkeypatc
 
 @pytest.mark.spark
 def test_workers_report_the_versions_of_their_packages(spark):
-    found = worker_versions(spark)
-    assert found.keys() == {"pyarrow", "numpy", "datasketches"}
-    assert all(found.values())
+    actual = worker_versions(spark)
+    assert actual.keys() == {"pyarrow", "numpy", "datasketches"}
+    assert all(actual.values())
 
 
 def test_the_error_names_a_package_that_workers_lack():
@@ -169,8 +169,8 @@ def test_the_error_names_a_package_that_workers_lack():
 
 def test_missing_functions_are_listed_with_their_replacement():
     assert Capabilities(frozenset(module.NATIVE_SKETCHES), smallest_rows=True).fallbacks() == {}
-    found = Capabilities(frozenset({"hll", "kll"}), smallest_rows=False).fallbacks()
-    assert [*found] == [
+    actual = Capabilities(frozenset({"hll", "kll"}), smallest_rows=False).fallbacks()
+    assert [*actual] == [
         "most frequent values", "approximate uniqueness", "samples of rejected records",
     ]  # fmt: skip
 

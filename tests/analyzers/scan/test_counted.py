@@ -98,8 +98,8 @@ def test_requests_that_are_not_plain_aggregates():
 
     A filter of rows is applied before grouping.
     """
-    asked = [ROWS, replace(PATTERN, rows="n > 1"), Sketch("hll", "xxhash64(`s`)", 12)]
-    assert not candidates(asked, SCHEMA)
+    params = [ROWS, replace(PATTERN, rows="n > 1"), Sketch("hll", "xxhash64(`s`)", 12)]
+    assert not candidates(params, SCHEMA)
     ours = Schema.from_types({"__tidegauge_n": "string"})
     assert not candidates([Aggregate("count_if(`__tidegauge_n` RLIKE 'a')")], ours)
 
@@ -129,8 +129,8 @@ def test_strings_with_a_collation_and_names_that_differ_by_case_are_excluded():
 
 
 def jobs(requests, rows=1e8, group_rows=1e6, **distinct):
-    found = counted_jobs(requests, SCHEMA, Expectation(rows, group_rows, distinct))
-    return [(job.columns, len(job.requests)) for job in found]
+    actual = counted_jobs(requests, SCHEMA, Expectation(rows, group_rows, distinct))
+    return [(job.columns, len(job.requests)) for job in actual]
 
 
 def test_distinct_values_pay_for_many_rows_with_few_values():
@@ -184,8 +184,8 @@ def frame(spark, rows):
 
 
 def states(data, by, expected):
-    found = scan(data, ANALYZERS, by, expected=expected)
-    everything = {**found.groups, "nothing": found.nothing}
+    results = scan(data, ANALYZERS, by, expected=expected)
+    everything = {**results.groups, "nothing": results.nothing}
     return {key: (group.rows, dict(group.states)) for key, group in everything.items()}
 
 
@@ -242,8 +242,8 @@ def test_the_first_rows_show_how_many_values_there_are(spark):
     both = candidates([PATTERN, OTHER], SCHEMA)
     one = candidates([PATTERN], SCHEMA)
     cost = PlanCost(1e10, shuffles=False)
-    found = expected_by_first_rows(data, both, cost)
-    assert found == Expectation(1e9, 1e9, {"s": 3})  # bytes for 2 of 5 columns
+    actual = expected_by_first_rows(data, both, cost)
+    assert actual == Expectation(1e9, 1e9, {"s": 3})  # bytes for 2 of 5 columns
     assert expected_by_first_rows(data, {}, cost) is UNKNOWN
     none = data.where("s = 'none'")
     assert expected_by_first_rows(none, one, cost) == Expectation(1e9, 1e9, {})

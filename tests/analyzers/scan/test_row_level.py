@@ -14,8 +14,8 @@ def table(spark):
 
 
 def results(table, analyzer, **options):
-    found = tg.row_level_results(table, {"it": analyzer}, **options).collect()
-    return [row["it"] for row in sorted(found, key=lambda r: (r["id"] or 9, r["x"] is not None))]
+    rows = tg.row_level_results(table, {"it": analyzer}, **options).collect()
+    return [row["it"] for row in sorted(rows, key=lambda r: (r["id"] or 9, r["x"] is not None))]
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,8 @@ def test_mostly_distinct_rows_are_shuffled_before_they_are_grouped(spark, table)
         request = Frequencies((f"`{column}`",), None, values=False)
         job = SizeCounting((request,), sampled=True)
         assert mostly_distinct(table, [column]) == (column == "id")
-        found = job.run(table, Groups())[request][(), ""]
-        assert (found.sizes.tolist(), found.groups.tolist()) == (sizes, groups)
+        result = job.run(table, Groups())[request][(), ""]
+        assert (result.sizes.tolist(), result.groups.tolist()) == (sizes, groups)
     assert not mostly_distinct(table.where("false"), ["id"])
 
 
@@ -122,9 +122,9 @@ def test_a_misleading_sample_changes_no_metric(spark, table, monkeypatch, sample
     monkeypatch.setattr("tidegauge.analyzers.scan.jobs.mostly_distinct", lambda *_: sample)
     for column, distinct, unique in (("id", 1000, 1000), ("x", 7, 0)):
         request = Frequencies((f"`{column}`",), None, values=False)
-        found = SizeCounting((request,), sampled=True).run(table, Groups())[request][(), ""]
-        assert found.groups.sum() == distinct
-        assert found.groups[found.sizes == 1].sum() == unique
+        result = SizeCounting((request,), sampled=True).run(table, Groups())[request][(), ""]
+        assert result.groups.sum() == distinct
+        assert result.groups[result.sizes == 1].sum() == unique
 
 
 def test_costs_are_estimated_from_the_plan(spark, table, tmp_path):
@@ -168,10 +168,10 @@ def test_wide_tables_are_cut_into_jobs_small_enough_for_code_generation(spark):
 
 @pytest.mark.classic
 def test_planning_reads_nothing(spark, table):
-    with counted(spark) as found:
+    with counted(spark) as actual:
         plan(table, [tg.Size(), tg.Compliance("bad", "nope > 1"), tg.Uniqueness("s")])
     assert [
-        e for e in found if e["status"] != "FAILED"
+        e for e in actual if e["status"] != "FAILED"
     ] == []  # unresolved columns are reported as failures
 
 
@@ -186,9 +186,9 @@ def test_the_number_of_actions_is_that_of_jobs_whatever_the_number_of_groups(spa
     ]
     costs = []
     for by in ([], ["ds"], ["id"]):
-        with counted(spark) as found:
+        with counted(spark) as actual:
             groups = scan(table, analyzers, by).groups
-        costs.append((len(groups), len(found)))
+        costs.append((len(groups), len(actual)))
     assert costs == [(1, 3), (4, 3), (1000, 3)]
 
 
@@ -217,23 +217,23 @@ def test_values_that_print_equally_are_one_group(spark):
 
 
 def test_a_column_can_be_grouped_by_and_measured(table):
-    found = scan(table, [tg.CountDistinct("ds"), tg.CountDistinct(["ds", "s"])], ["ds"]).groups
-    assert {len(g.states) for g in found.values()} == {2}
-    assert all(g.states[tg.CountDistinct("ds")].value.num_groups == 1 for g in found.values())
+    results = scan(table, [tg.CountDistinct("ds"), tg.CountDistinct(["ds", "s"])], ["ds"]).groups
+    assert {len(g.states) for g in results.values()} == {2}
+    assert all(g.states[tg.CountDistinct("ds")].value.num_groups == 1 for g in results.values())
 
 
 def test_an_expression_that_fails_on_the_data_fails_alone_and_only_in_its_group(table):
     bad = tg.Compliance("division", "1 / (id - 500) > 0")
     grouped = tg.Uniqueness("s", where="1 / (id - 501) > 0")
-    found = scan(table, [tg.Size(), tg.Mean("x"), bad, grouped, tg.Uniqueness("s")], ["ds"])
-    failed = {key for key, g in found.groups.items() if isinstance(g.states[bad], tg.Failure)}
+    results = scan(table, [tg.Size(), tg.Mean("x"), bad, grouped, tg.Uniqueness("s")], ["ds"])
+    failed = {key for key, g in results.groups.items() if isinstance(g.states[bad], tg.Failure)}
     assert failed == {("p0",)}
-    failed = {key for key, g in found.groups.items() if isinstance(g.states[grouped], tg.Failure)}
+    failed = {key for key, g in results.groups.items() if isinstance(g.states[grouped], tg.Failure)}
     assert failed == {("p1",)}
-    assert found.groups["p2",].states[bad].value.count == 250
-    assert found.groups["p3",].states[tg.Uniqueness("s")].value.num_rows == 250
-    assert sum(g.states[tg.Size()].value.num_matches for g in found.groups.values()) == 1000
-    assert found.nothing.states[tg.Mean("x")].value.count == 0
+    assert results.groups["p2",].states[bad].value.count == 250
+    assert results.groups["p3",].states[tg.Uniqueness("s")].value.num_rows == 250
+    assert sum(g.states[tg.Size()].value.num_matches for g in results.groups.values()) == 1000
+    assert results.nothing.states[tg.Mean("x")].value.count == 0
 
 
 def test_a_failure_of_spark_itself_fails_the_scan(spark, table, tmp_path):
@@ -251,8 +251,8 @@ def test_a_failure_of_spark_itself_fails_the_scan(spark, table, tmp_path):
 def test_executions_are_counted(spark, table):
     before = len(executions(spark))
     table.count()
-    with counted(spark) as found:
+    with counted(spark) as actual:
         table.count()
         table.collect()
-    assert len(found) == 2
+    assert len(actual) == 2
     assert len(executions(spark)) == before + 3

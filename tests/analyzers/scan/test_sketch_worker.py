@@ -22,9 +22,9 @@ LONGS = st.integers(-(2**63), 2**63 - 1)
 def built(kind, size, *batches, type=None):
     """Return the only sketch of all batches, without keys; None if there is none."""
     batches = [pa.RecordBatch.from_pydict({"v": pa.array(v, type)}) for v in batches]
-    (found,) = sketch_builder(0, 0, [(kind, size)])(batches)
-    assert found.num_rows <= 1
-    return found["sketch"][0].as_py() if found.num_rows else None
+    (actual,) = sketch_builder(0, 0, [(kind, size)])(batches)
+    assert actual.num_rows <= 1
+    return actual["sketch"][0].as_py() if actual.num_rows else None
 
 
 class Count(ds.TuplePolicy):
@@ -51,18 +51,18 @@ def test_a_tuple_sketch_equals_the_librarys_byte_for_byte(values, cut):
     sketch = ds.update_tuple_sketch(Count(), 6)
     for value in values:
         sketch.update(value, 1)
-    found = built("tuple", 6, values[:cut], [*values[cut:], None], type=pa.int64())
-    read = ds.compact_tuple_sketch.deserialize(found, CountSerDe())
+    actual = built("tuple", 6, values[:cut], [*values[cut:], None], type=pa.int64())
+    read = ds.compact_tuple_sketch.deserialize(actual, CountSerDe())
     assert sorted(read) == sorted(sketch)
     if sketch.num_retained > 1:  # where a single value has a shorter form
-        assert found == sketch.compact(True).serialize(CountSerDe())
+        assert actual == sketch.compact(True).serialize(CountSerDe())
 
 
 @pytest.mark.parametrize("distinct", [1024, 1025, 5_000, 200_000])
 def test_a_tuple_sketch_samples_the_smallest_hashes(distinct):
     values = np.random.default_rng(distinct).integers(-(2**62), 2**62, distinct)
-    found = built("tuple", 10, np.repeat(values, 3)[::-1], values, type=pa.int64())
-    read = ds.compact_tuple_sketch.deserialize(found, CountSerDe())
+    actual = built("tuple", 10, np.repeat(values, 3)[::-1], values, type=pa.int64())
+    read = ds.compact_tuple_sketch.deserialize(actual, CountSerDe())
     assert read.num_retained == 1024
     assert read.is_estimation_mode() == (distinct > 1024)
     assert {count for _, count in read} == {4}
@@ -71,7 +71,7 @@ def test_a_tuple_sketch_samples_the_smallest_hashes(distinct):
     for value in values.tolist():
         every.update(value, 1)
     assert {h for h, _ in read} == set(sorted(h for h, _ in every)[:1024])
-    state = TupleState.from_sketches([found], 4 * distinct, 10)
+    state = TupleState.from_sketches([actual], 4 * distinct, 10)
     assert state.sample()[:2] == (1024, 0)  # all values occur more than once
 
 
@@ -112,8 +112,8 @@ def test_every_group_and_segment_has_a_separate_sketch():
     )
     rows = [
         (tuple(row["key"]), row["request"], row["sketch"])
-        for found in sketch_builder(1, 1, [("kll", 200), ("frequent", 10)])([batch])
-        for row in found.to_pylist()
+        for actual in sketch_builder(1, 1, [("kll", 200), ("frequent", 10)])([batch])
+        for row in actual.to_pylist()
     ]
     assert len(rows) == len({row[:2] for row in rows})
     numbers = {key: KllState(raw).quantiles([0, 1]) for key, i, raw in rows if i == 0}
@@ -137,25 +137,25 @@ def merged(kind, size, *parts, type=None):
     for values in parts:
         batch = pa.RecordBatch.from_pydict({"v": pa.array(values, type)})
         tasks += sketch_builder(0, 0, [(kind, size)])([batch])
-    (found,) = sketch_merger([(kind, size)])(tasks)
-    (row,) = found.to_pylist()
+    (actual,) = sketch_merger([(kind, size)])(tasks)
+    (row,) = actual.to_pylist()
     assert (row["key"], row["request"]) == ([], 0)
     return row["sketch"]
 
 
 def test_merged_samples_of_the_same_values_stay_samples():
     values = list(range(100))  # 32 of them are sampled, the same in both
-    found = merged("tuple", 5, values, values, type=pa.int64())
-    assert found == built("tuple", 5, values, values, type=pa.int64())
-    assert ds.compact_tuple_sketch.deserialize(found, CountSerDe()).is_estimation_mode()
+    merged_state = merged("tuple", 5, values, values, type=pa.int64())
+    assert merged_state == built("tuple", 5, values, values, type=pa.int64())
+    assert ds.compact_tuple_sketch.deserialize(merged_state, CountSerDe()).is_estimation_mode()
 
 
 @given(st.lists(LONGS | st.integers(0, 9), min_size=3, max_size=200), st.data())
 def test_merged_tuple_sketches_equal_the_sketch_of_all_values_byte_for_byte(values, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), min_size=1, max_size=3)))
     parts = [values[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
-    found = merged("tuple", 5, *parts, type=pa.int64())
-    assert found == built("tuple", 5, values, type=pa.int64())
+    merged_state = merged("tuple", 5, *parts, type=pa.int64())
+    assert merged_state == built("tuple", 5, values, type=pa.int64())
 
 
 def test_merged_sketches_count_all_values():
@@ -175,8 +175,8 @@ def test_sketches_are_merged_by_group_and_column_and_single_ones_stay_unchanged(
     for of, numbers in (("x", [1.0]), ("x", [2.0]), ("y", [5.0])):
         batch = pa.RecordBatch.from_pydict({"k": [of], "a": numbers, "b": [numbers[0] * 10]})
         tasks += sketch_builder(1, 0, parameters)([batch])
-    (found,) = sketch_merger(parameters)(tasks)
-    sketches = {(*row["key"], row["request"]): row["sketch"] for row in found.to_pylist()}
+    (actual,) = sketch_merger(parameters)(tasks)
+    sketches = {(*row["key"], row["request"]): row["sketch"] for row in actual.to_pylist()}
     values = {key: KllState(raw).quantiles([0, 1]) for key, raw in sketches.items()}
     assert values == {
         ("x", 0): [1, 2],
@@ -193,7 +193,7 @@ def test_the_driver_receives_one_sketch_for_each_group_of_eight_tasks(spark):
     data = spark.range(0, 800, 1, 8).selectExpr("id % 2 AS k", "CAST(id AS DOUBLE) AS x")
     request = Sketch("req-high", "x", 12)
     answers = WorkerSketching((request,)).run(data, Groups(("k",)))
-    found = {key: [ReqState(sketch) for sketch in cell] for key, cell in answers[request].items()}
-    assert {key: [state.count for state in cell] for key, cell in found.items()} == {
+    actual = {key: [ReqState(sketch) for sketch in cell] for key, cell in answers[request].items()}
+    assert {key: [state.count for state in cell] for key, cell in actual.items()} == {
         (("0",), ""): [400], (("1",), ""): [400],
     }  # fmt: skip

@@ -133,15 +133,15 @@ def test_partitions_by_a_time_have_that_time(transform, value, expected):
 )
 def test_times_are_filtered_by_their_ranges(transform, kind, values, expected):
     field = PartitionField("k", transform, "at")
-    found = pruning_filter(frame(at=kind), [field], [(value,) for value in values], "lake")
-    assert found == (None if expected is None else f"({expected})")
+    condition = pruning_filter(frame(at=kind), [field], [(value,) for value in values], "lake")
+    assert condition == (None if expected is None else f"({expected})")
 
 
 def test_buckets_and_strings_are_filtered_by_the_functions_of_the_catalog():
     text = PartitionField("n_trunc", "truncate", "n", 2)
     values = [("0", "DE"), ("3", "O'"), (NULL, "DE")]
-    found = pruning_filter(frame(id="integer", n="string"), [BUCKET, text], values, "my lake")
-    assert found == (
+    condition = pruning_filter(frame(id="integer", n="string"), [BUCKET, text], values, "my lake")
+    assert condition == (
         "((`my lake`.`system`.`bucket`(4, `id`) IN (0, 3) OR `id` IS NULL)) AND"
         " (`my lake`.`system`.`truncate`(2, `n`) IN ('DE', 'O\\''))"
     )
@@ -150,8 +150,10 @@ def test_buckets_and_strings_are_filtered_by_the_functions_of_the_catalog():
 
 @given(st.sets(st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1)), min_size=1, max_size=80))
 def test_ranges_contain_every_selected_day_and_few_others(days):
-    found = pruning_filter(frame(at="date"), [DAY], [(day.isoformat(),) for day in days], "lake")
-    bounds = [dt.date.fromisoformat(text) for text in re.findall(r"DATE'(.{10})'", found)]
+    condition = pruning_filter(
+        frame(at="date"), [DAY], [(day.isoformat(),) for day in days], "lake"
+    )
+    bounds = [dt.date.fromisoformat(text) for text in re.findall(r"DATE'(.{10})'", condition)]
     ranges = list(zip(bounds[::2], bounds[1::2], strict=True))
     covered = {
         start + dt.timedelta(days=n) for start, end in ranges for n in range((end - start).days)

@@ -57,11 +57,11 @@ def read(source, keys, partitions):
     """Return the rows of some partitions by the values of their partition."""
     data = source.read(partitions)
     rows = data.selectExpr(*(f"CAST(`{key}` AS STRING)" for key in keys)).collect()
-    found = {}
+    actual = {}
     for row in rows:
         partition = source.partition_of(tuple(row))
-        found[partition.name] = found.get(partition.name, 0) + 1
-    return found
+        actual[partition.name] = actual.get(partition.name, 0) + 1
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_partition_columns_that_the_metastore_cannot_filter_by(spark, table, key
 
 def test_an_empty_folder_with_leading_zeros(spark, table):
     source = open_table(spark, table("INT", {"1": 2, "007": 0}))
-    found = {one.partition.name: one.size > 0 for one in source.list_partitions()}
-    assert found == {"k=1": True, "k=007": False}
+    actual = {one.partition.name: one.size > 0 for one in source.list_partitions()}
+    assert actual == {"k=1": True, "k=007": False}
 
 
 @pytest.mark.parametrize("folder", ["second", "archive/k=a", "k=c"])

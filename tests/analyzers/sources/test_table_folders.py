@@ -103,8 +103,8 @@ class _WithoutCatalogs:
 def test_links_are_followed(tmp_path):
     make(tmp_path / "orders", LOGS["delta"], "ds=1/a.parquet")
     (tmp_path / "link").symlink_to(tmp_path / "orders" / "ds=1")
-    found = table_around(None, str(tmp_path / "link"))
-    assert found == TableFolder("delta", str(tmp_path / "orders"))
+    table = table_around(None, str(tmp_path / "link"))
+    assert table == TableFolder("delta", str(tmp_path / "orders"))
 
 
 def test_an_empty_log_folder_is_not_a_table(tmp_path):
@@ -204,6 +204,6 @@ class TestWithSpark:
         monkeypatch.setattr("tidegauge.analyzers.sources.sources._table_by_arrow", unreachable)
         for format in LOGS:
             for part in ("", "/data", "/data/ds=2026-01-01"):
-                found = table_around(spark, f"{lake}/{format}{part}")
-                assert (found.format, found.location) == (format, f"file:{lake}/{format}")
+                table = table_around(spark, f"{lake}/{format}{part}")
+                assert (table.format, table.location) == (format, f"file:{lake}/{format}")
         assert table_around(spark, f"{lake}/plain/data/ds=2026-01-01") is None

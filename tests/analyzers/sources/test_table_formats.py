@@ -90,12 +90,12 @@ def changed(table, before):
 
 
 def test_partitions_come_from_the_log_with_size_and_time(table):
-    found = listed(table)
-    assert set(found) == {"ds=2013-01-01", "ds=2013-01-02"}
-    second = found["ds=2013-01-02"]
+    actual = listed(table)
+    assert set(actual) == {"ds=2013-01-01", "ds=2013-01-02"}
+    second = actual["ds=2013-01-02"]
     assert (second.size, second.arrived_at.timestamp()) == (50, 5.0)
     assert second.fingerprint.startswith("delta/1:")
-    assert not changed(table, found)
+    assert not changed(table, actual)
 
 
 @pytest.mark.parametrize(

@@ -41,30 +41,30 @@ def stored_content(repo):
 
 def test_a_backtest_returns_what_would_be_detected_and_stores_nothing(low):
     before = stored_content(low)
-    found = low.backtest("d", LIMIT, name="Size")
-    assert list(found.columns) == COLUMNS
-    row = found.iloc[0]
+    results = low.backtest("d", LIMIT, name="Size")
+    assert list(results.columns) == COLUMNS
+    row = results.iloc[0]
     assert row["detector"] == "SimpleThreshold(1000.0, lower_bound=50.0)"
     assert row["rule"] == "OutsideBand()"
     assert (row["series"], row["points"], row["anomalies"], row["incidents"]) == (1, 40, 3, 3)
     assert row["per_1000"] == 75
     assert (row["found"], row["missed"], row["false"]) == (0, 0, 0)
-    assert found[["precision", "recall", "false_share"]].isna().all().all()
+    assert results[["precision", "recall", "false_share"]].isna().all().all()
     assert stored_content(low) == before
 
 
 def test_a_backtest_finds_the_anomalies_of_detect(low):
     monitors = [tg.Monitor(), tg.Monitor({"name": "Size"}, "OnlineNormal(2, 2)")]
-    found = low.detect("d", monitors).sort_values(["detector", "id"])
+    actual = low.detect("d", monitors).sort_values(["detector", "id"])
     again = low.backtest("d", monitors, details=True)
     columns = ["detector", "partition", "name", "instance", "analyzer", "value", "score"]
     keys = [
-        sorted(map(tuple, frame[columns].round(6).to_numpy().tolist())) for frame in (found, again)
+        sorted(map(tuple, frame[columns].round(6).to_numpy().tolist())) for frame in (actual, again)
     ]
     assert keys[0] == keys[1] != []
     rates = low.backtest("d", monitors)
     assert rates["anomalies"].tolist() == [
-        (found["detector"] == detector).sum() for detector in rates["detector"]
+        (actual["detector"] == detector).sum() for detector in rates["detector"]
     ]
     assert rates["points"].sum() == len(low.scores("d"))
     assert rates["incidents"].iloc[0] <= len(low.incidents("d"))
@@ -72,9 +72,9 @@ def test_a_backtest_finds_the_anomalies_of_detect(low):
 
 def test_labels_decide_what_is_found_missed_and_false(low):
     """Day 10 is bad, day 20 expected, day 30 unlabeled. Day 5 is bad, but was not detected."""
-    found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
-    low.label(int(found["incident_id"]["ds=2013-01-10"]), "acknowledged")
-    low.label(int(found["incident_id"]["ds=2013-01-20"]), "expected")
+    actual = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
+    low.label(int(actual["incident_id"]["ds=2013-01-10"]), "acknowledged")
+    low.label(int(actual["incident_id"]["ds=2013-01-20"]), "expected")
     low.label_range("d", "bad", since="2013-01-05", until="2013-01-05", name="Size")
     row = backtest_outcomes(low)
     assert (row["anomalies"], row["found"], row["missed"], row["false"]) == (3, 1, 1, 1)
@@ -93,16 +93,16 @@ def test_labels_decide_what_is_found_missed_and_false(low):
 
 
 def test_ignored_anomalies_are_found_and_false(low):
-    found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
-    low.label(int(found["id"]["ds=2013-01-10"]), "ignore")
+    actual = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
+    low.label(int(actual["id"]["ds=2013-01-10"]), "ignore")
     assert len(low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)])) == 2
     row = backtest_outcomes(low)
     assert (row["anomalies"], row["false"], row["false_share"]) == (3, 1, 1.0)
 
 
 def test_the_last_label_of_a_person_counts(low):
-    found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
-    anomaly, incident = (int(found[c]["ds=2013-01-10"]) for c in ("id", "incident_id"))
+    actual = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
+    anomaly, incident = (int(actual[c]["ds=2013-01-10"]) for c in ("id", "incident_id"))
     low.label(incident, "expected")
     low.label(incident, "resolved")  # neither confirms nor rejects
     assert backtest_outcomes(low)["false"] == 1
@@ -117,9 +117,9 @@ def test_the_last_label_of_a_person_counts(low):
 
 
 def test_an_incident_and_its_anomaly_count_once(low):
-    found = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
-    low.label(int(found["id"]["ds=2013-01-10"]), "bad")
-    low.label(int(found["incident_id"]["ds=2013-01-10"]), "bad")
+    actual = low.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)]).set_index("partition")
+    low.label(int(actual["id"]["ds=2013-01-10"]), "bad")
+    low.label(int(actual["incident_id"]["ds=2013-01-10"]), "bad")
     row = backtest_outcomes(low)
     assert (row["found"], row["missed"], row["recall"]) == (1, 0, 1)
 
@@ -140,11 +140,11 @@ def test_detectors_of_whole_partitions_can_be_tried(repo):
     """The gap of five days is one anomaly, on the day after it, whatever series are selected."""
     commit(repo, *(day(n) for n in (*range(1, 20), *range(25, 40))))
     monitor = tg.Monitor(detector="MissingPartition()")
-    found = repo.detect("d", [monitor]).sort_values("partition")
+    frame = repo.detect("d", [monitor]).sort_values("partition")
     again = repo.backtest("d", monitor, details=True)
     columns = ["partition", "name", "value", "score", "explanation"]
-    assert again[columns].to_numpy().tolist() == found[columns].to_numpy().tolist() != []
-    repo.label(int(found["incident_id"].iloc[0]), "bad")
+    assert again[columns].to_numpy().tolist() == frame[columns].to_numpy().tolist() != []
+    repo.label(int(frame["incident_id"].iloc[0]), "bad")
     row = repo.backtest("d", [monitor, "Multivariate()"], name="Size").iloc[0]
     assert (row["series"], row["found"], row["missed"], row["precision"]) == (1, 1, 0, 1)
 
@@ -191,9 +191,9 @@ def test_a_backtest_without_points_is_empty(repo, low):
 def test_alarm_rates_count_labels_by_detector(low):
     assert low.alarm_rates()["detector"].tolist() == ["in all"]
     monitors = [tg.Monitor({"name": "Size"}, LIMIT), tg.Monitor({"name": "Mean"}, LIMIT)]
-    found = low.detect("d", monitors[:1]).set_index("partition")
-    low.label(int(found["id"]["ds=2013-01-10"]), "bad")
-    low.label(int(found["incident_id"]["ds=2013-01-20"]), "expected")
+    actual = low.detect("d", monitors[:1]).set_index("partition")
+    low.label(int(actual["id"]["ds=2013-01-10"]), "bad")
+    low.label(int(actual["incident_id"]["ds=2013-01-20"]), "expected")
     low.label_range("d", "expected", since="2013-01-30", until="2013-01-30", name="Size")
     rates = low.alarm_rates("d")
     assert list(rates.columns) == [
@@ -239,8 +239,8 @@ def test_every_database_gives_the_same_backtest(url, tmp_path):
         groups = {("p",): 60, ("q",): 40}
         days = [day(n, rows=100, groups=groups) for n in range(1, 20)]
         commit(repo, *days, day(20, rows=40, groups={("q",): 40}))
-        found = repo.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)])
-        repo.label(int(found["id"][0]), "bad")
+        anomalies = repo.detect("d", [tg.Monitor({"name": "Size"}, LIMIT)])
+        repo.label(int(anomalies["id"][0]), "bad")
         rates = repo.alarm_rates("d").set_index("detector").loc["in all"]
         assert rates.to_dict() == {
             **{"anomalies": 1, "labelled": 1, "real": 1, "false": 0, "false_share": 0.0},
@@ -248,8 +248,8 @@ def test_every_database_gives_the_same_backtest(url, tmp_path):
         }
         assert backtest_outcomes(repo)["recall"] == 1
         assert repo.anomaly_counts("d", "1w")["anomalies"].tolist() == [1]
-        text = repo.incident(int(found["incident_id"][0])).explain()
+        text = repo.incident(int(anomalies["incident_id"][0])).explain()
         assert "By s: p lost 100%; p alone accounts for 100% of it." in text
-        assert repo.anomalies(incident=int(found["incident_id"][0]), where="").equals(
+        assert repo.anomalies(incident=int(anomalies["incident_id"][0]), where="").equals(
             repo.anomalies("d")
         )

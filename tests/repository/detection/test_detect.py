@@ -25,13 +25,13 @@ def spiky(repo):
 
 
 def test_anomalies_are_stored_and_listed(spiky):
-    found = spiky.detect("d")
-    assert list(found.columns) == [
+    anomalies = spiky.detect("d")
+    assert list(anomalies.columns) == [
         "id", "dataset", "segment", "partition", "time", "name", "instance", "analyzer", "value", "expected",
         "lower", "upper", "direction", "score", "p_value", "detector", "severity", "status", "incident_id",
         "version", "explanation", "detected_at", "where",
     ]  # fmt: skip
-    size = found[found["name"] == "Size"].iloc[0]
+    size = anomalies[anomalies["name"] == "Size"].iloc[0]
     assert (size["partition"], size["value"], size["direction"], size["status"]) == (
         "ds=2013-01-30",
         300,
@@ -42,8 +42,8 @@ def test_anomalies_are_stored_and_listed(spiky):
     assert size["detector"] == "Seasonal()"
     assert "below the usual" in size["explanation"]
     assert "(a Wednesday)" in size["explanation"]
-    assert spiky.anomalies("d").equals(found)
-    assert spiky.anomalies().equals(found)
+    assert spiky.anomalies("d").equals(anomalies)
+    assert spiky.anomalies().equals(anomalies)
     assert spiky.anomalies("d", status="acknowledged").empty
     assert spiky.anomalies("d", until="2013-01-29").empty
     with pytest.raises(tg.UnknownDatasetError):
@@ -91,12 +91,12 @@ def test_monitors_choose_series_detector_and_severity(spiky):
         tg.Monitor({"name": "Size"}, tg.SimpleThreshold(2000.0, lower_bound=500.0), "error"),
         tg.Monitor({"analyzer": "Mean('x')"}, "OnlineNormal(2, 2)"),
     ]
-    found = spiky.detect("d", monitors)
-    assert set(found[found["name"] == "Size"]["partition"]) == {"ds=2013-01-30"}
-    assert set(found[found["name"] == "Size"]["severity"]) == {"error"}
-    assert set(found["name"]) <= {"Size", "Mean"}
+    anomalies = spiky.detect("d", monitors)
+    assert set(anomalies[anomalies["name"] == "Size"]["partition"]) == {"ds=2013-01-30"}
+    assert set(anomalies[anomalies["name"] == "Size"]["severity"]) == {"error"}
+    assert set(anomalies["name"]) <= {"Size", "Mean"}
     assert (
-        found[found["name"] == "Size"]["detector"].item()
+        anomalies[anomalies["name"] == "Size"]["detector"].item()
         == "SimpleThreshold(2000.0, lower_bound=500.0)"
     )
 
@@ -104,8 +104,10 @@ def test_monitors_choose_series_detector_and_severity(spiky):
 def test_the_most_severe_of_two_monitors_counts(spiky):
     watch = {"name": "Size"}
     limit = tg.SimpleThreshold(2000.0, lower_bound=500.0)
-    found = spiky.detect("d", [tg.Monitor(watch, limit, "error"), tg.Monitor(watch, limit, "info")])
-    assert found["severity"].tolist() == ["error"]
+    anomalies = spiky.detect(
+        "d", [tg.Monitor(watch, limit, "error"), tg.Monitor(watch, limit, "info")]
+    )
+    assert anomalies["severity"].tolist() == ["error"]
 
 
 def test_a_restated_partition_removes_its_anomaly(spiky):
@@ -141,9 +143,11 @@ def test_a_single_normal_series_raises_no_anomaly(repo):
     repo.store.commit_batch(
         run, [day(n, rows=int(1e5 * (1 + 0.02 * draw.standard_normal()))) for n in range(1, 200)]
     )
-    found = repo.detect("d", [tg.Monitor({"name": "Size"})])
-    assert len(found) <= 2
-    assert ((found["value"] < found["lower"]) | (found["value"] > found["upper"])).all()
+    anomalies = repo.detect("d", [tg.Monitor({"name": "Size"})])
+    assert len(anomalies) <= 2
+    assert (
+        (anomalies["value"] < anomalies["lower"]) | (anomalies["value"] > anomalies["upper"])
+    ).all()
 
 
 def test_an_infinite_value_exceeds_every_bound(repo):
@@ -162,8 +166,8 @@ def test_an_infinite_value_exceeds_every_bound(repo):
         tg.Monitor({"name": "Maximum"}, tg.SimpleThreshold(10.0)),
         tg.Monitor({"name": "Maximum"}, "OnlineNormal"),
     ]
-    found = repo.detect("d", monitors)
-    assert found["partition"].tolist() == ["ds=2013-01-02"] * 2
+    anomalies = repo.detect("d", monitors)
+    assert anomalies["partition"].tolist() == ["ds=2013-01-02"] * 2
 
 
 def test_infinite_bounds_are_restored(repo):
@@ -180,8 +184,8 @@ def test_infinite_bounds_are_restored(repo):
 def test_a_window_limits_the_anomalies_but_not_the_training(spiky):
     assert spiky.detect("d", since="2013-01-31", until="2013-02-02").empty
     assert spiky.anomalies("d").empty
-    found = spiky.detect("d", since="2013-01-30", until="2013-01-30")
-    assert set(found["partition"]) == {"ds=2013-01-30"}
+    anomalies = spiky.detect("d", since="2013-01-30", until="2013-01-30")
+    assert set(anomalies["partition"]) == {"ds=2013-01-30"}
 
 
 def test_the_monitors_of_the_last_suite_are_used(repo):
@@ -190,8 +194,8 @@ def test_the_monitors_of_the_last_suite_are_used(repo):
     )
     run = repo.store.open_run(spec(suite=suite.canonical()))
     repo.store.commit_batch(run, [day(1, rows=3), day(2, rows=9)])
-    found = repo.detect("d")
-    assert found["detector"].tolist() == ["SimpleThreshold(5.0)"]
+    anomalies = repo.detect("d")
+    assert anomalies["detector"].tolist() == ["SimpleThreshold(5.0)"]
     assert json.loads(suite.canonical())["monitors"][0]["severity"] == "info"
 
 
@@ -201,9 +205,9 @@ def test_failed_and_empty_values_count_as_missing(repo):
         run,
         [day(n, rows=0 if n == 20 else 100, groups={} if n == 20 else None) for n in range(1, 25)],
     )
-    found = repo.detect("d")
-    assert "Mean" not in set(found["name"])
-    assert ("ds=2013-01-20" in set(found[found["name"] == "Size"]["partition"])) is True
+    anomalies = repo.detect("d")
+    assert "Mean" not in set(anomalies["name"])
+    assert ("ds=2013-01-20" in set(anomalies[anomalies["name"] == "Size"]["partition"])) is True
 
 
 def test_detecting_in_an_unknown_dataset_is_an_error(repo):
@@ -226,9 +230,9 @@ def test_a_window_stores_nothing_that_a_replay_would_not(repo):
     assert len(repo.scores("r", name="x")) == 6
     other = tg.Monitor({}, LIMIT.detector, rule="Threshold(400)")
     assert repo.detect("r", [other], until="2013-01-05").query("partition < 'ds=2013-01-05'").empty
-    found = repo.detect("r", [LIMIT])
-    assert found["partition"].tolist() == ["ds=2013-01-04", "ds=2013-01-06"]
-    assert repo.detect("r", [LIMIT], replay=True).equals(found)
+    anomalies = repo.detect("r", [LIMIT])
+    assert anomalies["partition"].tolist() == ["ds=2013-01-04", "ds=2013-01-06"]
+    assert repo.detect("r", [LIMIT], replay=True).equals(anomalies)
 
 
 def test_a_monitor_that_returns_finds_its_earlier_anomalies(repo):
@@ -243,12 +247,12 @@ def test_an_incident_that_splits_keeps_its_id_with_its_first_anomaly(repo):
     off = {"a": [9], "b": [5, 7, 9]}
     series = {name: [500 if n in days else 1 for n in range(1, 12)] for name, days in off.items()}
     recorded(repo, **series)
-    found = repo.detect("r", [LIMIT])
-    assert found["incident_id"].nunique() == 1
-    repo.label(int(found[found["partition"] == "ds=2013-01-07"]["id"].item()), "ignore")
+    anomalies = repo.detect("r", [LIMIT])
+    assert anomalies["incident_id"].nunique() == 1
+    repo.label(int(anomalies[anomalies["partition"] == "ds=2013-01-07"]["id"].item()), "ignore")
     after = repo.detect("r", [LIMIT])
     assert after["incident_id"].nunique() == 2
-    first = found.loc[found["id"].idxmin(), "incident_id"]
+    first = anomalies.loc[anomalies["id"].idxmin(), "incident_id"]
     assert first in set(after["incident_id"])
     assert repo.detect("r", [LIMIT], replay=True).equals(after)
 
@@ -317,8 +321,8 @@ def test_an_anomaly_inside_its_band_is_explained(repo):
     for number, values in enumerate(1e5 * np.exp(logs)):
         sizes = dict(zip(days, values.tolist(), strict=True))
         repo.record("t", f"m{number:02}", sizes, scale="count")
-    found = repo.detect("t")
-    last = found[found["partition"] == days[-1]].set_index("name")
+    anomalies = repo.detect("t")
+    last = anomalies[anomalies["partition"] == days[-1]].set_index("name")
     assert sorted(last.index) == [f"m{number:02}" for number in range(11)]
     for name, one in last.iterrows():
         inside = one["lower"] <= one["value"] <= one["upper"]
@@ -335,6 +339,6 @@ def test_an_anomaly_by_a_rule_stricter_than_the_band_is_explained(repo, more):
     values = (1e5 * np.exp(logs)).tolist()
     repo.record("t", "m", dict(zip(days, values, strict=True)), scale="count")
     monitor = tg.Monitor({"name": "m"}, rule=tg.Threshold(1.5), **more)
-    found = repo.detect("t", [monitor]).set_index("partition")
-    assert found["lower"][days[-1]] < found["value"][days[-1]]
-    assert "and the monitor's rule is stricter than that" in found["explanation"][days[-1]]
+    actual = repo.detect("t", [monitor]).set_index("partition")
+    assert actual["lower"][days[-1]] < actual["value"][days[-1]]
+    assert "and the monitor's rule is stricter than that" in actual["explanation"][days[-1]]

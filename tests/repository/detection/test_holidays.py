@@ -31,9 +31,9 @@ def test_detection_uses_the_stored_dates(repo, monkeypatch):
     commit(repo, day(200), suite=SUITE)  # a run that stores no dates
     before = repo.runs("d")
     monkeypatch.setitem(sys.modules, "holidays", None)
-    found = suite_holidays(suite_of(repo), repo.partitions("d")["time"])
-    assert {found["2013-07-04"], found["2014-07-04"]} == {"Independence Day"}
-    assert "2013-07-05" not in found
+    actual = suite_holidays(suite_of(repo), repo.partitions("d")["time"])
+    assert {actual["2013-07-04"], actual["2014-07-04"]} == {"Independence Day"}
+    assert "2013-07-05" not in actual
     repo.detect("d")
     repo.backtest("d", tg.Seasonal())
     store_holidays(repo.database, "d")  # without new partitions there is nothing to look up
@@ -93,7 +93,7 @@ def test_a_holiday_explains_more_values_but_no_missing_ones(repo, complete, stat
         tg.Monitor({"name": "rows"}, tg.SimpleThreshold(2000.0, lower_bound=0.0)),
         tg.Monitor({"name": "Completeness"}, "OnlineNormal"),
     ]
-    found = repo.detect("d", watch)
-    assert len(found[found["partition"] == days[40]]) == (1 if complete is None else 2)
+    anomalies = repo.detect("d", watch)
+    assert len(anomalies[anomalies["partition"] == days[40]]) == (1 if complete is None else 2)
     last = repo.incidents("d").iloc[0]
     assert (last["first"], last["status"]) == (days[40], status)

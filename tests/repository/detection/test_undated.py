@@ -19,8 +19,8 @@ def test_a_partition_without_a_time_blocks_neither_detection_nor_seasons(step, c
     values[f"ds={days[-1]}"] = 10.0
     with Repository("sqlite://") as repo:
         repo.record("orders", "rows", values | {UNDATED: 3.0}, scale="count")
-        found = repo.detect("orders")
-        assert f"ds={days[-1]}" in found["partition"].tolist()
+        anomalies = repo.detect("orders")
+        assert f"ds={days[-1]}" in anomalies["partition"].tolist()
         assert len(repo.seasons("orders")) == 1
 
 
@@ -48,12 +48,12 @@ def test_an_anomaly_of_the_newest_day_is_separate_from_partitions_without_a_time
         repo.detect("orders")
         repo.record("orders", "rows", {"ds=2024-03-01": 100.0}, scale="count")
         repo.detect("orders")
-        told = "1 Mar 2024: rows -90%"
-        assert told in repo.incidents("orders", status="open")["headline"].tolist()
+        message = "1 Mar 2024: rows -90%"
+        assert message in repo.incidents("orders", status="open")["headline"].tolist()
         for day in ("2024-03-02", "2024-03-03"):
             repo.record("orders", "rows", {f"ds={day}": 1001.0}, scale="count")
             repo.detect("orders")
-        assert told in repo.incidents("orders", status="resolved")["headline"].tolist()
+        assert message in repo.incidents("orders", status="resolved")["headline"].tolist()
 
 
 @pytest.mark.parametrize("aside", ["NaT", "9999-12-31T00:00:00"])
@@ -66,8 +66,10 @@ def test_days_are_overdue_next_to_a_partition_without_a_time(aside):
     nothing = np.empty((0, len(times)))
     history = History(times, nothing, nothing, [], ledger=ledger)
     assert MissingPartition().measure(history)[-2:].tolist() == [5.0, 0.0]
-    told = MissingPartition().explanation(history, len(times) - 2)
-    assert told.startswith("is the newest, the next 5 days are overdue: 1 Mar 2013 was due by ")
+    explanation = MissingPartition().explanation(history, len(times) - 2)
+    assert explanation.startswith(
+        "is the newest, the next 5 days are overdue: 1 Mar 2013 was due by "
+    )
 
 
 def test_seasons_of_a_table_whose_last_month_end_is_long_past():

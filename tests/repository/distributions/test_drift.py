@@ -70,15 +70,15 @@ def test_psi_of_small_shifts_stays_in_its_band(baseline, bound):
     """The value 1 is more frequent in the baseline, and the value 7 in the current data."""
     current = [2, 2, 2, 2, 2, 2, 3]
     shares = [(e / sum(baseline), a / 15) for e, a in zip(baseline, current, strict=True)]
-    found = psi(baseline, current)
-    assert found == pytest.approx(sum((a - e) * math.log(a / e) for e, a in shares))
-    assert 0 < found < bound
+    actual = psi(baseline, current)
+    assert actual == pytest.approx(sum((a - e) * math.log(a / e) for e, a in shares))
+    assert 0 < actual < bound
 
 
 def test_the_share_of_rows_that_psi_pools():
     # With 100 rows on both sides, categories of fewer than 5 expected rows are rare.
-    found = category_distances({"a": 92, "b": 5, "c": 3}, {"a": 80, "d": 20})
-    assert found.psi_rest == 0.2
+    distances = category_distances({"a": 92, "b": 5, "c": 3}, {"a": 80, "d": 20})
+    assert distances.psi_rest == 0.2
     many = {str(i): 1 for i in range(100)}
     assert category_distances(many, many).psi_rest == 1
     # With one pooled category on both sides, nothing is compared, however different they are.
@@ -90,8 +90,8 @@ def test_the_share_of_rows_that_psi_pools():
 
 
 def test_chi_square_as_in_deequ():
-    found = chi_square({"a": 20, "b": 20}, {"a": 30})
-    assert found.p_value == pytest.approx(4.3204630539861455e-8, rel=1e-9)
+    actual = chi_square({"a": 20, "b": 20}, {"a": 30})
+    assert actual.p_value == pytest.approx(4.3204630539861455e-8, rel=1e-9)
     assert math.isnan(chi_square({"c": 20, "d": 20}, {"a": 15, "b": 20}).p_value)
 
 
@@ -128,46 +128,53 @@ def test_unseen_categories_count_in_the_test():
 
 
 def test_distances_of_categories_computed_by_hand():
-    found = category_distances({"a": 60, "b": 40}, {"a": 30, "c": 10})
-    assert (found.unseen, found.lost) == (0.25, 0.4)
-    assert found.l_infinity == pytest.approx(0.4)
+    distances = category_distances({"a": 60, "b": 40}, {"a": 30, "c": 10})
+    assert (distances.unseen, distances.lost) == (0.25, 0.4)
+    assert distances.l_infinity == pytest.approx(0.4)
     # a: .6 to .75; b: .4 to half a row of 40; the rest: half a row of 100 to .25
     pairs = [(0.6, 0.75), (0.4, 0.5 / 40), (0.005, 0.25)]
-    assert found.psi == pytest.approx(sum((a - e) * math.log(a / e) for e, a in pairs))
+    assert distances.psi == pytest.approx(sum((a - e) * math.log(a / e) for e, a in pairs))
     js = [0.6 * math.log2(0.6 / 0.675) + 0.75 * math.log2(0.75 / 0.675), 0.4, 0.25]
-    assert found.js == pytest.approx(sum(js) / 2)
-    assert math.isnan(found.ks)
-    assert math.isnan(found.wasserstein)
-    assert not found.ks_significant
+    assert distances.js == pytest.approx(sum(js) / 2)
+    assert math.isnan(distances.ks)
+    assert math.isnan(distances.wasserstein)
+    assert not distances.ks_significant
 
 
 def test_many_rare_values_do_not_add_up_to_a_psi():
     before, after = ({f"{side}{i}": 1 for i in range(1000)} for side in "ab")
-    found = category_distances(before, after)
-    assert math.isnan(found.psi)
-    assert (found.psi_rest, found.js, found.unseen, found.lost) == (1.0, 1.0, 1.0, 1.0)
+    distances = category_distances(before, after)
+    assert math.isnan(distances.psi)
+    assert (distances.psi_rest, distances.js, distances.unseen, distances.lost) == (
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    )
 
 
 def test_distances_of_numbers_computed_by_hand():
-    found = numeric_distances(
+    distances = numeric_distances(
         Quantiles.from_values([0, 1, 2, 3]), Quantiles.from_values([1, 2, 3, 8])
     )
-    assert (found.ks, found.wasserstein, found.wasserstein_iqr) == (0.25, 2.0, 1.0)
-    assert not found.ks_significant
-    assert math.isnan(found.unseen)
-    assert math.isnan(found.chi_square_p)
+    assert (distances.ks, distances.wasserstein, distances.wasserstein_iqr) == (0.25, 2.0, 1.0)
+    assert not distances.ks_significant
+    assert math.isnan(distances.unseen)
+    assert math.isnan(distances.chi_square_p)
     # quartiles 0, 1, 2; each value is a quarter
-    assert found.psi == pytest.approx((0.125 - 0.25) * math.log(0.5) + (0.5 - 0.25) * math.log(2))
+    assert distances.psi == pytest.approx(
+        (0.125 - 0.25) * math.log(0.5) + (0.5 - 0.25) * math.log(2)
+    )
 
 
 def test_constants_are_compared_with_each_other():
     five, three, seven = (Quantiles.from_values([x] * 1000) for x in (5, 3, 7))
     assert numeric_distances(five, five).psi == 0.0
     for other in (three, seven):
-        found = numeric_distances(five, other)
-        assert (found.js, found.ks, found.wasserstein) == (1.0, 1.0, 2.0)
-        assert found.psi > 10
-        assert found.wasserstein_iqr == math.inf
+        distances = numeric_distances(five, other)
+        assert (distances.js, distances.ks, distances.wasserstein) == (1.0, 1.0, 2.0)
+        assert distances.psi > 10
+        assert distances.wasserstein_iqr == math.inf
     assert numeric_distances(five, five).wasserstein_iqr == 0.0
 
 
@@ -191,14 +198,22 @@ def test_bins_are_fewer_for_few_rows_and_for_coarse_sketches():
 def test_empty_infinite_and_nan_values_have_no_distance():
     nothing, some = Quantiles.from_values([math.nan]), Quantiles.from_values([1, 2])
     for pair in ((nothing, some), (some, nothing), (nothing, nothing)):
-        found = numeric_distances(*pair)
-        assert all(map(math.isnan, (found.psi, found.js, found.ks, found.wasserstein)))
-        assert math.isnan(found.wasserstein_iqr)
-        assert not found.ks_significant
+        distances = numeric_distances(*pair)
+        assert all(
+            map(math.isnan, (distances.psi, distances.js, distances.ks, distances.wasserstein))
+        )
+        assert math.isnan(distances.wasserstein_iqr)
+        assert not distances.ks_significant
     for pair in (({}, {"a": 1}), ({"a": 1}, {}), ({}, {})):
-        found = category_distances(*pair)
-        numbers = (found.psi, found.js, found.unseen, found.lost, found.l_infinity)
-        assert all(map(math.isnan, (*numbers, found.chi_square_p)))
+        distances = category_distances(*pair)
+        numbers = (
+            distances.psi,
+            distances.js,
+            distances.unseen,
+            distances.lost,
+            distances.l_infinity,
+        )
+        assert all(map(math.isnan, (*numbers, distances.chi_square_p)))
     ends = Quantiles.from_values([-math.inf, 0, 1, math.inf, math.inf, math.nan])
     assert ends.rows == 5
     assert numeric_distances(ends, ends).wasserstein == 0.0
@@ -219,23 +234,23 @@ def has_rows(mapping):
 
 @given(counts.filter(has_rows), counts.filter(has_rows))
 def test_properties_of_distances_of_categories(a, b):
-    found, back = category_distances(a, b), category_distances(b, a)
-    assert found.js == pytest.approx(back.js, abs=1e-12)
-    assert 0 <= found.js <= 1
-    assert found.l_infinity == back.l_infinity
-    assert 0 <= found.l_infinity <= 1
-    assert (found.unseen, found.lost) == (back.lost, back.unseen)
+    actual, back = category_distances(a, b), category_distances(b, a)
+    assert actual.js == pytest.approx(back.js, abs=1e-12)
+    assert 0 <= actual.js <= 1
+    assert actual.l_infinity == back.l_infinity
+    assert 0 <= actual.l_infinity <= 1
+    assert (actual.unseen, actual.lost) == (back.lost, back.unseen)
     rows, fewer = sum(a.values()), min(sum(a.values()), sum(b.values()))
     frequent = [key for key, n in a.items() if 5 * rows <= n * fewer]
     rare = [1 - sum(side.get(key, 0) for key in frequent) / sum(side.values()) for side in (a, b)]
     if min(rare) <= 0.5 + 1e-12:  # on one side at least, most rows are in frequent categories
-        assert 0 <= found.psi < math.inf
+        assert 0 <= actual.psi < math.inf
     else:
-        assert math.isnan(found.psi)
-    assert 0 <= found.unseen <= 1
+        assert math.isnan(actual.psi)
+    assert 0 <= actual.unseen <= 1
     renamed = [{key.upper() * 2: n for key, n in reversed(x.items())} for x in (a, b)]
     assert category_distances(*renamed).psi == pytest.approx(
-        found.psi, rel=1e-9, abs=1e-12, nan_ok=True
+        actual.psi, rel=1e-9, abs=1e-12, nan_ok=True
     )
     same = category_distances(a, {key: 3 * n for key, n in a.items()})
     assert (same.js, same.unseen, same.lost) == (pytest.approx(0, abs=1e-12), 0, 0)
@@ -246,22 +261,22 @@ def test_properties_of_distances_of_categories(a, b):
 def test_psi_of_many_rare_categories_is_not_a_drift():
     """Seven hundred new tail numbers, next to one equally frequent number on both sides."""
     a, b = ({"none": 300, **{f"{side}{i}": 1 for i in range(700)}} for side in "ab")
-    found = category_distances(a, b)
-    assert math.isnan(found.psi)
-    assert (found.psi_rest, found.unseen) == (0.7, 0.7)
+    distances = category_distances(a, b)
+    assert math.isnan(distances.psi)
+    assert (distances.psi_rest, distances.unseen) == (0.7, 0.7)
     assert category_distances({"a": 500}, {"b": 500}).psi > 1
 
 
 @given(samples, samples)
 def test_properties_of_distances_of_numbers(a, b):
     one, other = Quantiles.from_values(a), Quantiles.from_values(b)
-    found, back = numeric_distances(one, other), numeric_distances(other, one)
+    actual, back = numeric_distances(one, other), numeric_distances(other, one)
     exact = max(abs(np.mean(np.array(a) <= x) - np.mean(np.array(b) <= x)) for x in a + b)
-    assert found.ks == back.ks == pytest.approx(exact, abs=1e-12)
-    assert found.wasserstein == pytest.approx(stats.wasserstein_distance(a, b), abs=1e-9)
-    assert found.wasserstein == pytest.approx(back.wasserstein, abs=1e-9)
-    assert 0 <= found.js <= 1
-    assert 0 <= found.psi < math.inf
+    assert actual.ks == back.ks == pytest.approx(exact, abs=1e-12)
+    assert actual.wasserstein == pytest.approx(stats.wasserstein_distance(a, b), abs=1e-9)
+    assert actual.wasserstein == pytest.approx(back.wasserstein, abs=1e-9)
+    assert 0 <= actual.js <= 1
+    assert 0 <= actual.psi < math.inf
     same = numeric_distances(one, Quantiles.from_values(a * 3))
     assert (same.js, same.ks, same.wasserstein) == (pytest.approx(0, abs=1e-12), 0, 0)
     assert same.psi == pytest.approx(0, abs=1e-12)
@@ -316,13 +331,13 @@ def test_sketches_are_within_their_error_bound(sketched):
     a, b = draw.normal(0, 1, 30_000), draw.normal(0.2, 1.1, 20_000)
     one, other = (quantiles_of(sketched(x)) for x in (a, b))
     exact = numeric_distances(Quantiles.from_values(a), Quantiles.from_values(b))
-    found = numeric_distances(one, other)
+    distances = numeric_distances(one, other)
     error = one.error + other.error
     assert 0 < error < 0.05
     assert (one.rows, other.rows) == (30_000, 20_000)
-    assert abs(found.ks - exact.ks) <= error
-    assert abs(found.wasserstein - exact.wasserstein) <= error * (max(*a, *b) - min(*a, *b))
-    assert found.psi == pytest.approx(exact.psi, abs=0.03)
+    assert abs(distances.ks - exact.ks) <= error
+    assert abs(distances.wasserstein - exact.wasserstein) <= error * (max(*a, *b) - min(*a, *b))
+    assert distances.psi == pytest.approx(exact.psi, abs=0.03)
     assert quantiles_of(sketched(a[:20])).error == 0.0
     assert quantiles_of(sketched([])).rows == 0
 
@@ -382,33 +397,33 @@ def normal(repo):
 
 def test_the_drift_between_two_partitions(normal):
     repo, values = normal
-    found = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-04")
+    drifted = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-04")
     exact = numeric_distances(Quantiles.from_values(values[0]), Quantiles.from_values(values[3]))
-    assert (found.psi, found.js, found.ks, found.ks_significant) == (
+    assert (drifted.psi, drifted.js, drifted.ks, drifted.ks_significant) == (
         exact.psi, exact.js, exact.ks, exact.ks_significant,
     )  # fmt: skip
-    assert found.wasserstein == pytest.approx(exact.wasserstein)
-    assert (found.dataset, found.column, found.kind) == ("d", "x", "numeric")
-    assert (found.baseline, found.current) == ("ds=2013-01-01", "ds=2013-01-04")
-    assert (found.baseline_rows, found.current_rows) == (200, 200)
-    frame = found.frame()
+    assert drifted.wasserstein == pytest.approx(exact.wasserstein)
+    assert (drifted.dataset, drifted.column, drifted.kind) == ("d", "x", "numeric")
+    assert (drifted.baseline, drifted.current) == ("ds=2013-01-01", "ds=2013-01-04")
+    assert (drifted.baseline_rows, drifted.current_rows) == (200, 200)
+    frame = drifted.frame()
     assert list(frame.columns) == ["side", "rank", "value"]
     assert frame.groupby("side")["value"].median()["baseline"] == np.quantile(
         values[0], 0.5, method="inverted_cdf"
     )
     with pytest.raises(AttributeError):
-        found.psi = 0.0
+        drifted.psi = 0.0
     assert "Drift.psi" not in set(repo.metrics("d")["name"])
 
 
 def test_windows_are_merged(normal):
     repo, values = normal
-    found = repo.drift("d", "x", ("2013-01-01", dt.date(2013, 1, 3)), ("2013-01-04", None))
+    drifted = repo.drift("d", "x", ("2013-01-01", dt.date(2013, 1, 3)), ("2013-01-04", None))
     exact = numeric_distances(
         Quantiles.from_values(np.concatenate(values[:3])), Quantiles.from_values(values[3])
     )
-    assert (found.psi, found.ks, found.baseline_rows) == (exact.psi, exact.ks, 600)
-    assert found.baseline == "2013-01-01 to 2013-01-03"
+    assert (drifted.psi, drifted.ks, drifted.baseline_rows) == (exact.psi, exact.ks, 600)
+    assert drifted.baseline == "2013-01-01 to 2013-01-03"
     same = repo.drift("d", "x", (None, None), (None, None))
     assert (same.psi, same.js, same.ks, same.wasserstein) == (0, 0, 0, 0)
 
@@ -417,9 +432,9 @@ def test_any_analyzer_that_stored_the_values_can_be_used(repo):
     groups = [((0,), 600), ((3,), 400)], [((0,), 500), ((4,), 500)]
     state = [FrequenciesAndNumRows.from_groups(g, 7) for g in groups]
     commit(repo, *(numbers_day(n, v, tg.Uniqueness("x")) for n, v in enumerate(state, 1)))
-    found = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02")
-    assert (found.kind, found.ks, found.wasserstein) == ("numeric", 0.5, pytest.approx(0.8))
-    assert found.baseline_rows == 1000
+    drifted = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02")
+    assert (drifted.kind, drifted.ks, drifted.wasserstein) == ("numeric", 0.5, pytest.approx(0.8))
+    assert drifted.baseline_rows == 1000
     named = repo.drift("d", "x", "ds=2013-01-01", "ds=2013-01-02", kind="categorical")
     assert (named.unseen, named.lost, named.kind) == (0.5, 0.4, "categorical")
     with pytest.raises(tg.UnknownNameError, match="categorical"):
@@ -428,21 +443,21 @@ def test_any_analyzer_that_stored_the_values_can_be_used(repo):
 
 def test_the_drift_of_stored_categories(repo):
     commit(repo, day(1, groups={("a",): 60, ("b",): 40}), day(2, groups={("a",): 30, ("c",): 10}))
-    found = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
-    assert (found.kind, found.unseen, found.lost) == ("categorical", 0.25, 0.4)
-    assert found.axis == ("a", "b", "c")
-    assert found.baseline_values == (0.6, 0.4, 0.0)
-    assert found.current_values == (0.75, 0.0, 0.25)
-    assert list(found.frame().columns) == ["side", "category", "share"]
-    assert len(found.frame()) == 6
+    drifted = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
+    assert (drifted.kind, drifted.unseen, drifted.lost) == ("categorical", 0.25, 0.4)
+    assert drifted.axis == ("a", "b", "c")
+    assert drifted.baseline_values == (0.6, 0.4, 0.0)
+    assert drifted.current_values == (0.75, 0.0, 0.25)
+    assert list(drifted.frame().columns) == ["side", "category", "share"]
+    assert len(drifted.frame()) == 6
 
 
 def test_a_partition_without_values_has_no_distance(repo):
     commit(repo, day(1, groups={("a",): 60}), day(2, rows=0, groups={}))
-    found = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
-    assert (found.current_rows, found.axis) == (0, ("a",))
-    assert math.isnan(found.psi)
-    assert math.isnan(found.lost)
+    drifted = repo.drift("d", "s", "ds=2013-01-01", "ds=2013-01-02")
+    assert (drifted.current_rows, drifted.axis) == (0, ("a",))
+    assert math.isnan(drifted.psi)
+    assert math.isnan(drifted.lost)
     both = repo.drift("d", "s", "ds=2013-01-02", "ds=2013-01-02")
     assert both.frame().empty
 
@@ -468,10 +483,10 @@ def test_filters_are_compared_separately(repo):
     assert repo.drift("d", "x", *days, where=" y > 1 ").wasserstein == 1
     repo.drift("d", "x", *days, where="y > 1", record=True)
     repo.drift("d", "x", *days, record=True)
-    found = repo.metrics("d", name="Drift.wasserstein")
-    assert sorted(found["value"]) == [0, 1]
+    metrics = repo.metrics("d", name="Drift.wasserstein")
+    assert sorted(metrics["value"]) == [0, 1]
     assert repo.metrics("d", name="Drift.wasserstein", where="y > 1")["value"].tolist() == [1]
-    text = found["analyzer"][found["value"] == 1].item()
+    text = metrics["analyzer"][metrics["value"] == 1].item()
     assert repo.metrics("d", analyzer=text)["value"].tolist() == [1]
 
 
@@ -481,8 +496,8 @@ def test_segments_are_compared_separately(repo):
         commit(repo, day(n, only=[MEDIAN], extra=[part, measurement(MEDIAN, kll([7] * 10))]))
     days = ("ds=2013-01-01", "ds=2013-01-02")
     assert repo.drift("d", "x", *days).wasserstein == 0
-    found = repo.drift("d", "x", *days, segment="origin=EWR", record=True)
-    assert (found.wasserstein, found.segment) == (1, "origin=EWR")
+    drifted = repo.drift("d", "x", *days, segment="origin=EWR", record=True)
+    assert (drifted.wasserstein, drifted.segment) == (1, "origin=EWR")
     recorded = repo.metrics("d", name="Drift.wasserstein")
     assert recorded[["segment", "value"]].to_numpy().tolist() == [["origin=EWR", 1.0]]
     every = repo.drifts("d", "x", at_least=1, segment="origin=EWR")
@@ -508,9 +523,9 @@ def test_partitions_of_several_keys_are_compared_within_their_segment(repo):
     repo.store.commit_batch(
         run, [part(n, c, n * v) for n in (1, 2) for c, v in (("A", 1), ("B", 5))]
     )
-    found = repo.drifts("d", "x", at_least=1, record=True)
-    assert found["segment"].tolist() == ["country=A", "country=B"]
-    assert found["wasserstein"].tolist() == [1.0, 5.0]
+    drifts = repo.drifts("d", "x", at_least=1, record=True)
+    assert drifts["segment"].tolist() == ["country=A", "country=B"]
+    assert drifts["wasserstein"].tolist() == [1.0, 5.0]
     assert repo.metrics("d", name="Drift.ks", segment="country=B")["value"].tolist() == [1.0]
 
 
@@ -560,14 +575,14 @@ def test_errors_say_what_to_do(repo):
 
 def test_each_partition_is_compared_with_earlier_ones(normal):
     repo, values = normal
-    found = repo.drifts("d", "x", at_least=2)
-    assert found["partition"].tolist() == ["ds=2013-01-03", "ds=2013-01-04"]
+    drifts = repo.drifts("d", "x", at_least=2)
+    assert drifts["partition"].tolist() == ["ds=2013-01-03", "ds=2013-01-04"]
     exact = numeric_distances(
         Quantiles.from_values(np.concatenate(values[:3])), Quantiles.from_values(values[3])
     )
-    assert found["psi"].iloc[1] == exact.psi
-    assert found["baseline_rows"].tolist() == [400, 600]
-    assert found["rows"].tolist() == [200, 200]
+    assert drifts["psi"].iloc[1] == exact.psi
+    assert drifts["baseline_rows"].tolist() == [400, 600]
+    assert drifts["rows"].tolist() == [200, 200]
     two = repo.drifts("d", "x", baseline=2, at_least=2, record=False)
     assert two["baseline_rows"].tolist() == [400, 400]
     assert repo.drifts("d", "x", baseline="2d", at_least=2, record=False).equals(two)
@@ -637,11 +652,11 @@ def test_a_partition_without_a_state_or_values_is_not_in_the_baseline(repo):
     days[3] = day(4, only=[tg.Size()])
     days[4] = day(5, rows=0, groups={})
     commit(repo, *days)
-    found = repo.drifts("d", "s")
-    assert found["partition"].tolist() == []
-    found = repo.drifts("d", "s", at_least=3, record=True)
-    assert found["partition"].tolist() == [f"ds=2013-01-0{n}" for n in (5, 6, 7, 8, 9)]
-    assert found["psi"].isna().tolist() == [True, False, False, False, False]
+    drifts = repo.drifts("d", "s")
+    assert drifts["partition"].tolist() == []
+    drifts = repo.drifts("d", "s", at_least=3, record=True)
+    assert drifts["partition"].tolist() == [f"ds=2013-01-0{n}" for n in (5, 6, 7, 8, 9)]
+    assert drifts["psi"].isna().tolist() == [True, False, False, False, False]
     assert repo.metrics("d", name="Drift.psi")["status"].tolist() == ["NaN"] + ["finite"] * 4
 
 
@@ -670,11 +685,11 @@ BAD = {
 @pytest.mark.parametrize("bad", BAD)
 def test_psi_against_its_own_past_detects_what_fixed_limits_miss(repo, bad):
     commit(repo, *drifting_days(BAD[bad]))
-    found = repo.drifts("d", "x")
-    assert len(found) == 60 - 7
-    assert found["psi"].iloc[-1] < 0.2  # the usual limit of "changed"
+    drifts = repo.drifts("d", "x")
+    assert len(drifts) == 60 - 7
+    assert drifts["psi"].iloc[-1] < 0.2  # the usual limit of "changed"
     for name in ("psi", "js"):
-        root = np.sqrt(found[name].to_numpy())
+        root = np.sqrt(drifts[name].to_numpy())
         past = root[:-1]
         spread = 1.4826 * np.median(np.abs(past - np.median(past)))
         z = (root - np.median(past)) / max(spread, 0.01)
@@ -685,9 +700,9 @@ def test_psi_against_its_own_past_detects_what_fixed_limits_miss(repo, bad):
 def test_the_seasonal_detector_flags_the_drift(repo):
     commit(repo, *drifting_days(BAD["mean"], n=5_000, k=5_000))
     repo.drifts("d", "x", record=True)
-    found = repo.detect("d", [tg.Monitor({"name": "Drift.psi", "instance": "x"}, "Seasonal")])
-    assert "ds=2013-03-01" in set(found["partition"])
-    assert len(found) <= 2
+    anomalies = repo.detect("d", [tg.Monitor({"name": "Drift.psi", "instance": "x"}, "Seasonal")])
+    assert "ds=2013-03-01" in set(anomalies["partition"])
+    assert len(anomalies) <= 2
 
 
 def test_normal_days_are_significant_without_the_allowance_for_sketches():
@@ -700,9 +715,9 @@ def test_normal_days_are_significant_without_the_allowance_for_sketches():
 
 def test_the_drift_detector_records_and_monitors_drifts(repo):
     commit(repo, *drifting_days(BAD["mean"], n=2_000, k=2_000))
-    found = repo.detect("d", [tg.Monitor(detector=tg.Drift("x"))])
-    assert found["partition"].tolist()[-1:] == ["ds=2013-03-01"]
-    assert set(found["name"]) == {"Drift.psi"}
+    anomalies = repo.detect("d", [tg.Monitor(detector=tg.Drift("x"))])
+    assert anomalies["partition"].tolist()[-1:] == ["ds=2013-03-01"]
+    assert set(anomalies["name"]) == {"Drift.psi"}
     assert len(repo.metrics("d", name="Drift.psi")) == 60 - 7
     with pytest.warns(tg.RepositoryWarning, match="nope"):
-        assert repo.detect("d", [tg.Monitor(detector=tg.Drift("nope"))]).equals(found)
+        assert repo.detect("d", [tg.Monitor(detector=tg.Drift("nope"))]).equals(anomalies)

@@ -50,12 +50,12 @@ def statuses(found):
 
 def test_measured_and_missing_partitions(repo):
     commit(repo, *(arrived_day(n) for n in range(1, 41) if n not in {20, 21, 3}))
-    found = calendar(repo, until="2013-02-09")
+    rows = calendar(repo, until="2013-02-09")
     # The third day is missing before the calendar can know that it is expected.
-    assert statuses(found) == {"01-20": "missing", "01-21": "missing"}
-    assert found["time"].is_monotonic_increasing
-    assert len(found) == 39
-    gap = found[found["status"] == "missing"].iloc[0]
+    assert statuses(rows) == {"01-20": "missing", "01-21": "missing"}
+    assert rows["time"].is_monotonic_increasing
+    assert len(rows) == 39
+    gap = rows[rows["status"] == "missing"].iloc[0]
     nothing = [
         "partition",
         "version",
@@ -67,11 +67,11 @@ def test_measured_and_missing_partitions(repo):
     ]
     assert gap[[*nothing, "gone_at", "worst"]].isna().all()
     assert (gap["anomalies"], gap["late"], gap["restated"]) == (0, False, False)
-    first = found.iloc[0]
+    first = rows.iloc[0]
     assert (first["partition"], first["version"], first["rows"]) == ("ds=2013-01-01", 1, 10)
     assert first["arrived_at"] == pd.Timestamp("2013-01-02T02:00Z")
-    assert set(found["delay"].dropna()) == {7200.0}
-    assert list(found.columns) == [
+    assert set(rows["delay"].dropna()) == {7200.0}
+    assert list(rows.columns) == [
         *("segment", "partition", "time", "status", "late", "restated", "version", "rows"),
         *("first_seen_at", "arrived_at", "measured_at", "gone_at", "delay", "anomalies", "worst"),
     ]
@@ -82,9 +82,9 @@ def test_missing_partitions_are_those_that_the_detector_counts(repo):
     working = [n for n in range(1, 60) if n % 7 < 5]  # 2013 began on a Tuesday
     commit(repo, *(arrived_day(n) for n in working if n != 50))
     repo.detect("d", [tg.Monitor(detector="MissingPartition")])
-    found = calendar(repo, until="2013-02-28")
-    late = found[
-        (found["status"] == "missing") & (found["time"] > pd.Timestamp("2013-02-01", tz="UTC"))
+    rows = calendar(repo, until="2013-02-28")
+    late = rows[
+        (rows["status"] == "missing") & (rows["time"] > pd.Timestamp("2013-02-01", tz="UTC"))
     ]
     assert late["time"].dt.strftime("%m-%d").tolist() == ["02-19"]
 
@@ -106,8 +106,8 @@ def test_overdue_partitions(repo):
         for one in days
     ]
     commit(repo, *moved)
-    found = repo.calendar("d")
-    due = found[found["status"] == "missing"]["time"]
+    rows = repo.calendar("d")
+    due = rows[rows["status"] == "missing"]["time"]
     assert len(due) in {4, 5}  # by the time of day
     first = NOW - dt.timedelta(days=5)
     assert due.tolist() == [pd.Timestamp(first + dt.timedelta(days=n)) for n in range(len(due))]
@@ -115,9 +115,9 @@ def test_overdue_partitions(repo):
 
 def test_late_partitions(repo):
     commit(repo, *(arrived_day(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
-    found = calendar(repo, until="2013-02-09")
-    assert statuses(found) == {"02-04": "late"}
-    row = found[found["late"]].iloc[0]
+    rows = calendar(repo, until="2013-02-09")
+    assert statuses(rows) == {"02-04": "late"}
+    row = rows[rows["late"]].iloc[0]
     assert (row["delay"], row["status"]) == (30 * 3600, "late")
     repo.detect("d")
     row = calendar(repo, until="2013-02-09").iloc[34]
@@ -126,17 +126,17 @@ def test_late_partitions(repo):
 
 def test_an_early_arrival_is_a_negative_delay_and_an_unknown_one_has_none(repo):
     commit(repo, arrived_day(1, -1), replace(arrived_day(2), arrived_at=None))
-    found = calendar(repo, until="2013-01-02")
-    np.testing.assert_equal(found["delay"].to_numpy(), [-3600.0, np.nan])
-    assert found["status"].tolist() == ["measured", "measured"]
+    rows = calendar(repo, until="2013-01-02")
+    np.testing.assert_equal(rows["delay"].to_numpy(), [-3600.0, np.nan])
+    assert rows["status"].tolist() == ["measured", "measured"]
 
 
 def test_a_partition_can_be_restated_and_late(repo):
     commit(repo, *(arrived_day(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
     commit(repo, arrived_day(35, 400, fingerprint="b", rows=11))
-    found = calendar(repo, until="2013-02-09")
-    assert statuses(found) == {"02-04": "restated"}
-    row = found.iloc[34]
+    rows = calendar(repo, until="2013-02-09")
+    assert statuses(rows) == {"02-04": "restated"}
+    row = rows.iloc[34]
     assert (row["version"], row["restated"], row["late"], row["rows"]) == (2, True, True, 11)
 
 
@@ -155,19 +155,19 @@ def test_the_arrival_of_a_restated_partition_is_that_of_its_first_version(repo):
 def test_removed_partitions(repo):
     run = commit(repo, *(arrived_day(n) for n in range(1, 11)))
     repo.store.mark_gone(run, ["ds=2013-01-05"], [])
-    found = calendar(repo, until="2013-01-10")
-    assert statuses(found) == {"01-05": "gone"}
-    assert found["gone_at"].notna().tolist() == [n == 5 for n in range(1, 11)]
-    assert found["version"].tolist() == [1] * 10
+    rows = calendar(repo, until="2013-01-10")
+    assert statuses(rows) == {"01-05": "gone"}
+    assert rows["gone_at"].notna().tolist() == [n == 5 for n in range(1, 11)]
+    assert rows["version"].tolist() == [1] * 10
 
 
 def test_partitions_with_recorded_values_only(repo):
     commit(repo, arrived_day(1))
     repo.record("d", "x", {"ds=2013-01-01": 1, "ds=2013-01-02": 2})
-    found = repo.calendar("d")
-    assert found["status"].tolist() == ["measured", "unmeasured"]
-    assert found["partition"].tolist() == ["ds=2013-01-01", "ds=2013-01-02"]
-    assert found["version"].isna().tolist() == [False, True]
+    rows = repo.calendar("d")
+    assert rows["status"].tolist() == ["measured", "unmeasured"]
+    assert rows["partition"].tolist() == ["ds=2013-01-01", "ds=2013-01-02"]
+    assert rows["version"].isna().tolist() == [False, True]
 
 
 def test_partitions_without_a_time_come_last_and_only_without_bounds(repo):
@@ -175,21 +175,21 @@ def test_partitions_without_a_time_come_last_and_only_without_bounds(repo):
     repo.record("e", "y", {"region=b": 3, "region=a": 4})
     whole = repo.calendar("whole")
     assert whole[["partition", "status"]].to_numpy().tolist() == [["", "unmeasured"]]
-    found = repo.calendar("e")
-    assert found["partition"].tolist() == ["region=a", "region=b"]
-    assert found["time"].isna().all()
-    assert found["delay"].isna().all()
+    rows = repo.calendar("e")
+    assert rows["partition"].tolist() == ["region=a", "region=b"]
+    assert rows["time"].isna().all()
+    assert rows["delay"].isna().all()
     assert repo.calendar("e", since="2013-01-01").empty
 
 
 def test_hourly_partitions(repo):
     # One of the two missing hours is in the first week, when the usual hours are still unknown.
     commit(repo, *(hour(n) for n in range(240) if n not in {50, 200}))
-    found = repo.calendar("d", until="2013-01-10T23:59")
-    gap = found[found["status"] == "missing"]
+    rows = repo.calendar("d", until="2013-01-10T23:59")
+    gap = rows[rows["status"] == "missing"]
     assert gap["time"].tolist() == [pd.Timestamp("2013-01-09T08:00Z")]
-    assert set(found["delay"].dropna()) == {1800.0}
-    assert len(found) == 239
+    assert set(rows["delay"].dropna()) == {1800.0}
+    assert len(rows) == 239
 
 
 def test_segments_have_separate_calendars(repo):
@@ -201,13 +201,13 @@ def test_segments_have_separate_calendars(repo):
             if n != missing:
                 made.append(replace(one, partition=named, segment=f"region={region}"))
     commit(repo, *made)
-    found = calendar(repo, until="2013-01-30")
-    gaps = found[found["status"] == "missing"]
+    rows = calendar(repo, until="2013-01-30")
+    gaps = rows[rows["status"] == "missing"]
     assert list(zip(gaps["segment"], gaps["time"].dt.day, strict=True)) == [
         ("region=a", 20),
         ("region=b", 25),
     ]
-    assert len(found) == 60
+    assert len(rows) == 60
 
 
 def test_an_earlier_view_does_not_know_later_arrivals(repo):
@@ -215,8 +215,8 @@ def test_an_earlier_view_does_not_know_later_arrivals(repo):
     repo.record("d", "own", {"ds=2013-01-31": 1.0})
     second = commit(repo, arrived_day(32))
     commit(repo, arrived_day(31, hours=40.0))
-    found = calendar(repo, until="2013-02-01").set_index("partition")
-    assert found.loc["ds=2013-01-31", "delay"] == 40 * 3600
+    actual = calendar(repo, until="2013-02-01").set_index("partition")
+    assert actual.loc["ds=2013-01-31", "delay"] == 40 * 3600
     then = calendar(repo, until="2013-02-01", as_of=second).set_index("partition")
     one = then.loc["ds=2013-01-31"]
     assert (one["status"], one["late"], pd.isna(one["delay"])) == ("unmeasured", False, True)
@@ -248,6 +248,6 @@ def test_anomalies_are_counted_and_the_worst_is_named(repo):
         tg.Monitor({"name": "y"}, "SimpleThreshold(3)", severity="info"),
     ]
     repo.detect("d", watch)
-    found = repo.calendar("d")
-    assert found["anomalies"].tolist() == [0, 0, 0, 1, 2]
-    assert found["worst"].tolist()[3:] == ["info", "error"]
+    rows = repo.calendar("d")
+    assert rows["anomalies"].tolist() == [0, 0, 0, 1, 2]
+    assert rows["worst"].tolist()[3:] == ["info", "error"]

@@ -19,9 +19,9 @@ def record(repo, values, name="x", first=1, **options):
 
 
 def only_row(repo, baseline, current, **options):
-    found = repo.compare("d", baseline, current, **options)
-    assert len(found) == 1
-    return found.iloc[0]
+    comparison = repo.compare("d", baseline, current, **options)
+    assert len(comparison) == 1
+    return comparison.iloc[0]
 
 
 def days(first, last=None):
@@ -118,10 +118,10 @@ def test_kinds_of_metrics_have_their_own_scales(repo):
     """Both change by a tenth. Neither is assumed to be steadier than its number of rows allows."""
     record(repo, [*([0.5, 0.50001] * 10), 0.5, 0.55], "r", scale="ratio", weight=400)
     record(repo, [*([2500, 2500.01] * 10), 2500, 2750], "c", scale="count")
-    found = repo.compare("d", days(21), days(22)).set_index("name")["surprise"]
+    actual = repo.compare("d", days(21), days(22)).set_index("name")["surprise"]
     share = np.arcsin(np.sqrt(0.55)) - np.arcsin(np.sqrt(0.5))
-    assert found["r"] == pytest.approx(share / (np.sqrt(2) * 0.5 / 20), rel=1e-3)
-    assert found["c"] == pytest.approx(np.log(2751 / 2501) / (np.sqrt(2) / 50), rel=1e-3)
+    assert actual["r"] == pytest.approx(share / (np.sqrt(2) * 0.5 / 20), rel=1e-3)
+    assert actual["c"] == pytest.approx(np.log(2751 / 2501) / (np.sqrt(2) / 50), rel=1e-3)
 
 
 def test_windows_too_long_to_be_shifted(repo):
@@ -268,12 +268,12 @@ def test_an_unknown_summary_is_refused(repo):
 def test_new_and_vanished_series(repo):
     record(repo, range(20), "old", first=1)
     record(repo, [5, 6], "new", first=20)
-    found = repo.compare("d", days(19), days(21)).set_index("name")
-    assert found["status"].to_dict() == {"old": "only baseline", "new": "only current"}
-    assert found["baseline"].to_dict() == pytest.approx({"old": 18, "new": nan}, nan_ok=True)
-    assert found["current"].to_dict() == pytest.approx({"old": nan, "new": 6}, nan_ok=True)
-    assert found[["change", "relative", "surprise"]].isna().all(axis=None)
-    assert not found["unusual"].any()
+    actual = repo.compare("d", days(19), days(21)).set_index("name")
+    assert actual["status"].to_dict() == {"old": "only baseline", "new": "only current"}
+    assert actual["baseline"].to_dict() == pytest.approx({"old": 18, "new": nan}, nan_ok=True)
+    assert actual["current"].to_dict() == pytest.approx({"old": nan, "new": 6}, nan_ok=True)
+    assert actual[["change", "relative", "surprise"]].isna().all(axis=None)
+    assert not actual["unusual"].any()
 
 
 def test_nan_and_infinite_values(repo):
@@ -284,13 +284,13 @@ def test_nan_and_infinite_values(repo):
         ].tolist()
         for a, b in [(20, 21), (21, 20), (22, 23), (20, 22)]
     }
-    wanted = {
+    expected = {
         (20, 21): [nan, nan, nan, "NaN"],
         (21, 20): [2, nan, nan, "was NaN"],
         (22, 23): [-inf, nan, nan, "-inf"],
         (20, 22): [inf, nan, nan, "+inf"],
     }
-    for key, (*numbers, status) in wanted.items():
+    for key, (*numbers, status) in expected.items():
         np.testing.assert_equal(got[key][:3], numbers)
         assert got[key][3] == status
     row = only_row(repo, days(1, 20), days(20, 24))  # of 2, NaN, inf, -inf and 3
@@ -299,10 +299,10 @@ def test_nan_and_infinite_values(repo):
 
 def test_failed_and_empty_metrics(repo):
     commit(repo, day(1), day(2, rows=0, groups={}))
-    found = repo.compare("d", days(1), days(2)).set_index(["name", "instance"])
-    assert found.loc[("Mean", "nope"), "status"] == "failed"
-    assert found.loc[("Mean", "x"), "status"] == "empty"
-    assert np.isnan(found.loc[("Mean", "x"), "change"])
+    actual = repo.compare("d", days(1), days(2)).set_index(["name", "instance"])
+    assert actual.loc[("Mean", "nope"), "status"] == "failed"
+    assert actual.loc[("Mean", "x"), "status"] == "empty"
+    assert np.isnan(actual.loc[("Mean", "x"), "change"])
     back = repo.compare("d", days(2), days(1)).set_index(["name", "instance"])
     assert back.loc[("Mean", "x"), "status"] == "was empty"
     with pytest.raises(tg.HistoryError, match="has name='Size', instance='nope' together"):
@@ -327,19 +327,19 @@ def test_the_most_surprising_differences_come_first_and_equal_values_last(repo):
     record(repo, [1] * 9, "equal")
     record(repo, [*([1] * 8), 2], "constant")
     record(repo, [1, 2], "young", first=8)
-    found = repo.compare("d", days(8), days(9))
-    assert found["name"].tolist() == ["constant", "steps", "young", "equal"]
-    assert found.dtypes[["surprise", "change"]].tolist() == [np.float64] * 2
-    assert found["unusual"].dtype == bool
+    comparison = repo.compare("d", days(8), days(9))
+    assert comparison["name"].tolist() == ["constant", "steps", "young", "equal"]
+    assert comparison.dtypes[["surprise", "change"]].tolist() == [np.float64] * 2
+    assert comparison["unusual"].dtype == bool
 
 
 def test_partitions_of_segments_have_separate_histories(repo):
     for region, values in {"a": [*STEPS, 28, 48], "b": [7] * 9}.items():
         numbers = {f"ds={ds(n)}/region={region}": v for n, v in enumerate(values, 1)}
         repo.record("d", "x", numbers, scale="signed", segment=f"region={region}")
-    found = repo.compare("d", days(8, 8), days(9, 9)).set_index("segment")
-    assert found.loc["region=a", "surprise"] == pytest.approx(16.5 / (1.4826 * 1.5))
-    assert found.loc["region=b", "surprise"] == 0
+    actual = repo.compare("d", days(8, 8), days(9, 9)).set_index("segment")
+    assert actual.loc["region=a", "surprise"] == pytest.approx(16.5 / (1.4826 * 1.5))
+    assert actual.loc["region=b", "surprise"] == 0
     only = repo.compare("d", f"ds={ds(8)}/region=a", f"ds={ds(9)}/region=a")
     assert only["segment"].tolist() == ["region=a"]
     two = repo.compare("d", f"ds={ds(8)}/region=a", f"ds={ds(9)}/region=b").set_index("segment")
@@ -374,8 +374,8 @@ def test_two_equal_anomalies_do_not_differ(repo):
 
 def test_a_comparison_can_select_series(repo):
     commit(repo, day(1), day(2))
-    found = repo.compare("d", days(1), days(2), analyzer="Size()")
-    assert found["name"].tolist() == ["Size"]
+    comparison = repo.compare("d", days(1), days(2), analyzer="Size()")
+    assert comparison["name"].tolist() == ["Size"]
     assert repo.compare("d", days(1), days(2), where="", name="Histogram").notna().any(axis=None)
     with pytest.raises(tg.HistoryError, match="no series of 'd' has where='a = 1'"):
         repo.compare("d", days(1), days(2), where="a = 1")

@@ -37,20 +37,20 @@ def two(repo):
 
 
 def test_rows_are_ordered_by_dataset_column_and_name_and_columns_by_time_and_name(two):
-    found = index_of(two)
-    keys = [found.key(row) for row in range(4)]
-    told = [(key["dataset"], key["instance"], key["name"]) for key in keys]
-    assert told == [
+    index = index_of(two)
+    keys = [index.key(row) for row in range(4)]
+    reported = [(key["dataset"], key["instance"], key["name"]) for key in keys]
+    assert reported == [
         ("a", "w", "clicks"),
         ("a", "x", "clicks"),
         ("b", "*", "revenue"),
         ("c", "*", "visits"),
     ]
     assert keys[0]["analyzer"] == "Recorded('clicks', instance='w')"
-    assert list(found.labels) == ["2013-01-01", "2013-01-02", "2013-01-03", "part=m", "part=z"]
+    assert list(index.labels) == ["2013-01-01", "2013-01-02", "2013-01-03", "part=m", "part=z"]
     first = dt.datetime(2013, 1, 1, tzinfo=dt.UTC).timestamp()
-    assert found.times[:3].tolist() == [first, first + 86_400, first + 2 * 86_400]
-    assert np.isnan(found.times[3:]).all()
+    assert index.times[:3].tolist() == [first, first + 86_400, first + 2 * 86_400]
+    assert np.isnan(index.times[3:]).all()
 
 
 def test_hours_are_labelled_with_their_time(repo):
@@ -59,7 +59,7 @@ def test_hours_are_labelled_with_their_time(repo):
 
 
 def test_values_are_at_their_series_and_partition(two):
-    found = look(two, values)
+    actual = look(two, values)
     nan = np.nan
     expected = [
         [nan, nan, 5, nan, nan],
@@ -67,7 +67,7 @@ def test_values_are_at_their_series_and_partition(two):
         [1, 2, 1.5, nan, nan],
         [nan, nan, nan, -1, 3],
     ]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(
         look(two, values, 1, 3, [2, 0]), [[2, 1.5], [nan, 5]]
     )  # rows in the requested order, columns up to the one before the last
@@ -92,8 +92,8 @@ def test_changes_skip_gaps_of_at_most_a_week(repo):
     filler = dict.fromkeys(DAYS[: far + 1], 1.0)
     repo.record("d", "all", filler)
     repo.record("d", "some", {DAYS[0]: 4.0, DAYS[near]: 4.0, DAYS[far]: 4.0})
-    found = look(repo, change_levels, near, near + 1)[1]
-    assert found.tolist() == [128]
+    actual = look(repo, change_levels, near, near + 1)[1]
+    assert actual.tolist() == [128]
     assert look(repo, change_levels, far, far + 1)[1].tolist() == [0]
 
 
@@ -108,16 +108,16 @@ def test_scores_are_stored_in_sixteenths(repo):
     repo.detect("d")
     score = repo.scores("d", name="n")
     score = score[score["detector"].str.startswith("Seasonal")].set_index("partition")["score"]
-    found = look(repo, score_levels)
-    row = [index_of(repo).key(row)["name"] for row in range(len(found))].index("n")
+    actual = look(repo, score_levels)
+    row = [index_of(repo).key(row)["name"] for row in range(len(actual))].index("n")
     for day in DAYS:
-        level = found[row][DAYS.index(day)]
+        level = actual[row][DAYS.index(day)]
         if day in score.index and score[day] == score[day]:
             assert level == 1 + min(254, int(16 * score[day])), day
         else:
             assert level == 0
-    assert found[row][-1] > 1 + 16 * 3  # it is an anomaly
-    assert found[row].max() == found[row][-1]
+    assert actual[row][-1] > 1 + 16 * 3  # it is an anomaly
+    assert actual[row].max() == actual[row][-1]
 
 
 def test_anomalies_are_at_their_series_and_partition(repo):
@@ -139,9 +139,9 @@ def test_an_earlier_view_shows_earlier_values(repo):
 
 
 def test_unknown_series_and_partitions_have_no_position(two):
-    found = index_of(two)
-    assert found.rows_of(np.array([10_000])).tolist() == [-1]
-    assert found.columns_of(np.array([10_000])).tolist() == [-1]
+    index = index_of(two)
+    assert index.rows_of(np.array([10_000])).tolist() == [-1]
+    assert index.columns_of(np.array([10_000])).tolist() == [-1]
 
 
 def test_sqlite_and_postgresql_give_the_same_heat_map(url, tmp_path):
@@ -151,13 +151,13 @@ def test_sqlite_and_postgresql_give_the_same_heat_map(url, tmp_path):
         then = dt.datetime.now(dt.UTC)
         repo.record("e", "part", 1.0, partition="part=x")
         repo.detect("d")
-        found = index_of(repo)
-        row = [found.key(row)["name"] for row in range(found.shape[0])].index("n")
+        index = index_of(repo)
+        row = [index.key(row)["name"] for row in range(index.shape[0])].index("n")
         assert look(repo, values)[row, :31].tolist() == list(numbers.values())
         assert look(repo, score_levels)[row, 30] > 50
         assert look(repo, change_levels)[row, 30] < 128
-        assert list(found.labels) == [*(day[3:] for day in DAYS), "part=x"]
+        assert list(index.labels) == [*(day[3:] for day in DAYS), "part=x"]
         assert list(index_of(repo, as_of=then).labels) == [day[3:] for day in DAYS]
         with repo.database.read() as connection:
             points = anomalous_points(connection)
-        assert found.columns_of(points[:, 1]).tolist() == [30]
+        assert index.columns_of(points[:, 1]).tolist() == [30]

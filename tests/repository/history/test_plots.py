@@ -213,11 +213,11 @@ def test_failed_and_infinite_values_are_gaps(repo):
 
 
 def test_partitions_without_a_time_are_in_order(repo):
-    found = [
+    actual = [
         replace(day(n, rows=n), partition=Partition(("ds",), (name,)), time=None)
         for n, name in enumerate(("alpha", "beta", HOSTILE), 1)
     ]
-    commit(repo, *found)
+    commit(repo, *actual)
     plot = repo.plot("d", name="Size")
     assert not plot.timed
     assert [list(line.xs) for line in plot.lines] == [[0, 1, 2]]
@@ -230,7 +230,7 @@ def test_plots_of_too_many_series_and_of_none_are_refused(repo):
         tg.HistoryError, match=r"19 series match, but a plot shows at most 8: .*name="
     ):
         repo.plot("d", name="Histogram")
-    for asked, hint in [
+    for params, hint in [
         ({"name": "Sise"}, "has name='Sise'; did you mean 'Size'?"),
         ({"name": ["Size", "Histogrm"]}, "has name='Histogrm'; did you mean 'Histogram'?"),
         ({"instance": "t"}, "has instance='t'"),
@@ -238,7 +238,7 @@ def test_plots_of_too_many_series_and_of_none_are_refused(repo):
         ({"name": "Size", "instance": "s"}, "has name='Size', instance='s' together;"),
     ]:
         with pytest.raises(tg.HistoryError, match=re.escape(f"no series of 'd' {hint}")):
-            repo.plot("d", **asked)
+            repo.plot("d", **params)
     with pytest.raises(tg.HistoryError, match="in this window"):
         repo.plot("d", name="Size", since="2014-01-01")
     with pytest.raises(tg.UnknownDatasetError):

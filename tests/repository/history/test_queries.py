@@ -60,8 +60,8 @@ def shared(url, tmp_path):
 )
 def test_windows_follow_the_calendar(every, spans):
     times = [dt.datetime(2013, 1, 1, tzinfo=dt.UTC), dt.datetime(2013, 2, 1, tzinfo=dt.UTC)]
-    found = WindowScheme.from_interval(every).spans(times)
-    assert [(str(x.start.date()), str(x.end.date())) for x in found] == spans
+    actual = WindowScheme.from_interval(every).spans(times)
+    assert [(str(x.start.date()), str(x.end.date())) for x in actual] == spans
 
 
 @pytest.mark.parametrize("text", ["", "7", "d7", "0d", "7 fortnights", "-1d", "total2"])
@@ -165,9 +165,9 @@ def test_merging_everything_uses_the_state_of_the_last_roll_up(shared, monkeypat
 
     def merged(analyzer, reads, **filters):
         read.clear()
-        found = shared.merge("d", analyzer, **filters)
+        actual = shared.merge("d", analyzer, **filters)
         assert len(read) == reads
-        return found.value
+        return actual.value
 
     assert merged(SIZE, 1) == 30
     assert merged(tg.Mean("x"), 1) == 2.0
@@ -219,9 +219,9 @@ def test_a_window_without_a_state_is_reported_as_failed(shared):
     fails = measurement(tg.Mean("y"), tg.NoSuchColumnError("y"))
     commit(shared, day(1, extra=[works]), day(2, extra=[fails]), day(3, extra=[works]))
     shared.roll_up("d", ["2d"])
-    found = shared.metrics("d", analyzer=tg.Mean("y"), window="2d")
-    assert found["status"].tolist() == ["finite", "failed", "failed"]
-    assert "no state for 1 of 2 partitions" in found["error"].iloc[1]
+    metrics = shared.metrics("d", analyzer=tg.Mean("y"), window="2d")
+    assert metrics["status"].tolist() == ["finite", "failed", "failed"]
+    assert "no state for 1 of 2 partitions" in metrics["error"].iloc[1]
 
 
 def test_segments_are_rolled_up_separately(shared):
@@ -245,8 +245,8 @@ def test_segments_are_rolled_up_separately(shared):
     run = shared.store.open_run(RunSpec("d", "t", ("ds", "country")))
     shared.store.commit_batch(run, [of(1, "US", 5), of(2, "US", 6), of(1, "DE", 7)])
     shared.roll_up("d", ["7d"])
-    found = shared.metrics("d", name="Size", window="total").set_index("segment")["value"]
-    assert found.to_dict() == {"country=US": 11, "country=DE": 7}
+    actual = shared.metrics("d", name="Size", window="total").set_index("segment")["value"]
+    assert actual.to_dict() == {"country=US": 11, "country=DE": 7}
     assert shared.metrics("d", name="Size", window="7d", segment="country=US")[
         "value"
     ].tolist() == [
@@ -304,9 +304,12 @@ def test_restatements_name_runs_and_respect_filters(shared):
     first = commit(shared, day(1), day(2))
     second = commit(shared, day(1, "b", rows=20), day(2, "b"))
     third = commit(shared, day(1, "c", rows=30))
-    found = shared.restatements("d", analyzer=SIZE)
-    assert found[["old", "new", "change"]].values.tolist() == [[20, 30, 10], [10, 20, 10]]
-    assert found[["old_run", "new_run"]].values.tolist() == [[second, third], [first, second]]
+    restatements = shared.restatements("d", analyzer=SIZE)
+    assert restatements[["old", "new", "change"]].values.tolist() == [[20, 30, 10], [10, 20, 10]]
+    assert restatements[["old_run", "new_run"]].values.tolist() == [
+        [second, third],
+        [first, second],
+    ]
     assert shared.restatements("d", analyzer=SIZE, as_of=second)["new"].tolist() == [20]
     assert shared.restatements("d", since="2013-01-02").empty
     assert set(shared.restatements("d", name="Completeness")["partition"]) == {"ds=2013-01-01"}
@@ -481,11 +484,11 @@ def test_damaged_and_unknown_states_are_reported_and_skipped(shared):
         shared.merge("d", SIZE, until="2013-01-01")
     with pytest.raises(tg.UnknownStateTagError, match=r"'ds=2013-01-02': no reader .*future/9"):
         shared.merge("d", SIZE, since="2013-01-02")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         assert shared.merge("d", SIZE, since="2013-01-01", allow_missing=True).value == 10
-    assert [w.category for w in told] == [tg.RepositoryWarning] * 2
-    assert "ds=2013-01-02" in str(told[1].message)
+    assert [w.category for w in reported] == [tg.RepositoryWarning] * 2
+    assert "ds=2013-01-02" in str(reported[1].message)
     assert shared.merge("d", SIZE).value == 30  # the state of the last roll-up, which is intact
     problems = check(shared.database, shared.artifacts)
     assert len(problems) == 2

@@ -125,9 +125,9 @@ def test_the_error_for_several_series_lists_them(repo):
 
 
 def test_the_series_of_a_dataset_are_listed(repo):
-    found = repo.series("d")
-    assert found.columns.tolist() == ["segment", "name", "instance", "where", "analyzer"]
-    sizes = found[found["name"] == "Size"].set_index("analyzer")["where"]
+    series = repo.series("d")
+    assert series.columns.tolist() == ["segment", "name", "instance", "where", "analyzer"]
+    sizes = series[series["name"] == "Size"].set_index("analyzer")["where"]
     assert sizes["Size(where='a > 1')"] == "a > 1"
     assert sizes["Size()"] == ""
 

@@ -55,8 +55,8 @@ def test_the_worst_tables_come_first(repo):
     )
     commit(repo, day(1, rows=10, only=[SIZE]), dataset="recorded")
     repo.store.open_run(spec("empty"))
-    found = health(repo)
-    assert [(name, row["health"]) for name, row in found.items()] == [
+    actual = health(repo)
+    assert [(name, row["health"]) for name, row in actual.items()] == [
         ("broken", "error"),
         ("crashed", "failed run"),
         ("checked", "failing checks"),
@@ -66,7 +66,7 @@ def test_the_worst_tables_come_first(repo):
         ("fine", "ok"),
         ("empty", "not measured"),
     ]
-    assert [found["broken"][name] for name in ("errors", "warnings", "infos")] == [1, 0, 0]
+    assert [actual["broken"][name] for name in ("errors", "warnings", "infos")] == [1, 0, 0]
 
 
 def test_newest_partition_volume_and_completeness(repo):
@@ -134,10 +134,10 @@ def test_any_number_of_tables_is_read_with_two_statements(repo):
     for n in range(6):
         table(repo, f"d{n}", "info" if n % 3 else None)
     with repo.database.read() as connection:
-        asked = []
-        sa.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        params = []
+        sa.event.listen(connection, "before_cursor_execute", lambda *given: params.append(given[2]))
         assert len(table_rows(connection, NOW)) == 6
-    assert len([text for text in asked if text.startswith("SELECT")]) == 2
+    assert len([text for text in params if text.startswith("SELECT")]) == 2
 
 
 def test_an_empty_repository_has_no_tables(repo):

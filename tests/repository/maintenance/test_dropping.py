@@ -207,9 +207,9 @@ def test_the_commands_for_dropping(tmp_path, capsys):
     run = ["dataset", "retire", "d", "--db", db, "--note", "moved", "--by", "ann"]
     assert run_command(run) == 0
     assert run_command(["dataset", "list", "--db", db]) == 0
-    told = capsys.readouterr().out
-    assert "retired" in told
-    assert "moved" in told
+    output = capsys.readouterr().out
+    assert "retired" in output
+    assert "moved" in output
     assert run_command(["dataset", "revive", "d", "--db", db]) == 0
     only = ["--partition", "ds=2013-01-02"]
     assert run_command(["dataset", "drop", "d", "--db", db, *only, "--dry-run"]) == 0

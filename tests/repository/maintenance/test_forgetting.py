@@ -58,11 +58,15 @@ def test_a_value_is_removed_and_the_numbers_stay(tmp_path, monkeypatch):
         before = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
         assert repository.merge("d", tg.Uniqueness("s")).value == 0  # bob twice, ann four times
         assert len(repository.artifacts.files()) > 0
-        found = repository.forget(PERSON, dry_run=True)
-        assert found.states >= 3
+        forgotten = repository.forget(PERSON, dry_run=True)
+        assert forgotten.states >= 3
         assert len(repository.metrics("d", name=f"Histogram.abs.{PERSON}")) == 2
         done = repository.forget(PERSON)
-        assert (done.states, done.series, done.unreplaced) == (found.states, found.series, ())
+        assert (done.states, done.series, done.unreplaced) == (
+            forgotten.states,
+            forgotten.series,
+            (),
+        )
         assert done.files == 1  # all partitions have equal groups, so they share one file
         assert check(repository.database, repository.artifacts) == []
         after = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
@@ -107,18 +111,18 @@ def test_unreferenced_files_are_reported(tmp_path, monkeypatch):
 
 def test_groups_of_numbers_are_skipped():
     state = FrequenciesAndNumRows.from_groups([((42, "a"), 3), ((7, "b"), 1)], num_nulls=2)
-    found = state.forget("42", "x")
-    assert found.as_dict() == {(7, "b"): 1}
-    assert (found.num_rows, found.num_nulls) == (1, 2)
+    forgotten = state.forget("42", "x")
+    assert forgotten.as_dict() == {(7, "b"): 1}
+    assert (forgotten.num_rows, forgotten.num_nulls) == (1, 2)
     assert state.forget("4", "x") is state
 
 
 def test_a_sketch_keeps_its_counts_and_bounds():
     state = top_values({PERSON: 5, "bob": 2, "ünï": 1})
-    found = state.forget(PERSON, "token")
-    assert {k: v.estimate for k, v in found.top().items()} == {"token": 5, "bob": 2, "ünï": 1}
-    assert found.count == 8
-    assert (found + state).top()["bob"].estimate == 4
+    forgotten = state.forget(PERSON, "token")
+    assert {k: v.estimate for k, v in forgotten.top().items()} == {"token": 5, "bob": 2, "ünï": 1}
+    assert forgotten.count == 8
+    assert (forgotten + state).top()["bob"].estimate == 4
     assert state.forget("bo", "x") is state
     assert set(state.forget("ünï", "x").top()) == {PERSON, "bob", "x"}
 
@@ -143,8 +147,8 @@ def test_a_value_is_removed_from_stored_strings_and_reported_in_names(repo, valu
     repo.record("d", f"Histogram.ratio.{value}", days, instance="who")
     repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(0.5))])
     assert "Ann Smith" in repo.incidents("d")["headline"][0]
-    told = repo.forget(value)
-    assert told.unreplaced
+    forgotten = repo.forget(value)
+    assert forgotten.unreplaced
     texts = [*repo.incidents("d")["headline"], *repo.anomalies("d")["explanation"]]
     assert not [text for text in texts if "Ann" in text]
 
@@ -206,8 +210,8 @@ def test_labels_selections_and_errors_in_messages_are_changed(repo):
         name=f"Histogram.abs.{PERSON}", note=f"of {PERSON}", by=PERSON,
     )  # fmt: skip
     row = {"dataset_id": 1, "subject": "s", "sink": "log", "told": "", "outcome": "", "attempts": 1}
-    told = row | {"tried_at": dt.datetime.now(dt.UTC), "error": f"no mail to {PERSON}"}
-    repo.database.write(lambda c: c.execute(sa.insert(s.verdict_notice).values(told)))
+    reported = row | {"tried_at": dt.datetime.now(dt.UTC), "error": f"no mail to {PERSON}"}
+    repo.database.write(lambda c: c.execute(sa.insert(s.verdict_notice).values(reported)))
     done = repo.forget(PERSON)
     assert done.unreplaced == ()
     (label,) = repo.labels("d").to_dict("records")
@@ -230,8 +234,8 @@ def test_labels_verdicts_states_and_runs_named_after_the_value_are_reported(repo
         repo.label_range(
             "d", "bad", since=dt.datetime(2013, 1, 2, tzinfo=dt.UTC), instance=PERSON, segment=f"m={PERSON}"
         )  # fmt: skip
-    told = repo.forget(PERSON).unreplaced
-    assert set(told) == {
+    forgotten = repo.forget(PERSON).unreplaced
+    assert set(forgotten) == {
         f"the suite of a run contains it: suite of {PERSON}",
         f"the partition of a verdict contains it: mail={PERSON}",
         f"a stored state contains it: of {PERSON}",
@@ -288,10 +292,10 @@ def test_verdicts_stay_valid_when_a_number_is_removed(repo):
     repo.forget("42")
     repo.forget("1")
     kept = repo.verdicts("d").set_index("name")["result"]
-    found = CheckResult.from_json(kept["ours"])
+    actual = CheckResult.from_json(kept["ours"])
     assert not re.search(r"\b42\b", kept["ours"])
-    assert found.error_messages[0][1].endswith(" wanted")
-    assert found.samples[0].startswith("n=forgotten-")
+    assert actual.error_messages[0][1].endswith(" wanted")
+    assert actual.samples[0].startswith("n=forgotten-")
     theirs = json.loads(kept["theirs"])
     assert theirs.pop("rows").startswith("forgotten-")
     ((key, values),) = theirs.items()
@@ -306,8 +310,8 @@ def test_a_log_read_by_other_jobs_is_reported(tmp_path, monkeypatch):
         commit(repository, person(1))
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM state").fetchone()
-        found = repository.forget(PERSON)
-        assert any("log of the database file may hold it" in line for line in found.unreplaced)
+        forgotten = repository.forget(PERSON)
+        assert any("log of the database file may hold it" in line for line in forgotten.unreplaced)
         other.rollback()
     with tg.Repository(f"sqlite:///{file}") as repository:
         assert not any("log of the" in line for line in repository.forget(PERSON).unreplaced)

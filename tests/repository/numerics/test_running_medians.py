@@ -17,14 +17,14 @@ ROWS = st.integers(1, 30).flatmap(lambda width: arrays(float, (2, width), elemen
 
 def by_window(values, length):
     """Return the running medians, computed window by window."""
-    found = np.full(values.shape, np.nan)
-    for row, out in zip(values, found, strict=True):
+    actual = np.full(values.shape, np.nan)
+    for row, out in zip(values, actual, strict=True):
         for end in range(length - 1, len(row)):
             window = row[end - length + 1 : end + 1]
             if length == 21:
                 window = [np.median(window[k : k + 3]) for k in range(0, 21, 3)]
             out[end] = np.median(window)
-    return found
+    return actual
 
 
 @given(ROWS)
@@ -35,8 +35,8 @@ def test_each_window_has_its_median(length, values):
 
 @given(ROWS)
 def test_each_of_several_lengths_is_computed_separately(values):
-    for length, found in zip((7, 21, 3, 1), running_medians(values, (7, 21, 3, 1)), strict=True):
-        np.testing.assert_array_equal(found, running_medians(values, (length,))[0])
+    for length, actual in zip((7, 21, 3, 1), running_medians(values, (7, 21, 3, 1)), strict=True):
+        np.testing.assert_array_equal(actual, running_medians(values, (length,))[0])
 
 
 @given(arrays(float, (7, 4), elements=NUMBERS))
@@ -48,6 +48,6 @@ def test_seven_arrays_have_their_median(values):
 def test_a_gap_is_filled_with_the_number_before_it(values):
     for row, filled in zip(values, forward_fill(values), strict=True):
         last = np.nan
-        for value, found in zip(row, filled, strict=True):
+        for value, actual in zip(row, filled, strict=True):
             last = last if np.isnan(value) else value
-            np.testing.assert_equal(found, last)
+            np.testing.assert_equal(actual, last)

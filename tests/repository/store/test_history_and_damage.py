@@ -128,8 +128,8 @@ def test_a_window_that_ends_before_it_begins_is_an_error(repo):
 )
 def test_since_and_until_are_both_included(repo, since, until, days):
     filled(repo, [day(n) for n in (1, 2, 3)])
-    found = repo.metrics("d", name="Size", since=since, until=until)
-    assert [t.day for t in found["time"]] == days
+    metrics = repo.metrics("d", name="Size", since=since, until=until)
+    assert [t.day for t in metrics["time"]] == days
 
 
 def test_nan_infinite_and_missing_values_are_returned(repo):
@@ -141,10 +141,10 @@ def test_nan_infinite_and_missing_values_are_returned(repo):
             for n, v in enumerate(values, 1)
         ],
     )
-    found = repo.metrics("d", name="Maximum")
-    assert list(found["status"]) == ["NaN", "+inf", "-inf", "finite"]
-    assert math.isnan(found["value"][0])
-    assert list(found["value"][1:]) == values[1:]
+    metrics = repo.metrics("d", name="Maximum")
+    assert list(metrics["status"]) == ["NaN", "+inf", "-inf", "finite"]
+    assert math.isnan(metrics["value"][0])
+    assert list(metrics["value"][1:]) == values[1:]
     with repo.database.read() as connection:
         stored = connection.execute(
             sa.select(s.metric.c.value).where(s.metric.c.status != "finite")

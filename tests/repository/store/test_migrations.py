@@ -51,12 +51,12 @@ def test_the_tables_are_those_that_migrations_create(url):
         for table in s.metadata.sorted_tables:  # including names, which a downgrade uses
             inspector = sa.inspect(connection)
             named = {c.name for c in table.constraints if c.name and "pk_" not in str(c.name)}
-            found = {
+            actual = {
                 entry["name"]
                 for read in ("get_unique_constraints", "get_foreign_keys", "get_check_constraints")
                 for entry in getattr(inspector, read)(table.name)
             }
-            assert {str(name) for name in named} == found, table.name
+            assert {str(name) for name in named} == actual, table.name
 
 
 @pytest.fixture

@@ -97,8 +97,8 @@ def test_settings_in_the_url_apply_to_each_transaction(postgres, tmp_path, mode)
             repo.record("d", "rows", {"ds=2026-01-01": 1.0})
             with repo.database.read() as connection:
                 show = lambda what: connection.exec_driver_sql(f"SHOW {what}").scalar()  # noqa: E731
-                found = [show(what) for what in ("search_path", "work_mem", "jit")]
-        assert found == ["dq,public", "8MB", "off"]
+                actual = [show(what) for what in ("search_path", "work_mem", "jit")]
+        assert actual == ["dq,public", "8MB", "off"]
     with psycopg.connect(base.replace("+psycopg", "")) as connection:
         count = connection.execute("SELECT count(*) FROM dq.metric").fetchone()
     assert count == (1,)

@@ -90,8 +90,8 @@ def test_cleaning_keeps_the_scores_of_recorded_values(shared):
 def test_a_recorded_value_of_an_open_anomaly_is_kept(shared):
     shared.record("d", "revenue", {day(n).partition.name: 1.0 for n in range(1, 10)})
     shared.record("d", "revenue", 99.0, partition="ds=2013-01-05")
-    found = shared.detect("d", [tg.Monitor({}, tg.SimpleThreshold(50.0))])
-    for number in found["incident_id"].unique():
+    anomalies = shared.detect("d", [tg.Monitor({}, tg.SimpleThreshold(50.0))])
+    for number in anomalies["incident_id"].unique():
         shared.label(int(number), "reopened")  # they had been resolved automatically
     shared.record("d", "revenue", 1.5, partition="ds=2013-01-05")
     later = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
@@ -107,8 +107,8 @@ def test_a_segment_chosen_again_keeps_its_fact_and_its_newest_value(repo):
 
     def of(generation, rows):
         chosen = SegmentSet(("origin",), (("EWR",),), generation)
-        found = measurement(SIZE, tg.NumMatches(rows))
-        return Measurement(SIZE, found.outcome, found.metric, "origin=EWR", chosen)
+        actual = measurement(SIZE, tg.NumMatches(rows))
+        return Measurement(SIZE, actual.outcome, actual.metric, "origin=EWR", chosen)
 
     from dataclasses import replace
 
@@ -137,8 +137,8 @@ def test_numbers_from_our_own_frames_are_accepted(shared):
     commit(shared, *(day(n, rows=1000 if n < 30 else 9) for n in range(1, 31)))
     run = shared.runs()["run_id"].iloc[0]
     assert len(shared.metrics("d", name="Size", as_of=run)) == 30
-    found = shared.detect("d", [tg.Monitor({"name": "Size"})])["id"].iloc[0]
-    shared.label(found, "expected")
+    anomalies = shared.detect("d", [tg.Monitor({"name": "Size"})])["id"].iloc[0]
+    shared.label(anomalies, "expected")
     rows = shared.partitions("d")["rows"].iloc[0]
     shared.record("d", "x", rows, partition="ds=2013-01-01", weight=rows)
     assert shared.metrics("d", name="x")["weight"].tolist() == [1000.0]
@@ -268,10 +268,10 @@ def test_a_scale_that_an_earlier_version_stored_wrongly_is_corrected(shared):
             return {row.name: row.scale for row in connection.execute(query)}
 
     commit(shared, day(1))
-    wanted = scales()
-    assert wanted["Size"] == "count"
+    expected = scales()
+    assert expected["Size"] == "count"
     change = sa.update(s.series).values(scale="time")
     shared.database.write(lambda connection: connection.execute(change))
     assert set(scales().values()) == {"time"}
     commit(shared, day(2))
-    assert scales() == wanted
+    assert scales() == expected

@@ -44,10 +44,10 @@ def round_trip(given):
 @given(st.lists(st.one_of(point, near), max_size=40, unique_by=lambda row: row[:3]))
 def test_packed_points_are_unpacked_unchanged(rows):
     given = points(*rows)
-    found = round_trip(given)
-    assert rows_of(found) == rows_of(given)
+    actual = round_trip(given)
+    assert rows_of(actual) == rows_of(given)
     for f in fields(Points):
-        assert getattr(found, f.name).dtype == getattr(given, f.name).dtype
+        assert getattr(actual, f.name).dtype == getattr(given, f.name).dtype
 
 
 def test_a_row_holds_256_series_of_a_partition_and_version():
@@ -73,8 +73,8 @@ def test_no_points_give_no_rows():
 
 
 def test_the_highest_score_has_p_value_zero():
-    found = points((1, 1, 1, 300, 0, 0, 0, 1), (1, 2, 1, 2, 0, 0, 0, 1))
-    assert found.p_value.tolist() == [0.0, 0.01]
+    actual = points((1, 1, 1, 300, 0, 0, 0, 1), (1, 2, 1, 2, 0, 0, 0, 1))
+    assert actual.p_value.tolist() == [0.0, 0.01]
 
 
 # In the database
@@ -182,6 +182,6 @@ def test_numbers_are_stored_to_the_bit(book):
     some = [(book.partitions[0], n, 1, *[x] * len(SCORE_COLUMNS), 0) for n, x in enumerate(odd, 1)]
     book.write(*some)
     with book.database.read() as connection:
-        found = scorebook.read(connection, book.dataset, "a")
-    assert found.lower.tobytes() == odd.tobytes()
-    assert {getattr(found, name).dtype for name in IDS} == {np.dtype(np.int64)}
+        actual = scorebook.read(connection, book.dataset, "a")
+    assert actual.lower.tobytes() == odd.tobytes()
+    assert {getattr(actual, name).dtype for name in IDS} == {np.dtype(np.int64)}

@@ -187,11 +187,11 @@ def test_a_damaged_state_in_the_repository_is_reported_by_a_check(repo):
 def test_the_states_of_a_window_can_be_loaded(measured_copy):
     mean = tg.Mean("arr_delay")
     states = measured_copy.window_states("flights", since="2013-02-01", until="2013-02-28")
-    found = mean.load_state_and_compute_metric(states)
-    assert found == measured_copy.merge("flights", mean, since="2013-02-01", until="2013-02-28")
+    actual = mean.load_state_and_compute_metric(states)
+    assert actual == measured_copy.merge("flights", mean, since="2013-02-01", until="2013-02-28")
     assert tg.Mean("nope").load_state_and_compute_metric(states).empty
     mean.copy_state_to(states, measured_copy.states("february"))
-    assert mean.load_state_and_compute_metric(measured_copy.states("february")) == found
+    assert mean.load_state_and_compute_metric(measured_copy.states("february")) == actual
 
 
 @pytest.mark.parametrize("make", [tg.FileSystemStateProvider, VerdictFiles])

@@ -61,8 +61,8 @@ def test_a_verdict_as_of_a_moment(shared):
         judged(shared, result=result)
         moments.append(shared.verdicts("d")["checked_at"][0].to_pydatetime())
     early = moments[0] - dt.timedelta(days=1)
-    found = [shared.verdict("d", **OF, as_of=at) for at in (early, *moments)]
-    assert found == [None, "1", "2"]
+    actual = [shared.verdict("d", **OF, as_of=at) for at in (early, *moments)]
+    assert actual == [None, "1", "2"]
     assert [shared.verdicts("d", as_of=at)["result"].tolist() for at in (early, *moments)] == [
         [],
         ["1"],

@@ -110,8 +110,8 @@ def test_a_killed_writer_leaves_complete_batches_and_the_next_continues(url, fol
         assert check(repository.database, repository.artifacts) == []
         last = len(repository.store.ledger("d"))
         run = repository.store.open_run(spec())
-        found = changes(repository, run, *(day(n, rows=n) for n in range(1, last + 3)))
-        assert [str(change) for change in found] == ["unchanged"] * last + ["new"] * 2
+        actual = changes(repository, run, *(day(n, rows=n) for n in range(1, last + 3)))
+        assert [str(change) for change in actual] == ["unchanged"] * last + ["new"] * 2
     assert inside >= moments // 5, f"only {inside} kills were inside a transaction"
     print(f"seed {seed}: {number} kills, {inside} of them inside a transaction, {last} partitions")
 
@@ -214,8 +214,8 @@ def test_a_full_database_is_reported_and_stays_intact(tmp_path):
         assert check(repository.database, repository.artifacts) == []
         sa.event.remove(repository.database.engine, "connect", limit)
         repository.database.engine.dispose()
-        found = changes(repository, run, *(day(n) for n in range(1, done + 3)))
-        assert [str(change) for change in found] == ["unchanged"] * done + ["new"] * 2
+        actual = changes(repository, run, *(day(n) for n in range(1, done + 3)))
+        assert [str(change) for change in actual] == ["unchanged"] * done + ["new"] * 2
         assert check(repository.database, repository.artifacts) == []
 
 

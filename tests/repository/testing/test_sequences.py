@@ -78,9 +78,9 @@ def apply(repository, step):
             if f"ds=2013-01-0{number}" in repository.store.ledger("d"):
                 repository.store.mark_gone(run, [f"ds=2013-01-0{number}"])
         case ["label", place, label]:
-            found = repository.detect("d", [MONITOR]).sort_values("partition")
-            if place < len(found):
-                repository.label(int(found["id"].iloc[place]), label)
+            frame = repository.detect("d", [MONITOR]).sort_values("partition")
+            if place < len(frame):
+                repository.label(int(frame["id"].iloc[place]), label)
         case ["judge", fingerprint, passed]:
             judged(repository, fingerprint, passed=passed)
         case ["roll up"]:
@@ -105,48 +105,48 @@ def comparable_rows(frame, *columns):
 def answers(repository, runs, *, windows):
     """Return the answers of a repository to all queries."""
     columns = ("segment", "partition", "name", "instance", "value", "status", "weight", "version")
-    found = {"now": comparable_rows(repository.metrics("d"), *columns, "run_id")}
-    found["latest"] = comparable_rows(repository.latest("d"), *columns)
-    found["ledger"] = comparable_rows(
+    actual = {"now": comparable_rows(repository.metrics("d"), *columns, "run_id")}
+    actual["latest"] = comparable_rows(repository.latest("d"), *columns)
+    actual["ledger"] = comparable_rows(
         repository.partitions("d"), "partition", "version", "rows", "fingerprint"
     )
-    found["gone"] = sorted(
+    actual["gone"] = sorted(
         (n, k.gone, k.analyzers) for n, k in repository.store.ledger("d").items()
     )
-    found["restated"] = comparable_rows(
+    actual["restated"] = comparable_rows(
         repository.restatements("d"), "partition", "name", "instance", "old", "new"
     )
     detected = repository.detect("d", [MONITOR])
-    found["anomalies"] = comparable_rows(detected, "partition", "name", "detector", "status")
+    actual["anomalies"] = comparable_rows(detected, "partition", "name", "detector", "status")
     verdict = ("id", "fingerprint", "passed")
-    found["verdicts"] = comparable_rows(repository.verdicts("d"), *verdict)
+    actual["verdicts"] = comparable_rows(repository.verdicts("d"), *verdict)
     for run in range(1, runs + 1):
         try:
-            found["verdicts", run] = comparable_rows(repository.verdicts("d", as_of=run), *verdict)
-            found[run] = comparable_rows(repository.metrics("d", as_of=run), *columns)
-            found["ledger", run] = comparable_rows(
+            actual["verdicts", run] = comparable_rows(repository.verdicts("d", as_of=run), *verdict)
+            actual[run] = comparable_rows(repository.metrics("d", as_of=run), *columns)
+            actual["ledger", run] = comparable_rows(
                 repository.partitions("d", as_of=run), "partition", "version"
             )
         except tg.HistoryError:
-            found[run] = found["ledger", run] = found["verdicts", run] = BEFORE
+            actual[run] = actual["ledger", run] = actual["verdicts", run] = BEFORE
     for analyzer in (SIZE, COMPLETE, MEAN, UNIQUE, HIST):
         for options in ({}, {"since": "2013-01-02"}, {"allow_missing": True}):
             try:
                 metric = repository.merge("d", analyzer, **options)
             except tg.HistoryError:
-                found[repr(analyzer), str(options)] = "not on all"
+                actual[repr(analyzer), str(options)] = "not on all"
                 continue
-            found[repr(analyzer), str(options)] = sorted(
+            actual[repr(analyzer), str(options)] = sorted(
                 (m.name, m.weight, f"{m.value:.12g}" if not m.failed else "failed")
                 for m in tg.flatten(metric)
             )
     repository.roll_up("d", ["2d"])
     for window in windows:
         frame = repository.metrics("d", window=window)
-        found[window] = comparable_rows(
+        actual[window] = comparable_rows(
             frame, "segment", "time", "name", "instance", "value", "status"
         )
-    return found
+    return actual
 
 
 def compare(repository, sequence):

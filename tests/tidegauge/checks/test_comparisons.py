@@ -28,8 +28,8 @@ import tidegauge as tg
     ],
 )
 def test_different_rows_returns_the_unmatched_rows_of_each_side(left, right, within, only, others):
-    found, lacking = different_rows(left, right, within)
-    assert sorted(found, key=repr) == only
+    actual, lacking = different_rows(left, right, within)
+    assert sorted(actual, key=repr) == only
     assert sorted(lacking, key=repr) == sorted(others, key=repr)
 
 
@@ -40,15 +40,15 @@ def test_a_partition_is_compared_with_the_partition_of_the_same_name(repo):
     commit(repo, day(1, rows=10), day(2, rows=10), day(3, rows=10))
     commit(repo, day(1, rows=10), day(2, rows=9), dataset="raw")
     check = tg.Check("d", dataset="d").has_size_of("raw")
-    found = tg.verify(repo, check, partitions="all").frame()
-    assert found["status"].tolist() == ["success", "failure", "failure"]
-    assert found["value"].tolist()[:2] == [0.0, pytest.approx(1 / 9)]
-    assert found["message"].tolist() == [
+    frame = tg.verify(repo, check, partitions="all").frame()
+    assert frame["status"].tolist() == ["success", "failure", "failure"]
+    assert frame["value"].tolist()[:2] == [0.0, pytest.approx(1 / 9)]
+    assert frame["message"].tolist() == [
         "",
         "row count is 10, but 9 in raw",
         "Size(): the repository has no metric of 'raw' to compare with",
     ]
-    assert found["constraint"][0] == "Size(): as in raw"
+    assert frame["constraint"][0] == "Size(): as in raw"
     wide = tg.Check("d", dataset="d").has_size_of("raw", within=0.12, hint="Ask the loader.")
     some = tg.verify(repo, wide, partitions=["ds=2013-01-02", "ds=2013-01-03"]).frame()
     assert some["status"].tolist() == ["success", "failure"]
@@ -59,8 +59,8 @@ def test_a_removed_partition_is_not_compared_with(repo):
     commit(repo, day(1))
     commit(repo, day(1), dataset="raw")
     repo.store.mark_gone(repo.store.open_run(spec("raw")), ["ds=2013-01-01"])
-    found = tg.verify(repo, tg.Check("d", dataset="d").has_size_of("raw"))
-    assert found.frame()["message"].tolist() == [
+    result = tg.verify(repo, tg.Check("d", dataset="d").has_size_of("raw"))
+    assert result.frame()["message"].tolist() == [
         "Size(): the repository has no metric of 'raw' to compare with"
     ]
 
@@ -140,25 +140,25 @@ def test_a_frame_is_compared_with_tables_and_queries(tables):
         *("failure", "success", "success", "failure", "failure", "success"),
         *["failure"] * 4,
     ]
-    told = rows["message"].tolist()
-    assert told[0] == "row count is 4, but 3 in cmp_ledger"
-    assert told[3].endswith(" is 10, but 6 in cmp_ledger")
-    assert told[4].endswith(
+    reported = rows["message"].tolist()
+    assert reported[0] == "row count is 4, but 3 in cmp_ledger"
+    assert reported[3].endswith(" is 10, but 6 in cmp_ledger")
+    assert reported[4].endswith(
         ": 2 of 3 rows differ: ('b', 2.0) only in the first, ('c', 4.0) only in the first"
     )
-    assert told[6].endswith(": the results have 2 and 1 columns")
-    assert "nothing" in told[7]
-    assert told[8].endswith(": no dataset, table or view 'cmp_legder' to compare with")
-    assert "prize" in told[9]
+    assert reported[6].endswith(": the results have 2 and 1 columns")
+    assert "nothing" in reported[7]
+    assert reported[8].endswith(": no dataset, table or view 'cmp_legder' to compare with")
+    assert "prize" in reported[9]
 
 
 def test_messages_do_not_show_values_of_private_columns(tables):
     query = "SELECT who FROM data", "SELECT 'x' AS who"
     check = tg.Check("orders").has_same_result(*query)
-    (told,) = tg.verify(tables, check, private=["who"]).frame()["message"]
-    assert told == "SELECT who FROM data: 4 of 4 rows differ"
-    (told,) = tg.verify(tables, check, examples=False).frame()["message"]
-    assert told == "SELECT who FROM data: 4 of 4 rows differ"
+    (reported,) = tg.verify(tables, check, private=["who"]).frame()["message"]
+    assert reported == "SELECT who FROM data: 4 of 4 rows differ"
+    (reported,) = tg.verify(tables, check, examples=False).frame()["message"]
+    assert reported == "SELECT who FROM data: 4 of 4 rows differ"
 
 
 SPEC = """

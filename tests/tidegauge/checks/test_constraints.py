@@ -418,9 +418,9 @@ def test_no_data_fails_warns_or_passes_by_the_choice_of_on_empty(
 ):
     results = results_of(check, *statuses)
     choice = None if on_empty is None else OnEmpty(on_empty)
-    found = [one.result for one in resolve_no_data(results, choice)]
-    assert [str(one.on_empty) if one.status == NO_DATA else "" for one in found] == expected
-    for one, effect in zip(found, expected, strict=True):
+    actual = [one.result for one in resolve_no_data(results, choice)]
+    assert [str(one.on_empty) if one.status == NO_DATA else "" for one in actual] == expected
+    for one, effect in zip(actual, expected, strict=True):
         if effect:
             assert (one.failed, one.warned, one.passed) == (
                 effect == "fail",
@@ -448,24 +448,26 @@ def test_constraints_judge_published_example_data():
     share = result_of(CHECK.has_histogram_values("att1", lambda d: d["a"].absolute == 2), att1)
     assert (share.status, share.value) == (SUCCESS, None)
     assert result_of(CHECK.has_values("att1", ["b", "a"]), att1).passed
-    found = result_of(CHECK.has_values("att1", ["d", "a", "e"]), att1)
-    assert found.constraint.description == "absent of d, a, e in att1: exactly 0"
-    assert found.message == "att1: no row has 'd', 'e'"
+    actual = result_of(CHECK.has_values("att1", ["d", "a", "e"]), att1)
+    assert actual.constraint.description == "absent of d, a, e in att1: exactly 0"
+    assert actual.message == "att1: no row has 'd', 'e'"
     kinds = DataTypeState(unknown=1, integral=5)
     assert result_of(CHECK.has_data_type("x", "Integral"), kinds).passed
     assert result_of(CHECK.has_data_type("x", "Unknown", 0.2), kinds).value == pytest.approx(1 / 6)
     mixed = DataTypeState(fractional=1, integral=1)
     assert result_of(CHECK.has_data_type("x", "Numeric"), mixed).passed
-    found = result_of(CHECK.has_data_type("x", "Fractional"), mixed)
-    assert found.value == 0.5
-    assert found.message == "x is 50% Fractional, at least 100% required: 1 of 2 values: Integral 1"
+    actual = result_of(CHECK.has_data_type("x", "Fractional"), mixed)
+    assert actual.value == 0.5
+    assert (
+        actual.message == "x is 50% Fractional, at least 100% required: 1 of 2 values: Integral 1"
+    )
     assert not result_of(CHECK.has_data_type("x", "String", 0.1), DataTypeState(unknown=3)).passed
 
 
 def test_messages_count_failed_lookups():
     check = CHECK.has(tg.ReferentialIntegrity("carrier", "airlines", "code"), 1)
-    found = result_of(check, NumMatchesAndCount(9_997, 10_000))
-    assert found.message == (
+    actual = result_of(check, NumMatchesAndCount(9_997, 10_000))
+    assert actual.message == (
         "ReferentialIntegrity of carrier is 99.97%, at least 100% required: 3 of 10,000 rows"
     )
 
@@ -633,8 +635,8 @@ def test_columns_that_differ_from_another_table_are_named():
     analyzer = constraint.analyzer
     assert analyzer == tg.ColumnMatch(["amount", "status"], "backup", ["id"])
     metric = analyzer.compute_metric_from(ColumnMatches((3, 4), 4))
-    found = constraint.evaluate(Measurements({analyzer: metric}))
-    assert found.message == (
+    actual = constraint.evaluate(Measurements({analyzer: metric}))
+    assert actual.message == (
         "75% of the values of a column are equal, at least 100% required: amount 0.75"
     )
     (whole,) = CHECK.has(analyzer, 1).constraints

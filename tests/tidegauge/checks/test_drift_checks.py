@@ -20,8 +20,8 @@ def letters(number, a, b):
 
 
 def outcomes(repo, check, partitions):
-    found = tg.verify(repo, check, dataset="d", partitions=partitions).frame()
-    return list(zip(found["status"], found["message"], strict=True))
+    frame = tg.verify(repo, check, dataset="d", partitions=partitions).frame()
+    return list(zip(frame["status"], frame["message"], strict=True))
 
 
 def test_categories_are_compared_with_earlier_days(repo):
@@ -64,11 +64,11 @@ def test_numbers_are_compared_by_their_sketches(repo):
         commit(repo, day(number, extra=extra))
     check = tg.Check("d").has_not_drifted("x", "2d")
     assert outcomes(repo, check, ["ds=2013-01-02", "ds=2013-01-03"]) == [("success", "")] * 2
-    found = tg.verify(repo, check, dataset="d", partitions=["ds=2013-01-04"]).frame()
-    assert found["status"].tolist() == ["failure"]
+    frame = tg.verify(repo, check, dataset="d", partitions=["ds=2013-01-04"]).frame()
+    assert frame["status"].tolist() == ["failure"]
     # Below 500 are half of the values of one earlier day, 450 of the other, and none of this day.
-    assert found["value"][0] == pytest.approx(0.475, abs=0.03)
-    assert found["message"][0].endswith(", which is significant")
+    assert frame["value"][0] == pytest.approx(0.475, abs=0.03)
+    assert frame["message"][0].endswith(", which is significant")
     tight = tg.Check("d").has_not_drifted("x", "previous", assertion=(0, 0.02))
     ((status, message),) = outcomes(repo, tight, ["ds=2013-01-03"])
     assert status == "failure"
@@ -104,8 +104,8 @@ def test_a_frame_is_compared_with_the_history(spark, repo):
     check = tg.Check("d").has_not_drifted("x", "7d")
     for shift, passed in ((0, True), (500, False)):
         moved = frame.selectExpr(f"x + {shift} AS x")
-        found = tg.verify(
+        result = tg.verify(
             moved, check, repository=repo, dataset="d", partition="ds=2013-01-05", examples=False
         )
-        assert found.passed is passed
-        assert found.frame()["value"][0] == pytest.approx(shift / 1000, abs=0.03)
+        assert result.passed is passed
+        assert result.frame()["value"][0] == pytest.approx(shift / 1000, abs=0.03)

@@ -76,8 +76,8 @@ def test_private_values_are_never_shown(orders):
 
 def test_many_bad_values_are_shortened_to_the_least_the_greatest_and_one_between(spark):
     data = spark.range(1, 1001).selectExpr("id", "CAST(id AS DOUBLE) / 10 AS price")
-    found = tg.verify(data, tg.Check("c").is_contained_in("price", upper=0.5).has_size(1))
-    (first, middle, last) = found.judged[0].result.examples
+    result = tg.verify(data, tg.Check("c").is_contained_in("price", upper=0.5).has_size(1))
+    (first, middle, last) = result.judged[0].result.examples
     assert (first, last) == ("0.6", "100.0")
     assert 0.6 < float(middle) < 100
     again = tg.verify(data.repartition(3), tg.Check("c").is_contained_in("price", upper=0.5))

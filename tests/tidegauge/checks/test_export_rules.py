@@ -53,9 +53,9 @@ def test_each_constraint_on_rows_has_a_rule():
 
 
 def test_a_rules_file_of_constraints_is_read_back(tmp_path):
-    found = [(one, f"because\n{place}") for place, one in enumerate(CHECK.constraints)]
+    actual = [(one, f"because\n{place}") for place, one in enumerate(CHECK.constraints)]
     file = tmp_path / "people.yml"
-    file.write_text(rules_yaml("people", "db.people", found))
+    file.write_text(rules_yaml("people", "db.people", actual))
     rules = load_rules(file)
     assert (rules.suite.dataset, rules.table) == ("people", "db.people")
     first, status, zips, age, length, unique = rules.dqm.tasks.rules

@@ -12,9 +12,9 @@ NOT_NULL = "expect_column_values_to_not_be_null"
 
 def expectations_of(check):
     """Return the types and arguments of the expectations of a check."""
-    found = tg.to_great_expectations(check)
-    assert json.loads(json.dumps(found)) == found
-    return [(one["type"], one["kwargs"]) for one in found["expectations"]]
+    exported = tg.to_great_expectations(check)
+    assert json.loads(json.dumps(exported)) == exported
+    return [(one["type"], one["kwargs"]) for one in exported["expectations"]]
 
 
 def reasons(check):
@@ -274,8 +274,8 @@ def test_rules_become_expectations():
         .add(tg.FailTotalRuleCountPolicy(30))
     )
     suite = tg.Suite("people", [tg.Size()], dqm=dqm, monitors=[tg.Monitor()])
-    found = tg.to_great_expectations(suite)
-    assert found["name"] == "people"
+    exported = tg.to_great_expectations(suite)
+    assert exported["name"] == "people"
     assert expectations_of(suite) == [
         (
             "expect_column_values_to_be_between",
@@ -297,12 +297,12 @@ def test_rules_become_expectations():
             },
         ),
     ]
-    assert [one["meta"]["severity"] for one in found["expectations"]][:3] == [
+    assert [one["meta"]["severity"] for one in exported["expectations"]][:3] == [
         "error",
         "error",
         "warning",
     ]
-    assert [(one["constraint"], one["reason"]) for one in found["meta"]["left_out"]] == [
+    assert [(one["constraint"], one["reason"]) for one in exported["meta"]["left_out"]] == [
         ("some", "its policy FailPercent(0.5) counts the records that are charged to it"),
         ("BoundRule(age, 1, 99)", "it applies to repaired values"),
         ("made", "it uses Columns or Python functions, not SQL"),
@@ -313,9 +313,9 @@ def test_rules_become_expectations():
 
 
 def test_several_checks_become_one_suite_and_an_empty_list_is_refused():
-    found = tg.to_great_expectations([c().has_size(1), tg.Check("d").is_complete("a")])
-    assert [one["meta"]["from"] for one in found["expectations"]] == ["c", "d"]
-    assert found["name"] == "c"
+    exported = tg.to_great_expectations([c().has_size(1), tg.Check("d").is_complete("a")])
+    assert [one["meta"]["from"] for one in exported["expectations"]] == ["c", "d"]
+    assert exported["name"] == "c"
     for nothing in ([], ["c"]):
         with pytest.raises(tg.SuiteError, match="takes checks"):
             tg.to_great_expectations(nothing)
@@ -327,8 +327,8 @@ def test_several_checks_become_one_suite_and_an_empty_list_is_refused():
 def test_a_facet_lists_the_assertions_of_a_partition(repo):
     commit(repo, *(day(n) for n in range(1, 4)))
     check = tg.Check("d", "warning").has_size(6).is_complete("x", at_least=0.95).is_usual(tg.Size())
-    found = tg.verify(repo, check)
-    assert found.openlineage() == {
+    result = tg.verify(repo, check)
+    assert result.openlineage() == {
         "dataQualityAssertions": {
             "_producer": "urn:tidegauge",
             "_schemaURL": "https://openlineage.io/spec/facets/1-1-0/DataQualityAssertionsDatasetFacet.json"
@@ -368,10 +368,10 @@ def test_a_facet_lists_the_assertions_of_a_partition(repo):
 
 def test_a_facet_covers_one_partition(repo):
     commit(repo, *(day(n, rows=n) for n in range(1, 4)))
-    found = tg.verify(repo, tg.Check("d").has_size(2), partitions="all")
+    result = tg.verify(repo, tg.Check("d").has_size(2), partitions="all")
     with pytest.raises(tg.SuiteError, match="select it by .*: d ds=2013-01-01; d ds=2013-01-02;"):
-        found.openlineage()
+        result.openlineage()
     with pytest.raises(tg.SuiteError, match="no verified partition matches"):
-        found.openlineage(partition="ds=2014-01-01")
-    facet = found.openlineage("d", "ds=2013-01-01")["dataQualityAssertions"]
+        result.openlineage(partition="ds=2014-01-01")
+    facet = result.openlineage("d", "ds=2013-01-01")["dataQualityAssertions"]
     assert [one["success"] for one in facet["assertions"]] == [False]

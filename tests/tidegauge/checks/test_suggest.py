@@ -59,8 +59,8 @@ def test_limits_are_rounded_outward():
 
 def test_the_limit_of_a_share_is_its_one_percent_quantile_less_its_sampling_error():
     # Of 101 values the 1% quantile is the second: 0.9. Nine tenths of 100 rows: Wilson from 0.8256.
-    found = described(past(COMPLETE, [0.2, 0.9, *[0.95] * 99]).suggestions())
-    one = found["Completeness('x'): at least 0.82"]
+    actual = described(past(COMPLETE, [0.2, 0.9, *[0.95] * 99]).suggestions())
+    one = actual["Completeness('x'): at least 0.82"]
     assert one.code == ".is_complete('x', at_least=0.82)"
     assert one.reason == (
         "It was below 0.9 in 1% of 101 partitions; less the uncertainty of 100 rows that is 0.82."
@@ -85,11 +85,11 @@ def test_a_share_that_can_be_too_high_has_two_limits():
 
 def test_the_limits_of_a_number_are_its_quantiles_widened_by_half_their_distance():
     # 100, ..., 200: the quantiles are 101 and 199; half their distance is 49.
-    found = described(past(SIZE, range(100, 201)).suggestions())
-    one = found["Size(): at least 52 and at most 248"]
+    actual = described(past(SIZE, range(100, 201)).suggestions())
+    one = actual["Size(): at least 52 and at most 248"]
     assert one.code == ".has_size((52.0, 248.0))"
     assert "between 101 and 199; the margin is half their distance, 49." in one.reason
-    assert "Size(): usual for Seasonal()" in found
+    assert "Size(): usual for Seasonal()" in actual
     # 0, ..., 100: a mean starts at -48; a count has no negative limit.
     assert "Size(): at most 148" in described(past(SIZE, range(101)).suggestions())
     assert "Mean('x'): at least -48 and at most 148" in described(
@@ -109,22 +109,22 @@ def test_a_share_that_is_steady_by_week_is_compared_with_last_week():
 
 
 def test_each_segment_is_compared_with_its_own_last_week():
-    found = past(COMPLETE, [0.9, 0.95] * 30)
-    apart = [(f"country={'AB'[n % 2]}", found.times[n - n % 2][1]) for n in range(60)]
-    both = MetricHistory(COMPLETE, found.values, found.weights, apart)
+    actual = past(COMPLETE, [0.9, 0.95] * 30)
+    apart = [(f"country={'AB'[n % 2]}", actual.times[n - n % 2][1]) for n in range(60)]
+    both = MetricHistory(COMPLETE, actual.values, actual.weights, apart)
     # Within a country nothing ever falls. The days of one country fall by 0.05 in odd weeks.
     assert not any("not_below" in one.code for one in both.suggestions())
-    assert any("by=0.05" in one.code for one in found.suggestions())
+    assert any("by=0.05" in one.code for one in actual.suggestions())
 
 
 def test_a_constant_metric_suggests_no_other_limit(repo):
     commit(repo, *(day(n, total=50.0) for n in range(1, 31)))
-    found = tg.suggest(repository=repo)
+    suggestions = tg.suggest(repository=repo)
     assert (
-        found.left_out["Mean('x')"]
+        suggestions.left_out["Mean('x')"]
         == "it was 5 in all partitions, so no other limit follows from it"
     )
-    assert "Size(): exactly 10" in described(found)
+    assert "Size(): exactly 10" in described(suggestions)
 
 
 def undated(number, **options):
@@ -137,17 +137,17 @@ def undated(number, **options):
 def test_one_of_many_partitions_without_a_time_can_fail(repo):
     """None of these partitions is the newest, in which all suggestions must pass."""
     commit(repo, *(undated(n, rows=3 if n == 20 else 100 + n % 5) for n in range(1, 201)))
-    found = tg.suggest(repository=repo)
-    assert not any("newest" in reason for reason in found.left_out.values())
-    (size,) = [one for one in found if "size" in one.code]
+    suggestions = tg.suggest(repository=repo)
+    assert not any("newest" in reason for reason in suggestions.left_out.values())
+    (size,) = [one for one in suggestions if "size" in one.code]
     assert "It holds in 199 of 200 partitions" in size.reason
 
 
 def test_a_metric_that_covers_its_whole_range_gets_no_suggestion(repo):
     once, same = {(f"{i}",): 1 for i in range(10)}, {("a",): 10}
     commit(repo, *(undated(n, groups=once if n % 2 else same) for n in range(1, 41)))
-    found = tg.suggest(repository=repo)
-    assert found.left_out["Uniqueness('s')"] == "it varies too much for a useful limit"
+    suggestions = tg.suggest(repository=repo)
+    assert suggestions.left_out["Uniqueness('s')"] == "it varies too much for a useful limit"
 
 
 @pytest.fixture
@@ -160,62 +160,64 @@ def days(repo):
 
 
 def test_suggestions_from_a_repository_pass_there_and_read_back(days):
-    found = tg.suggest(repository=days)
-    assert found.dataset == "d"
-    assert {one.source for one in found} == {"history"}
-    assert tg.verify(days, found.check("all")).passed
-    everywhere = tg.verify(days, found.check("all"), partitions="all").frame()
+    suggestions = tg.suggest(repository=days)
+    assert suggestions.dataset == "d"
+    assert {one.source for one in suggestions} == {"history"}
+    assert tg.verify(days, suggestions.check("all")).passed
+    everywhere = tg.verify(days, suggestions.check("all"), partitions="all").frame()
     failed = (everywhere["status"] == "failure").groupby(everywhere["constraint"]).mean()
     assert failed.max() <= 0.05
-    assert read_back(found) == found.check()
+    assert read_back(suggestions) == suggestions.check()
     # 101, ..., 140: quantiles 101 and 140, half their distance 19.5; outward to three digits 81.5, 160.
-    assert "Size(): at least 81.5 and at most 160" in described(found)
-    assert "MaxLength('s'): exactly 3" in described(found)
-    assert found.left_out["Histogram('s')"] == "it has several values"
-    assert found.left_out["Mean('nope')"] == "it never had a value"
+    assert "Size(): at least 81.5 and at most 160" in described(suggestions)
+    assert "MaxLength('s'): exactly 3" in described(suggestions)
+    assert suggestions.left_out["Histogram('s')"] == "it has several values"
+    assert suggestions.left_out["Mean('nope')"] == "it never had a value"
 
 
 def test_a_constraint_that_fails_on_the_newest_partition_is_left_out_with_the_reason(repo):
     commit(repo, *(day(n, rows=100 + n) for n in range(1, 40)), day(40, rows=3))
-    found = tg.suggest(repository=repo, dataset="d")
-    why = {what: reason for what, reason in found.left_out.items() if what.startswith("Size")}
+    suggestions = tg.suggest(repository=repo, dataset="d")
+    why = {what: reason for what, reason in suggestions.left_out.items() if what.startswith("Size")}
     assert any("newest partition: row count is 3," in reason for reason in why.values()), (
-        found.left_out
+        suggestions.left_out
     )
-    assert tg.verify(repo, found.check()).passed
+    assert tg.verify(repo, suggestions.check()).passed
 
 
 def test_a_short_history_suggests_nothing(repo):
     commit(repo, *(day(n) for n in range(1, 11)))
-    found = tg.suggest(repository=repo, dataset="d")
-    assert len(found) == 0
-    assert found.left_out["Size()"] == "10 partitions are too few; at least 20 are required"
+    suggestions = tg.suggest(repository=repo, dataset="d")
+    assert len(suggestions) == 0
+    assert suggestions.left_out["Size()"] == "10 partitions are too few; at least 20 are required"
     with pytest.raises(tg.SuiteError, match="no suggestions for 'd'"):
-        found.check()
-    assert str(found) == "d: 0 suggestions"
-    assert found.frame().empty
+        suggestions.check()
+    assert str(suggestions) == "d: 0 suggestions"
+    assert suggestions.frame().empty
 
 
 def test_selected_suggestions_make_a_check(days):
-    found = tg.suggest(repository=days, dataset="d")
-    check = found.check("some", "warning", only=[0, found[1]])
+    suggestions = tg.suggest(repository=days, dataset="d")
+    check = suggestions.check("some", "warning", only=[0, suggestions[1]])
     assert (check.name, check.level, len(check.constraints)) == ("some", "warning", 2)
-    assert "tg.Check('some', 'warning', dataset='d')" in found.to_python("some", "warning", [0])
+    assert "tg.Check('some', 'warning', dataset='d')" in suggestions.to_python(
+        "some", "warning", [0]
+    )
     with pytest.raises(tg.SuiteError, match="only= selects no suggestion"):
-        found.check(only=[])
-    frame = found.frame()
-    assert len(frame) == len(found)
-    assert frame["code"].tolist() == [one.code for one in found]
-    assert len(str(found).splitlines()) == len(found) + 1
+        suggestions.check(only=[])
+    frame = suggestions.frame()
+    assert len(frame) == len(suggestions)
+    assert frame["code"].tolist() == [one.code for one in suggestions]
+    assert len(str(suggestions).splitlines()) == len(suggestions) + 1
 
 
 def test_hostile_names_are_escaped(repo):
     evil = tg.Completeness("<script>'")
     state = measurement(evil, NumMatchesAndCount(9, 9))
     commit(repo, *(day(n, extra=[state]) for n in range(1, 31)))
-    found = tg.suggest(repository=repo, dataset="d")
-    assert read_back(found) == found.check()
-    page = found._repr_html_()
+    suggestions = tg.suggest(repository=repo, dataset="d")
+    assert read_back(suggestions) == suggestions.check()
+    page = suggestions._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 
@@ -230,15 +232,15 @@ def test_missing_input_and_unknown_datasets_are_refused(repo):
 @pytest.mark.spark
 def test_suggestions_from_a_year_of_flights_fail_only_on_storms(measured):
     with tg.Repository(f"sqlite:///{measured}") as repo:
-        found = tg.suggest(repository=repo, dataset="flights")
-        assert tg.verify(repo, found.check()).passed
-        storm = tg.verify(repo, found.check(), partitions=["ds=2013-02-08"])
-    assert read_back(found) == found.check()
-    kinds = {type(one.constraint) for one in found}
+        suggestions = tg.suggest(repository=repo, dataset="flights")
+        assert tg.verify(repo, suggestions.check()).passed
+        storm = tg.verify(repo, suggestions.check(), partitions=["ds=2013-02-08"])
+    assert read_back(suggestions) == suggestions.check()
+    kinds = {type(one.constraint) for one in suggestions}
     assert {HistoryConstraint, AnomalyConstraint} < kinds
     assert not storm.passed
     assert any("Completeness('dep_time')" in text for text in storm.failures["constraint"])
-    assert all(one.partitions == 365 for one in found if "dep_time" in one.code)
+    assert all(one.partitions == 365 for one in suggestions if "dep_time" in one.code)
 
 
 # rows
@@ -260,8 +262,8 @@ def orders(spark):
 
 @pytest.mark.spark
 def test_rows_suggest_keys_categories_patterns_and_ranges(orders):
-    found = tg.suggest(orders, dataset="orders")
-    codes = {one.code for one in found}
+    suggestions = tg.suggest(orders, dataset="orders")
+    codes = {one.code for one in suggestions}
     assert {
         ".is_complete('order_id')",
         ".is_unique('order_id')",
@@ -280,10 +282,10 @@ def test_rows_suggest_keys_categories_patterns_and_ranges(orders):
     # 0, ..., 120 times 1.25 of 97 values: a column that is nearly always null gets no suggestion
     assert not any("is_complete('rare'" in code for code in codes)
     assert not any("has_mean('order_id'" in code for code in codes)
-    reasons = {one.code: one.reason for one in found}
+    reasons = {one.code: one.reason for one in suggestions}
     assert reasons[".is_complete('amount', at_least=0.88)"].startswith("1800 of 2000 rows")
-    assert tg.verify(orders, found.check()).passed
-    assert read_back(found) == found.check()
+    assert tg.verify(orders, suggestions.check()).passed
+    assert read_back(suggestions) == suggestions.check()
 
 
 @pytest.mark.spark
@@ -298,11 +300,11 @@ def test_the_range_of_a_mean_is_centred_on_the_mean(spark):
 @pytest.mark.soak
 @pytest.mark.spark
 def test_a_sample_is_reported_and_limits_allow_for_unseen_rows(orders):
-    found = tg.suggest(orders, dataset="orders", sample_rows=500)
-    assert all("Seen in a sample of" in one.reason for one in found)
+    suggestions = tg.suggest(orders, dataset="orders", sample_rows=500)
+    assert all("Seen in a sample of" in one.reason for one in suggestions)
     # For about 500 values that are all among three, Wilson's lower limit is 0.992.
     assert ".is_contained_in('status', ['new', 'paid', 'sent'], at_least=0.99)" in {
-        one.code for one in found
+        one.code for one in suggestions
     }
 
 
@@ -318,10 +320,10 @@ def test_too_few_rows_suggest_nothing(spark):
 def test_history_takes_precedence_over_rows(spark, repo):
     commit(repo, *(day(n, rows=100 + n) for n in range(1, 41)))
     data = spark.range(100).selectExpr("CASE WHEN id > 0 THEN id % 7 + 0.5 END AS x", "'a' AS t")
-    found = tg.suggest(data, repository=repo, dataset="d")
-    of_x = [one for one in found if one.constraint.analyzer == COMPLETE]
+    suggestions = tg.suggest(data, repository=repo, dataset="d")
+    of_x = [one for one in suggestions if one.constraint.analyzer == COMPLETE]
     assert {one.source for one in of_x} == {"history"}
-    assert {one.source for one in found} == {"data", "history"}
+    assert {one.source for one in suggestions} == {"data", "history"}
     new = tg.suggest(data, repository=repo, dataset="another")
     assert {one.source for one in new} == {"data"}
 

@@ -30,8 +30,8 @@ def verified(repo, check, **options):
 
 
 def statuses(repo, check, **options):
-    found = verified(repo, check, **options)
-    return dict(zip(found["partition"].str[-2:], found["status"], strict=True))
+    result = verified(repo, check, **options)
+    return dict(zip(result["partition"].str[-2:], result["status"], strict=True))
 
 
 # choice of partitions
@@ -39,12 +39,12 @@ def statuses(repo, check, **options):
 
 def test_the_newest_partition_is_verified_by_default(days):
     check = tg.Check("d").has_size((10, 10)).has_mean("x", (10, 10))
-    found = tg.verify(days, check)
-    assert found.passed
-    assert found.status == "success"
-    assert found.frame()["partition"].tolist() == ["ds=2013-01-10"] * 2
-    assert found.frame()["value"].tolist() == [10, 10]
-    assert found.failures.empty
+    result = tg.verify(days, check)
+    assert result.passed
+    assert result.status == "success"
+    assert result.frame()["partition"].tolist() == ["ds=2013-01-10"] * 2
+    assert result.frame()["value"].tolist() == [10, 10]
+    assert result.failures.empty
     assert len(verified(days, check, partitions="all")) == 20
     size = tg.Check("d").has_size(6)
     assert statuses(days, size, partitions="ds between 2013-01-07 and 2013-01-09") == {
@@ -74,8 +74,8 @@ def test_every_database_gives_the_same_result(url, tmp_path):
     )
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repo:
         commit(repo, *(day(n, rows=4 if n == 8 else 10) for n in range(1, 11)))
-        found = verified(repo, check, partitions="ds>=2013-01-08")
-    assert found["status"].tolist() == [
+        result = verified(repo, check, partitions="ds>=2013-01-08")
+    assert result["status"].tolist() == [
         *("failure", "success", "failure", "failure"),
         *("success", "success", "success", "failure"),
         *("success", "success", "success", "success"),
@@ -110,18 +110,18 @@ def test_partitions_without_a_time_and_segments_are_verified(repo):
         base = day(number, rows=rows)
         values = (*base.partition.values, name)
         segment = f"country={name}"
-        found = tuple(replace(m, segment=segment) for m in base.measurements)
+        actual = tuple(replace(m, segment=segment) for m in base.measurements)
         partition = Partition(("ds", "country"), values)
-        return replace(base, partition=partition, measurements=found, segment=segment)
+        return replace(base, partition=partition, measurements=actual, segment=segment)
 
     repo.store.commit_batch(
         run, [country(1, "US", 5), country(2, "US", 6), country(2, "DE", 7), country(9, "DE", 8)]
     )
     repo.store.close_run(run, RunStatus.COMPLETE, {})
     check = tg.Check("d").not_below(SIZE, "1d")
-    found = verified(repo, check, partitions="all")
-    told = list(zip(found["segment"], found["value"], found["status"], strict=True))
-    assert told == [
+    result = verified(repo, check, partitions="all")
+    reported = list(zip(result["segment"], result["value"], result["status"], strict=True))
+    assert reported == [
         ("country=US", 5, "no history"),
         ("country=DE", 7, "no history"),
         ("country=US", 6, "success"),
@@ -144,9 +144,9 @@ def test_the_dataset_is_chosen_by_option_or_check(days):
         tg.verify(days, check)
     assert verified(days, check, dataset="other")["value"].tolist() == [1]
     both = [tg.Check("c", dataset="other").has_size(1), tg.Check("c", dataset="d").has_size(1)]
-    found = tg.verify(days, both).frame()
-    assert found["dataset"].tolist() == ["other", "d"]
-    assert found["check"].tolist() == ["c", "c (2)"]
+    frame = tg.verify(days, both).frame()
+    assert frame["dataset"].tolist() == ["other", "d"]
+    assert frame["check"].tolist() == ["c", "c (2)"]
     with pytest.raises(tg.UnknownDatasetError):
         tg.verify(days, check, dataset="dd")
 
@@ -199,21 +199,21 @@ def test_failed_empty_and_unmeasured_metrics_have_different_statuses(repo):
         .has_mean("nope", 1)
         .has_max("x", 1)
     )
-    found = tg.verify(repo, check).frame()
-    assert found["status"].tolist() == ["success", "no data", "no data", "failure", "failure"]
-    assert found["value"].isna().tolist() == [False, True, True, True, True]
-    assert "no non-null value" in found["message"][1]
-    assert found["message"][3].startswith("Mean('nope') has no value: no column 'nope'")
-    assert found["message"][4] == "Maximum('x') was not measured; add Maximum('x') to the suite"
+    frame = tg.verify(repo, check).frame()
+    assert frame["status"].tolist() == ["success", "no data", "no data", "failure", "failure"]
+    assert frame["value"].isna().tolist() == [False, True, True, True, True]
+    assert "no non-null value" in frame["message"][1]
+    assert frame["message"][3].startswith("Mean('nope') has no value: no column 'nope'")
+    assert frame["message"][4] == "Maximum('x') was not measured; add Maximum('x') to the suite"
 
 
 def test_rule_metrics_are_found_by_their_condition(repo):
     check = tg.Check("d").is_positive("x", at_least=0.5)
     (rule,) = check.analyzers
     commit(repo, day(1, extra=[measurement(rule, ComplianceState(4, 5, 10))]))
-    found = tg.verify(repo, check)
-    assert found.frame()["value"].tolist() == [0.4]
-    assert found.frame()["constraint"].tolist() == ["x is positive: at least 0.5"]
+    result = tg.verify(repo, check)
+    assert result.frame()["value"].tolist() == [0.4]
+    assert result.frame()["constraint"].tolist() == ["x is positive: at least 0.5"]
     assert not tg.verify(repo, tg.Check("d").is_positive("x").where("y")).passed
 
 
@@ -276,10 +276,10 @@ def test_is_usual_uses_earlier_partitions_and_never_the_own_value(repo):
     commit(repo, day(5, rows=40))
     assert statuses(repo, check, partitions="ds=2013-01-05") == {"05": "failure"}
     commit(repo, day(5, "b", rows=21))
-    found = verified(repo, check, partitions="ds=2013-01-05")
-    assert found["status"].tolist() == ["failure"]  # 21 / 10
+    result = verified(repo, check, partitions="ds=2013-01-05")
+    assert result["status"].tolist() == ["failure"]  # 21 / 10
     assert (
-        found["message"]
+        result["message"]
         .str.startswith("row count is 21, unusual for RelativeRateOfChange(0.5, 2.0)")
         .all()
     )
@@ -294,10 +294,10 @@ def test_partitions_of_the_same_time_are_not_compared(repo):
     twin = replace(day(2, rows=100), partition=Partition(("ds",), ("20130102",)))
     commit(repo, day(2, rows=15), twin)
     check = tg.Check("d").is_usual(SIZE, LIMIT).not_above(SIZE, "previous", by=10)
-    found = verified(repo, check, partitions=["ds=2013-01-02", "ds=20130102"])
+    result = verified(repo, check, partitions=["ds=2013-01-02", "ds=20130102"])
     status_by_value = {
         (p[-2:], v): s
-        for p, v, s in zip(found["partition"], found["value"], found["status"], strict=True)
+        for p, v, s in zip(result["partition"], result["value"], result["status"], strict=True)
     }
     assert status_by_value == {("02", 15): "success", ("02", 100): "failure"}
 
@@ -305,10 +305,10 @@ def test_partitions_of_the_same_time_are_not_compared(repo):
 def test_the_default_detector_needs_history(repo):
     commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 30)), day(30, rows=20))
     check = tg.Check("d").is_usual(SIZE)
-    found = statuses(repo, check, partitions="all")
-    assert [found[f"{n:02}"] for n in range(1, 8)] == ["no history"] * 7
-    assert found["30"] == "failure"
-    assert found["29"] == "success"
+    actual = statuses(repo, check, partitions="all")
+    assert [actual[f"{n:02}"] for n in range(1, 8)] == ["no history"] * 7
+    assert actual["30"] == "failure"
+    assert actual["29"] == "success"
     low = tg.Check("d").is_usual(SIZE, direction="high")
     assert tg.verify(repo, low).passed
     repo.detect("d", [tg.Monitor({"name": "Size"})])
@@ -325,38 +325,38 @@ def test_results_have_frames_lines_and_errors(days):
         tg.Check("sizes", "warning").has_size(6, hint="<b>Call</b> the feed").is_complete("x", 0.5),
         tg.Check("sizes").has_mean("x", (None, 8)),
     ]
-    found = tg.verify(days, checks, partitions="ds>=2013-01-08")
-    assert found.names == ["sizes", "sizes (2)"]
-    assert found.status == "error"
-    assert (found.status_of(0), found.status_of("sizes (2)"), found.status_of(checks[0])) == (
+    result = tg.verify(days, checks, partitions="ds>=2013-01-08")
+    assert result.names == ["sizes", "sizes (2)"]
+    assert result.status == "error"
+    assert (result.status_of(0), result.status_of("sizes (2)"), result.status_of(checks[0])) == (
         "warning",
         "error",
         "warning",
     )
-    frame = found.frame()
+    frame = result.frame()
     assert list(frame.columns) == [
         *("check", "level", "dataset", "segment", "partition", "time", "constraint", "status"),
         *("value", "message", "hint", "analyzer"),
     ]
     assert len(frame) == 9
     assert frame["time"].iloc[0] == dt.datetime(2013, 1, 8, tzinfo=dt.UTC)
-    assert found.failures["message"].tolist() == [
+    assert result.failures["message"].tolist() == [
         "row count is 5, at least 6 required. <b>Call</b> the feed",
         "Mean of x is 9, at most 8 required",
         "Mean of x is 10, at most 8 required",
     ]
-    assert str(found).splitlines() == [
+    assert str(result).splitlines() == [
         "error: 3 of 9 constraints failed, in 3 of 3 partitions",
         "  sizes (warning), d ds=2013-01-08: row count is 5, at least 6 required. <b>Call</b> the feed",
         "  sizes (2) (error), d ds=2013-01-09: Mean of x is 9, at most 8 required",
         "  sizes (2) (error), d ds=2013-01-10: Mean of x is 10, at most 8 required",
     ]
-    page = found._repr_html_()
+    page = result._repr_html_()
     assert "&lt;b&gt;Call" in page
     assert "<b>Call" not in page
     with pytest.raises(tg.CheckFailedError, match="3 of 9 constraints failed") as caught:
-        found.raise_if_failed()
-    assert caught.value.verification is found
+        result.raise_if_failed()
+    assert caught.value.verification is result
     mild = tg.verify(days, checks[0], partitions="ds=2013-01-08")
     mild.raise_if_failed()
     with pytest.raises(tg.CheckFailedError):
@@ -404,13 +404,13 @@ RULES = (
 def test_a_frame_is_verified_by_one_scan(spark, table):
     from tests.support.spark_actions import counted
 
-    found = tg.verify(table, RULES)
-    assert found.frame()["value"].tolist() == [0.5, 0.75, 0.75, 0.5, 0.5, -1, 7.5, 7, 0.75, 4]
-    assert found.frame()["status"].tolist() == [
+    result = tg.verify(table, RULES)
+    assert result.frame()["value"].tolist() == [0.5, 0.75, 0.75, 0.5, 0.5, -1, 7.5, 7, 0.75, 4]
+    assert result.frame()["status"].tolist() == [
         *("failure", "failure", "failure", "success", "failure", "failure", "failure", "failure"),
         *("failure", "success"),
     ]
-    assert found.frame()["partition"].tolist() == [""] * 10
+    assert result.frame()["partition"].tolist() == [""] * 10
     scalar = tg.Check("a").has_size(1).has_mean("x", 0).is_complete("x").is_positive("x")
     with counted(spark) as count:
         tg.verify(table, [scalar, scalar], examples=False)
@@ -434,9 +434,9 @@ def test_null_passes_where_deequ_lets_it_pass(spark):
         .is_greater_than("x", "y", 0.5)
         .is_positive("y", 0.5)
     )
-    found = tg.verify(data, check)
-    assert found.frame()["value"].tolist() == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5]
-    assert found.passed
+    result = tg.verify(data, check)
+    assert result.frame()["value"].tolist() == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5]
+    assert result.passed
     nothing = tg.verify(data.where("false"), tg.Check("n").has_size((0, 0)).is_complete("x"))
     assert nothing.frame()["status"].tolist() == ["success", "no data"]
     assert (nothing.status, nothing.passed) == ("error", False)
@@ -453,8 +453,8 @@ def test_null_passes_where_deequ_lets_it_pass(spark):
 
 @pytest.mark.spark
 def test_failing_rows_list_the_constraints_that_they_break(table):
-    found = tg.verify(table, RULES)
-    rows = {(r.id, r["na`me"]): r.broken for r in found.rows("rows").collect()}
+    result = tg.verify(table, RULES)
+    rows = {(r.id, r["na`me"]): r.broken for r in result.rows("rows").collect()}
     at_least = ": at least 1"
     assert rows == {
         (2, "b"): [
@@ -473,10 +473,10 @@ def test_failing_rows_list_the_constraints_that_they_break(table):
         ],
         (4, None): [f"Completeness('`na``me`'){at_least}", "Maximum('x'): at most 7"],
     }
-    assert found.rows(RULES, limit=1).count() == 1
-    assert found.rows(0, data=table.where("id = 4")).columns == [*table.columns, "broken"]
+    assert result.rows(RULES, limit=1).count() == 1
+    assert result.rows(0, data=table.where("id = 4")).columns == [*table.columns, "broken"]
     with pytest.raises(tg.SuiteError, match="the data already has a column 'X'"):
-        found.rows(RULES, column="X")
+        result.rows(RULES, column="X")
 
 
 @pytest.mark.spark
@@ -484,8 +484,8 @@ def test_row_level_results_have_a_column_for_each_constraint(table):
     check = (
         tg.Check("c").is_complete("x").is_complete("x").where("id = 1").is_complete("x").has_size(1)
     )
-    found = tg.verify(table, check)
-    judged = found.row_level(check)
+    result = tg.verify(table, check)
+    judged = result.row_level(check)
     names = ["Completeness('x'): at least 1", "Completeness('x', where='id = 1'): at least 1"]
     assert judged.columns == [*table.columns, *names, f"{names[0]} (2)"]
     flags = [tuple(row)[-3:] for row in judged.orderBy("id", "q").collect()]
@@ -577,9 +577,9 @@ def test_a_frame_is_verified_against_stored_history(spark, repo):
     frames = {n: spark.range(n).selectExpr("CAST(4 AS DOUBLE) AS x") for n in (20, 21)}
     place = {"repository": repo, "partition": "ds=2013-01-05"}
     assert tg.verify(frames[20], check, **place).passed
-    found = tg.verify(frames[21], check, **place)
-    assert found.frame()["status"].tolist() == ["failure", "failure", "success"]
-    assert found.frame()["partition"].tolist() == ["ds=2013-01-05"] * 3
+    result = tg.verify(frames[21], check, **place)
+    assert result.frame()["status"].tolist() == ["failure", "failure", "success"]
+    assert result.frame()["partition"].tolist() == ["ds=2013-01-05"] * 3
     timed = tg.verify(frames[21], check, repository=repo, time="2013-01-05")
     assert timed.frame()["status"].tolist() == ["failure", "failure", "success"]
     later = tg.verify(frames[20], check, repository=repo, time="2013-01-11")
@@ -596,9 +596,9 @@ def test_the_first_day_of_a_dataset_has_no_history(spark, tmp_path):
     repo = tg.Repository(f"sqlite:///{tmp_path}/new.db")
     check = tg.Check("d").is_usual(SIZE, LIMIT).not_below(SIZE, "1d", by=10).has_size(20)
     place = {"repository": repo, "dataset": "brandnew", "partition": "ds=2013-01-05"}
-    found = tg.verify(spark.range(20), check, **place)
-    assert found.frame()["status"].tolist() == ["no history", "no history", "success"]
-    assert set(found.frame()["partition"]) == {"ds=2013-01-05"}
+    result = tg.verify(spark.range(20), check, **place)
+    assert result.frame()["status"].tolist() == ["no history", "no history", "success"]
+    assert set(result.frame()["partition"]) == {"ds=2013-01-05"}
     with pytest.raises(tg.SuiteError, match="the partition or time of the data is needed"):
         tg.verify(spark.range(20), check, repository=repo, dataset="brandnew")
     repo.record("brandnew", "n", 1.0, partition="ds=2013-01-04")
@@ -616,12 +616,12 @@ def test_a_constraint_that_cannot_be_resolved_leaves_the_rows_of_the_others(spar
         .satisfies("id >", "half a condition")
         .satisfies("CAST(s AS INT) > 0", "a number")
     )
-    found = tg.verify(data, check)
+    result = tg.verify(data, check)
     with pytest.warns(tg.VerdictWarning, match="(?s)no column 'renamed'.*CAST_INVALID"):
-        rows = found.rows(check).collect()
+        rows = result.rows(check).collect()
     assert sorted((row["id"], len(row["broken"])) for row in rows) == [(1, 1), (1, 2)]
     with pytest.warns(tg.VerdictWarning, match="half a condition"):
-        assert len(found.row_level(check).columns) == 4
+        assert len(result.row_level(check).columns) == 4
 
 
 def test_a_constraint_that_raises_on_the_data_is_an_error(spark):
@@ -634,6 +634,6 @@ def test_a_constraint_that_raises_on_the_data_is_an_error(spark):
 
 @pytest.mark.parametrize("answer", ["x", 1.0, None, float("nan")])
 def test_only_booleans_are_valid_results_of_assertions(spark, answer):
-    found = tg.verify(spark.range(3), tg.Check("c").has_size(lambda n: answer))
-    assert found.status == "error"
-    assert "a verdict is True or False, not" in str(found)
+    result = tg.verify(spark.range(3), tg.Check("c").has_size(lambda n: answer))
+    assert result.status == "error"
+    assert "a verdict is True or False, not" in str(result)

@@ -64,9 +64,9 @@ def test_failing_checks_are_stored_and_fail_again_without_a_scan(spark, table, c
     # The failed check fails again without a scan. The passed check is not reported again.
     status, out = check("--format", "json")
     assert status == 2
-    told = json.loads(out)
-    assert {one["partition"] for one in told["results"]} == {f"ds={DAYS[1]}"}
-    size = next(one for one in told["results"] if one["analyzer"] == "Size()")
+    content = json.loads(out)
+    assert {one["partition"] for one in content["results"]} == {f"ds={DAYS[1]}"}
+    size = next(one for one in content["results"] if one["analyzer"] == "Size()")
     assert (size["status"], size["value"], size["message"]) == ("success", 4, "")
     assert size["place"].endswith("people.yml:7")
     # A corrected day passes. Then nothing is left to check.

@@ -42,10 +42,10 @@ def test_metrics_are_printed_as_table_csv_and_json(url, capsys):
     assert rows[-1]["value"] == "300.0"
     assert rows[-1]["dataset"] == "d"
     assert run_command(["metrics", "d", "--db", url, "--instance", "nope", "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {row["status"] for row in found} == {"failed"}
-    assert found[0]["value"] is None
-    assert found[0]["time"].startswith("2013-01-01T00:00:00")
+    content = json.loads(capsys.readouterr().out)
+    assert {row["status"] for row in content} == {"failed"}
+    assert content[0]["value"] is None
+    assert content[0]["time"].startswith("2013-01-01T00:00:00")
 
 
 def test_json_keeps_all_digits_of_small_numbers(tmp_path, capsys):
@@ -58,8 +58,8 @@ def test_json_keeps_all_digits_of_small_numbers(tmp_path, capsys):
     with tg.Repository(url) as repo:
         repo.record("d", "n", {**values, "ds=2013-01-04": float("nan")})
     assert run_command(["metrics", "d", "--db", url, "--format", "json"]) == 0
-    found = {row["partition"]: row["value"] for row in json.loads(capsys.readouterr().out)}
-    assert found == {**values, "ds=2013-01-04": None}
+    actual = {row["partition"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert actual == {**values, "ds=2013-01-04": None}
 
 
 READING = [
@@ -257,15 +257,17 @@ def test_anomalies_are_listed_with_their_addresses(url, repo, monkeypatch, capsy
 
 
 def test_a_run_ends_with_the_addresses_of_its_incidents(url, repo):
-    found = repo.anomalies("d")
+    anomalies = repo.anomalies("d")
     (number,) = repo.incidents("d")["id"].tolist()
-    lines = SuiteResult(anomalies=[found, found.head(0)], url="https://desk.example/").lines()
+    lines = SuiteResult(
+        anomalies=[anomalies, anomalies.head(0)], url="https://desk.example/"
+    ).lines()
     assert [line for line in lines if "see:" in line] == [
         f"  see: https://desk.example/#/incidents/{number}"
     ]
     assert lines[-1].startswith("  see:")
     assert (
-        SuiteResult(anomalies=[found]).lines()[-1]
+        SuiteResult(anomalies=[anomalies]).lines()[-1]
         == f"  details: tidegauge anomalies show {number}"
     )
 
@@ -273,11 +275,11 @@ def test_a_run_ends_with_the_addresses_of_its_incidents(url, repo):
 def test_a_run_shows_the_ten_gravest_anomalies_and_where_to_find_the_others(url, repo):
     import pandas as pd
 
-    found = pd.concat([repo.anomalies("d").head(1)] * 13, ignore_index=True)
-    found["severity"] = ["info"] * 10 + ["warning", "error", "error"]
-    found["explanation"] = [str(n) for n in range(13)]
-    found["incident_id"] = [7] * 11 + [8, 9]
-    assert SuiteResult(anomalies=[found]).lines() == [
+    actual = pd.concat([repo.anomalies("d").head(1)] * 13, ignore_index=True)
+    actual["severity"] = ["info"] * 10 + ["warning", "error", "error"]
+    actual["explanation"] = [str(n) for n in range(13)]
+    actual["incident_id"] = [7] * 11 + [8, 9]
+    assert SuiteResult(anomalies=[actual]).lines() == [
         "  error: 11",
         "  error: 12",
         "  warning: 10",

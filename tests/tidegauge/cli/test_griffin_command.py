@@ -47,9 +47,9 @@ def test_run_prints_and_stores_results(spark, command, repo):
     assert list(repo.metrics("people", name="Griffin.names.unique")["value"]) == [2]
 
     status, out, _ = command(RULES, "--format", "json", "--timestamp", str(NOW + 1), "--dataset", "other")  # fmt: skip
-    found = {(row["rule"], row["column"]): row["value"] for row in json.loads(out)}
+    actual = {(row["rule"], row["column"]): row["value"] for row in json.loads(out)}
     assert status == 0
-    assert found[("names", "total")] == 2
+    assert actual[("names", "total")] == 2
     assert list(repo.metrics("other", name="Griffin.names.total")["partition"]) == [f"__tmst={NOW + 1}"]  # fmt: skip
 
     status, out, _ = command(RULES, "--format", "csv")
@@ -103,10 +103,10 @@ def test_missing_files_and_arguments_exit_with_1(spark, command, tmp_path, capsy
 
 def test_check_prints_sql_and_reads_no_row(spark, command):
     fails = rule("select raise_error('no row is read') as x from people", name="fails")
-    with counted(spark) as found:
+    with counted(spark) as actual:
         status, out, err = command([*RULES, fails], verb="check")
     assert (status, err) == (0, "")
-    assert [e for e in found if e["successJobIds"]] == []
+    assert [e for e in actual if e["successJobIds"]] == []
     assert out.startswith("job people: 3 rules can run\n")
     assert "-- names (uniqueness)" in out
     assert "GROUP BY" in out

@@ -77,15 +77,15 @@ def test_a_failure_exits_with_2_and_fails_again_without_a_scan(spark, table, rul
     status, out = rules()
     assert status == 2
     assert "0 partitions scanned" in out
-    told = out.splitlines()
-    failed = told.index("  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 allowed")
-    assert sorted(told[failed + 1 : failed + 3]) == ["    age=", "    age=-1"]  # as stored
+    reported = out.splitlines()
+    failed = reported.index("  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 allowed")
+    assert sorted(reported[failed + 1 : failed + 3]) == ["    age=", "    age=-1"]  # as stored
     file = tmp_path / "found.json"
     options = ("--fail-on", "never", "--format", "json", "--output", str(file))
     assert rules(SPEC, "run", *options)[0] == 0
-    told = json.loads(file.read_text())
-    (run,) = told["runs"]
-    assert (told["status"], told["failed"], run["problem"]) == (0, [], None)
+    reported = json.loads(file.read_text())
+    (run,) = reported["runs"]
+    assert (reported["status"], reported["failed"], run["problem"]) == (0, [], None)
     assert (run["dataset"], run["scanned"], run["records"], run["rejected"]) == (
         "people",
         [],
@@ -219,9 +219,9 @@ def test_rejected_and_published_records_are_written_once(spark, table, rules):
 
 def test_rejects_are_written_with_reasons_run_and_time(spark, table, rules, repo):
     named = SPEC + "quarantine: people_rejects\nbroken_rules: broken\nreasons: why\n"
-    told = named.replace("name: not two,", "name: not two, tags: [ops], message: Two is odd,")
+    reported = named.replace("name: not two,", "name: not two, tags: [ops], message: Two is odd,")
     before = dt.datetime.now()
-    assert rules(told)[0] == 2
+    assert rules(reported)[0] == 2
     after = dt.datetime.now()
     rows = spark.table("people_rejects").collect()
     assert set(rows[0].asDict()) == {"age", "ds", "broken", "why"}

@@ -40,24 +40,24 @@ def recorded_hours(repo):
 
 
 def test_logged_and_backfilled_values_of_an_hour_are_compared(recorded_hours):
-    found = tg.consistency.drift(recorded_hours, "shop.search", "prices.index", SEVEN)
-    assert (found.ks, found.wasserstein) == (0.5, 20.0)  # half of each is outside the other
-    assert (found.baseline_rows, found.current_rows) == (40, 40)
-    assert (found.baseline, found.current) == (f"backfilled, {SEVEN}", f"logged, {SEVEN}")
-    assert (found.baseline_values[0], found.current_values[0]) == (21, 1)
+    drifted = tg.consistency.drift(recorded_hours, "shop.search", "prices.index", SEVEN)
+    assert (drifted.ks, drifted.wasserstein) == (0.5, 20.0)  # half of each is outside the other
+    assert (drifted.baseline_rows, drifted.current_rows) == (40, 40)
+    assert (drifted.baseline, drifted.current) == (f"backfilled, {SEVEN}", f"logged, {SEVEN}")
+    assert (drifted.baseline_values[0], drifted.current_values[0]) == (21, 1)
     assert tg.consistency.drift(recorded_hours, "shop.search", "prices.index", EIGHT).ks == 0
 
 
 def test_hours_of_a_window_are_merged(recorded_hours):
     day = ("2023-01-05", "2023-01-05")
-    found = tg.consistency.drift(recorded_hours, "shop.search", "prices.index", day)
-    assert found.ks == pytest.approx(0.25)  # a quarter of all backfilled values is above 40
+    drifted = tg.consistency.drift(recorded_hours, "shop.search", "prices.index", day)
+    assert drifted.ks == pytest.approx(0.25)  # a quarter of all backfilled values is above 40
 
 
 def test_recorded_distances_are_metrics_of_the_feature(recorded_hours):
     tg.consistency.drift(recorded_hours, "shop.search", "prices.index", SEVEN, record=True)
-    found = recorded_hours.metrics("shop.search", name="Consistency.ks")
-    assert found[["partition", "instance", "value"]].values.tolist() == [
+    metrics = recorded_hours.metrics("shop.search", name="Consistency.ks")
+    assert metrics[["partition", "instance", "value"]].values.tolist() == [
         [SEVEN, "prices.index", 0.5]
     ]
 
@@ -88,8 +88,8 @@ def test_histories_of_req_sketches_continue_with_pairs_of_kll_sketches(repo):
 
     def medians():
         repo.roll_up("shop.search", ["1d"])
-        found = repo.metrics("shop.search", window="1d", name="Consistency.logged-p50")
-        return dict(zip(found["partition"], found["value"], strict=True))
+        metrics = repo.metrics("shop.search", window="1d", name="Consistency.logged-p50")
+        return dict(zip(metrics["partition"], metrics["value"], strict=True))
 
     keep("2023-01-05", before)
     with repo.database.engine.begin() as connection:

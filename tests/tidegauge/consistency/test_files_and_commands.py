@@ -70,31 +70,55 @@ def test_variables_are_replaced_and_must_be_declared(write):
 
 
 def test_a_file_with_all_fields_is_read(write):
-    found = load_configuration(write(WHOLE))
-    assert (found.dataset, found.type, found.keys) == ("served", "join", ("user", "site"))
-    assert (found.name, found.time, found.payload) == ("team/search", "asked_at", ("session",))
-    (schema,) = found.schemas
+    configuration = load_configuration(write(WHOLE))
+    assert (configuration.dataset, configuration.type, configuration.keys) == (
+        "served",
+        "join",
+        ("user", "site"),
+    )
+    assert (configuration.name, configuration.time, configuration.payload) == (
+        "team/search",
+        "asked_at",
+        ("session",),
+    )
+    (schema,) = configuration.schemas
     assert (schema.join, schema.hash, dict(schema.keys)) == ("team/search", "h1", {"user": "long"})
-    assert isinstance(found.backfill, QueryBackfill)
-    assert found.group_bys == {
+    assert isinstance(configuration.backfill, QueryBackfill)
+    assert configuration.group_bys == {
         "clicks": GroupBy(("clicks", "no"), 2_700_000),
         "prices": GroupBy(("price",), 0, CallableBackfill(json.loads, "json:loads")),
     }
-    assert found.tolerance == {"price": Tolerance(0, 1e-6), "clicks": Tolerance(2)}
-    assert (found.bucket_minutes, found.sample_percent, found.since) == (30, 12.5, "2023-01-02")
-    assert (found.query_sources, found.segment_by) == (("web",), ("query_source",))
-    (monitor,) = found.monitors
+    assert configuration.tolerance == {"price": Tolerance(0, 1e-6), "clicks": Tolerance(2)}
+    assert (configuration.bucket_minutes, configuration.sample_percent, configuration.since) == (
+        30,
+        12.5,
+        "2023-01-02",
+    )
+    assert (configuration.query_sources, configuration.segment_by) == (("web",), ("query_source",))
+    (monitor,) = configuration.monitors
     assert (monitor["series"], monitor["severity"]) == ({"name": "Consistency.mismatch"}, "error")
-    assert found.logged_as == {"price": "price_usd"}
+    assert configuration.logged_as == {"price": "price_usd"}
 
 
 def test_a_file_with_few_fields_has_defaults(write):
     text = "namespace: shop\ngroup_by: clicks\nkeys: [user]\nbackfill: {table: shop.offline}\nbucket_minutes:\n"
-    found = load_configuration(write(text))
-    assert (found.name, found.type, found.all_features_name) == ("clicks", "groupBy", "clicks")
-    assert (found.dataset, found.time, found.schemas) == ("shop.clicks", "ts", ())
-    assert found.backfill == TableBackfill("shop.offline")
-    assert (found.bucket_minutes, found.group_bys, found.query_sources) == (None, {}, ())
+    configuration = load_configuration(write(text))
+    assert (configuration.name, configuration.type, configuration.all_features_name) == (
+        "clicks",
+        "groupBy",
+        "clicks",
+    )
+    assert (configuration.dataset, configuration.time, configuration.schemas) == (
+        "shop.clicks",
+        "ts",
+        (),
+    )
+    assert configuration.backfill == TableBackfill("shop.offline")
+    assert (configuration.bucket_minutes, configuration.group_bys, configuration.query_sources) == (
+        None,
+        {},
+        (),
+    )
 
 
 @pytest.mark.parametrize(

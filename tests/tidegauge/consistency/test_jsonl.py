@@ -26,24 +26,24 @@ JANUARY_5 = 1672876800000
 
 @pytest.fixture(scope="module")
 def repo():
-    with tg.Repository("sqlite://") as found:
-        features.record(found)
+    with tg.Repository("sqlite://") as actual:
+        features.record(actual)
         # A bucket without compared rows, and an additional segment.
-        found.record(
+        actual.record(
             JOIN,
             f"{PREFIX}mismatch",
             math.nan,
             partition="ds=2023-01-07/hr_minute=00-00",
             instance="batch.spend",
         )
-        found.record(
+        actual.record(
             JOIN,
             f"{PREFIX}mismatch",
             features.always(0.25),
             instance="batch.spend",
             segment="query_source=app",
         )
-        yield found
+        yield actual
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def view_content(repository, **asked):
     """Return what the view shows of a repository, without its ids."""
     view = Consistency(repository)
     ranking = view.ranking({"dataset": JOIN, **asked})
-    told = {**ranking.payload, "other_datasets": None}
+    reported = {**ranking.payload, "other_datasets": None}
     arrays = {name: array.tolist() for name, array in ranking.arrays.items() if name != "ids"}
     ids = ranking.arrays["ids"].tolist()
     lines = view.sparklines({"dataset": JOIN, "ids": ids, **asked}).arrays["values"].tolist()
@@ -96,7 +96,7 @@ def view_content(repository, **asked):
             for one in answer.payload["subjects"]
             for metric, row in one["row_by_metric"].items()
         ]
-    return told, arrays, lines, charts
+    return reported, arrays, lines, charts
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_a_later_file_of_the_day_is_a_new_version(file, tmp_path):
     late = tmp_path / "late.jsonl"
     late.write_text(json.dumps(line) + "\n")
     with open_consistency(file, late) as here:
-        found = here.metrics(JOIN, name=f"{PREFIX}mismatch", instance="batch.spend", segment="")
-        assert found["value"].tolist()[:2] == [0.8, 0.9]
-        assert found["version"].tolist()[:2] == [2, 1]
+        metrics = here.metrics(JOIN, name=f"{PREFIX}mismatch", instance="batch.spend", segment="")
+        assert metrics["value"].tolist()[:2] == [0.8, 0.9]
+        assert metrics["version"].tolist()[:2] == [2, 1]
 
 
 def test_days_are_chosen_by_time(repo):
@@ -164,9 +164,9 @@ def test_weights_are_kept(tmp_path):
         "features": {"f": {"missing": [None], "smape": [70.0]}},
     }
     with open_consistency(tmp_path / "f.jsonl") as here:
-        found = here.metrics("search").set_index("name")["weight"].fillna(-1)
+        actual = here.metrics("search").set_index("name")["weight"].fillna(-1)
     expected = {"row_missing": 90, "mismatch": 80, "total": 80, "smape": 70, "missing": -1}
-    assert found.to_dict() == {f"{PREFIX}{name}": weight for name, weight in expected.items()}
+    assert actual.to_dict() == {f"{PREFIX}{name}": weight for name, weight in expected.items()}
 
 
 def test_days_without_buckets_have_one_partition_each():
@@ -252,8 +252,10 @@ def test_several_series_are_recorded_in_one_commit():
             Record("d", of["b"], "", {days[0]: 4.0}, {}),
         ]
         assert write_records(repo.database, second) == 2
-        found = repo.metrics("d")
-        rows = zip(found["name"], found["partition"], found["value"], found["version"], strict=True)
+        metrics = repo.metrics("d")
+        rows = zip(
+            metrics["name"], metrics["partition"], metrics["value"], metrics["version"], strict=True
+        )
         assert list(rows) == [
             ("a", days[0], 1, 1),
             ("b", days[0], 4, 1),

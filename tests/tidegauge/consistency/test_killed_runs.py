@@ -106,18 +106,18 @@ def dump_logs(warehouse, names, to):
     from tidegauge.consistency import clean
 
     spark = session(warehouse)
-    found = {}
+    actual = {}
     for name in names.split(","):
         clean(spark, name, LATER)
         log = spark.table(f"{name}.query_logs")
         folder = log_folder(spark, name).removeprefix("file:")
-        found[name] = [
+        actual[name] = [
             sorted(str(row) for row in log.collect()),
             [row.partition for row in spark.sql(f"SHOW PARTITIONS {name}.query_logs").collect()],
             sorted(day.name for day in Path(folder).glob("ds=*") if any(day.rglob("*.*"))),
         ]
     with open(to, "w") as file:
-        json.dump(found, file)
+        json.dump(actual, file)
 
 
 def run(warehouse, name, url, ready):
@@ -135,7 +135,7 @@ def dump(warehouse, names, folder, to):
     import tidegauge as tg
 
     spark = session(warehouse)
-    found = {}
+    actual = {}
     for name in names.split(","):
         with tg.Repository(f"sqlite:///{folder}/{name}.db") as repo:
             configured = configuration(name)
@@ -155,9 +155,9 @@ def dump(warehouse, names, folder, to):
         history = [
             sorted(map(str, frame.itertuples(index=False))) for frame in (facts, logs, anomalies)
         ]
-        found[name] = [*tables, *read, *history, list(again.compared), len(again.reports)]
+        actual[name] = [*tables, *read, *history, list(again.compared), len(again.reports)]
     with open(to, "w") as file:
-        json.dump(found, file)
+        json.dump(actual, file)
 
 
 def run_to_end(code, *arguments):
@@ -197,13 +197,13 @@ def test_a_run_killed_at_any_moment_is_completed_by_the_next(tmp_path):
         tmp_path,
     )
     run_to_end(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
-    *_, log, files, facts, _, anomalies, compared, reports = found["whole"]
+    content = json.loads((tmp_path / "found.json").read_text())
+    *_, log, files, facts, _, anomalies, compared, reports = content["whole"]
     assert (len(log), len(files), compared, reports) == (60, 2, [], 0)
     assert all("count=1" in one for one in files)
     assert 0 < len(anomalies) < len(facts)
     for name in names[1:]:
-        for part, expected in zip(found[name], found["whole"], strict=True):
+        for part, expected in zip(content[name], content["whole"], strict=True):
             assert part == expected, name
 
 
@@ -213,12 +213,12 @@ def test_a_cleaning_killed_at_any_moment_is_completed_by_the_next(tmp_path):
     run_to_end(PREPARE, warehouse, ",".join(names))
     kill_all(names, lambda name, ready: (CLEAN, warehouse, name, ready), tmp_path)
     run_to_end(DUMP_LOGS, warehouse, ",".join(names), tmp_path / "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
-    rows, partitions, folders = found["whole"]
+    content = json.loads((tmp_path / "found.json").read_text())
+    rows, partitions, folders = content["whole"]
     assert (len(rows), partitions, folders) == (
         30,
         ["ds=2023-01-06/join_name=search"],
         ["ds=2023-01-06"],
     )
     for name in names[1:]:
-        assert found[name] == found["whole"], name
+        assert content[name] == content["whole"], name

@@ -87,22 +87,22 @@ def minutes(estimated):
     ],
 )  # fmt: skip
 def test_lags_are_estimated_from_counts(unequal, expected, message):
-    found = estimate(unequal)
-    assert minutes(found) == expected
-    assert message in found.note
-    assert bool(message) == bool(found.note)
+    actual = estimate(unequal)
+    assert minutes(actual) == expected
+    assert message in actual.note
+    assert bool(message) == bool(actual.note)
 
 
 def test_the_configured_lag_is_the_starting_point():
-    found = estimate([[40, 20, 0, 20]] * 8, now_ms=3 * MINUTE)
-    assert (found.share_now, found.share_best, found.now_ms) == (0.2, 0.0, 3 * MINUTE)
-    assert found.p_value < 0.05
+    actual = estimate([[40, 20, 0, 20]] * 8, now_ms=3 * MINUTE)
+    assert (actual.share_now, actual.share_best, actual.now_ms) == (0.2, 0.0, 3 * MINUTE)
+    assert actual.p_value < 0.05
 
 
 def test_a_backfill_without_logged_keys_is_reported():
-    found = estimate([[9, 9, 9]] * 8, matched=0)
-    assert (found.lag_ms, found.share_best) == (None, None)
-    assert "has none of the logged keys" in found.note
+    actual = estimate([[9, 9, 9]] * 8, matched=0)
+    assert (actual.lag_ms, actual.share_best) == (None, None)
+    assert "has none of the logged keys" in actual.note
 
 
 def simulate_counts(true, seed, groups=48, rows=60, rate=0.02):
@@ -119,11 +119,11 @@ def test_the_interval_contains_the_true_lag_as_often_as_stated():
     times, held = soak(60, 600), 0
     for seed in range(times):
         true = 3 + (seed * 0.37) % 18
-        found = estimate(simulate_counts(true, seed), compared=60)
-        low, high = found.low_ms, found.high_ms
+        actual = estimate(simulate_counts(true, seed), compared=60)
+        low, high = actual.low_ms, actual.high_ms
         held += low <= true * MINUTE <= (np.inf if high is None else high)
         assert high is None or high - low >= MINUTE
-        assert found.lag_ms is not None
+        assert actual.lag_ms is not None
     assert held / times >= 0.9 - 3 * np.sqrt(0.09 / times)
 
 
@@ -131,16 +131,16 @@ def test_chance_is_rarely_mistaken_for_a_lag():
     """If all lags are alike, at most 5% of the draws plus three standard errors can show an effect."""
     times = soak(100, 1000)
     random = np.random.default_rng(4)
-    found = [estimate(random.binomial(60, 0.2, size=(40, 25)), compared=60) for _ in range(times)]
+    actual = [estimate(random.binomial(60, 0.2, size=(40, 25)), compared=60) for _ in range(times)]
     most = 0.05 + 3 * np.sqrt(0.05 * 0.95 / times)
-    assert sum(one.lag_ms not in {None, 0} for one in found) / times <= most
-    assert sum(one.lag_ms == 0 for one in found) / times <= most
+    assert sum(one.lag_ms not in {None, 0} for one in actual) / times <= most
+    assert sum(one.lag_ms == 0 for one in actual) / times <= most
 
 
 def test_a_true_lag_of_zero_has_an_estimate():
-    found = estimate(simulate_counts(0, 1), compared=60)
-    assert minutes(found) == (0, 0, 1)
-    assert found.p_value > 0.05
+    actual = estimate(simulate_counts(0, 1), compared=60)
+    assert minutes(actual) == (0, 0, 1)
+    assert actual.p_value > 0.05
 
 
 def test_one_seed_gives_one_result():
@@ -159,27 +159,27 @@ def example_estimates(**more):
 
 
 def test_estimates_are_printed_and_shown():
-    found = example_estimates()
-    assert found.settings() == {"clicks": {"lag_ms": 2 * MINUTE}}
-    assert str(found).splitlines() == [
+    actual = example_estimates()
+    assert actual.settings() == {"clicks": {"lag_ms": 2 * MINUTE}}
+    assert str(actual).splitlines() == [
         "shop.search: 80 of 800 queries of 1 day, lags from 0 to 3 min",
         "g: 2 min (1 min to 3 min); unequal values: 0%, and 40% with the current lag 0",
         "<b>x</b>: no estimate, all lags are about as consistent as no lag: chance alone has the same effect"
         " in 100% of cases; unequal values: 7% with the current lag 0",
         "t<i>: skipped because its backfill is a table",
     ]
-    frame = found.frame()
+    frame = actual.frame()
     assert list(frame.lag_ms.isna()) == [False, True]
     assert (frame.lag_ms[0], frame.low_ms[0], frame.high_ms[0]) == (120_000, 60_000, 180_000)
-    curve = found.curve()
+    curve = actual.curve()
     assert len(curve) == 8
     assert list(curve.share[:4]) == [0.4, 0.2, 0.0, 0.2]
-    page = found._repr_html_()
+    page = actual._repr_html_()
     assert "<b>x" not in page
     assert "<i>" not in page
     assert "&lt;b&gt;x" in page
     with pytest.raises(UnknownNameError, match="did you mean 'clicks'"):
-        _ = found["click"]
+        _ = actual["click"]
 
 
 def test_the_longest_lag_is_not_proposed():
@@ -187,8 +187,8 @@ def test_the_longest_lag_is_not_proposed():
     edge = estimate([[40, 30, 20, 10]] * 8)
     assert (edge.lag_ms, edge.high_ms) == (3 * MINUTE, None)
     inner = estimate([[40, 20, 0, 20]] * 8)
-    found = replace(example_estimates(), estimates={"edge": edge, "inner": inner})
-    assert found.settings() == {"inner": {"lag_ms": 2 * MINUTE}}
+    actual = replace(example_estimates(), estimates={"edge": edge, "inner": inner})
+    assert actual.settings() == {"inner": {"lag_ms": 2 * MINUTE}}
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def namespace(spark, events, queries):
                     k: bisect.bisect_right(events[user, k], at - lag) for k, lag in LAGS.items()
                 }
                 taps = seen.pop("taps")
-                told = {"user": user}, {**seen, "taps_1": taps, "still": 1.01}
-                service.log("search", *told, ts_millis=D5 + at)
+                reported = {"user": user}, {**seen, "taps_1": taps, "still": 1.01}
+                service.log("search", *reported, ts_millis=D5 + at)
             nonsense = {"clicks": -1, "views": -1, "taps_1": -1, "still": -1.0}
             service.log("search", {"user": 1}, nonsense, ts_millis=D5 + HOUR, query_source="test")
         yield name
@@ -359,14 +359,14 @@ def test_a_lag_of_100_seconds_is_estimated(spark, namespace, step, wanted, monke
     some = {"taps": GroupBy(("taps", "still")), "clicks": GroupBy(("clicks",))}
     more = {"backfill": CallableBackfill(offline, "offline"), "group_bys": some}
     configuration = conf(namespace, "taps", "still", **more)
-    found = estimate_lag(
+    estimates = estimate_lag(
         spark, configuration, until="2023-01-05", longest_ms=5 * step, step_ms=step
     )
-    assert found["taps"].lag_ms in wanted
-    assert found["taps"].low_ms <= 100_000 <= found["taps"].high_ms
-    assert (found["taps"].share_best == 0) == (step == 50_000)
-    assert [one.curve[0].compared / found.queries for one in found.values()] == [2, 1]
-    assert calls == [6 * found.queries]
+    assert estimates["taps"].lag_ms in wanted
+    assert estimates["taps"].low_ms <= 100_000 <= estimates["taps"].high_ms
+    assert (estimates["taps"].share_best == 0) == (step == 50_000)
+    assert [one.curve[0].compared / estimates.queries for one in estimates.values()] == [2, 1]
+    assert calls == [6 * estimates.queries]
 
 
 @pytest.mark.soak
@@ -393,10 +393,10 @@ def test_configuring_the_estimate_reduces_the_mismatch(spark, namespace, estimat
 def test_a_sample_has_all_queries_of_some_keys(spark, namespace, queries):
     configuration = conf(namespace, "clicks")
     few = {"until": "2023-01-05", "longest_ms": HOUR, "step_ms": HOUR}
-    found = estimate_lag(spark, configuration, rows=64, **few)
+    estimates = estimate_lag(spark, configuration, rows=64, **few)
     kept = sorted(USERS, key=lambda user: bucket({"user": user}))[:6]
-    assert found.queries == len({q for q in queries if q[0] in kept})
-    assert found.of_queries == len(queries) + 1
+    assert estimates.queries == len({q for q in queries if q[0] in kept})
+    assert estimates.of_queries == len(queries) + 1
     assert estimate_lag(spark, configuration, rows=1, **few).queries == 10
 
 
@@ -433,9 +433,11 @@ def test_the_command_prints_the_settings(namespace, tmp_path, capsys):
 @pytest.mark.soak
 @pytest.mark.spark
 def test_the_public_function_reads_files(spark, namespace):
-    found = tg.consistency.estimate_lag(
+    estimates = tg.consistency.estimate_lag(
         conf(namespace, group_bys={}, logged_as={}, tolerance={"clicks": Tolerance(3)}),
         spark=spark, until="2023-01-05", longest_ms=HOUR, step_ms=45 * MINUTE,
     )  # fmt: skip
-    assert list(found) == ["*"]
-    assert found["*"].curve[0].compared == 3 * found.queries  # taps have another name in the log
+    assert list(estimates) == ["*"]
+    assert (
+        estimates["*"].curve[0].compared == 3 * estimates.queries
+    )  # taps have another name in the log

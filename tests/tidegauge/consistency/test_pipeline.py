@@ -112,10 +112,10 @@ def test_a_run_writes_tables_and_history_and_the_next_run_has_nothing_to_do(
         "user", "ts", "hr_minute", "row_presence", "row_copy", "row_null_key",
         "logged_clicks", "clicks", "logged_price", "price", "ds",
     ]  # fmt: skip
-    found = rows.select(
+    actual = rows.select(
         "ds", "hr_minute", "user", "logged_clicks", "clicks", "logged_price", "price"
     )
-    assert sorted(map(tuple, found.collect())) == [
+    assert sorted(map(tuple, actual.collect())) == [
         ("2023-01-05", "07-00", 1, 1, 1, 2.5, 2.5),
         ("2023-01-05", "08-00", 1, 1, 2, 2.5, 2.5),
         ("2023-01-05", "08-00", 2, 0, 0, 4.01, 4.0),
@@ -323,10 +323,10 @@ def test_a_run_warns_if_less_was_sampled_in_the_log_than_in_the_table(
     service.flush()
     offline_table(spark, namespace, [(user, time(D5), user, 0.5, "2023-01-05") for user in users])
     configuration = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
-    found = pipeline.run(spark, configuration, repository, until="2023-01-05")
-    (notice,) = found.notices
+    result = pipeline.run(spark, configuration, repository, until="2023-01-05")
+    (notice,) = result.notices
     assert notice.startswith("a client logged 30% of the keys, but 100% of the keys in ")
-    assert str(found).endswith("set sample_percent: 30")
+    assert str(result).endswith("set sample_percent: 30")
     sampled = replace(configuration, sample_percent=30.0)
     assert pipeline.run(spark, sampled, repository, until="2023-01-05").notices == ()
 
@@ -345,9 +345,9 @@ def test_query_sources_are_selected_and_stored(spark, namespace, service, reposi
         namespace, backfill=backfill, query_sources=("web", "app"), segment_by=("query_source",)
     )
     pipeline.run(spark, configuration, repository, until="2023-01-05")
-    found = metric(repository, "mismatch", f"{namespace}.search")
+    actual = metric(repository, "mismatch", f"{namespace}.search")
     at = "ds=2023-01-05/query_source={}/hr_minute=00-00"
-    assert found == {
+    assert actual == {
         (at.format("app"), "clicks.clicks"): 1, (at.format("app"), "prices.price"): 0,
         (at.format("web"), "clicks.clicks"): 0, (at.format("web"), "prices.price"): 0,
     }  # fmt: skip
@@ -360,8 +360,8 @@ def test_query_sources_are_selected_and_stored(spark, namespace, service, reposi
 
 
 def totals(repository, namespace):
-    found = metric(repository, "total", f"{namespace}.search")
-    return {at[-5:]: total for (at, instance), total in found.items() if instance[0] == "c"}
+    actual = metric(repository, "total", f"{namespace}.search")
+    return {at[-5:]: total for (at, instance), total in actual.items() if instance[0] == "c"}
 
 
 @pytest.mark.soak
@@ -505,8 +505,8 @@ def test_a_group_by_without_a_join_is_compared(spark, namespace, service, reposi
         namespace, "clicks", ("user",), QueryBackfill(EVENTS), type="groupBy", bucket_minutes=None
     )
     pipeline.run(spark, configuration, repository, until="2023-01-05")
-    found = metric(repository, "mismatch", f"{namespace}.clicks")
-    assert found == {("ds=2023-01-05", "clicks.clicks"): 1}
+    actual = metric(repository, "mismatch", f"{namespace}.clicks")
+    assert actual == {("ds=2023-01-05", "clicks.clicks"): 1}
     rows = spark.table(f"{namespace}.clicks_consistency_metrics").select("hr_minute").distinct()
     assert [row[0] for row in rows.collect()] == ["00-00"]
 

@@ -34,22 +34,22 @@ def test_a_comparison_is_stored(spark, repository):
     assert list(repository.partitions("ns.join").partition) == names
     assert [t.hour for t in repository.partitions("ns.join").time] == [7, 8]
     facts = repository.metrics("ns.join")
-    found = {
+    actual = {
         (f.partition[-5:], f.instance, f.name): (f.value, f.weight) for f in facts.itertuples()
     }
-    assert found["07-00", "user.age", "Consistency.mismatch"] == (0.5, 2)
-    assert found["07-00", "user.age", "Consistency.delta-min"] == (-5.0, 2)
-    assert found["07-00", "user.tags", "Consistency.edit_delete-max"] == (1.0, 2)
-    assert found["08-00", "user", "Consistency.row_missing"] == (1.0, 2)
-    assert found["08-00", "place", "Consistency.row_missing"] == (1.0, 2)
-    assert found["08-00", "place.country", "Consistency.mismatch"] == (0.0, 1)
+    assert actual["07-00", "user.age", "Consistency.mismatch"] == (0.5, 2)
+    assert actual["07-00", "user.age", "Consistency.delta-min"] == (-5.0, 2)
+    assert actual["07-00", "user.tags", "Consistency.edit_delete-max"] == (1.0, 2)
+    assert actual["08-00", "user", "Consistency.row_missing"] == (1.0, 2)
+    assert actual["08-00", "place", "Consistency.row_missing"] == (1.0, 2)
+    assert actual["08-00", "place.country", "Consistency.mismatch"] == (0.0, 1)
 
 
 def test_the_comparison_is_recorded_in_the_given_repository(spark, repository):
-    found = compare(*frames(spark), ["id"], repository=repository, dataset="ns.join")
+    comparison = compare(*frames(spark), ["id"], repository=repository, dataset="ns.join")
     facts = repository.metrics("ns.join", name="Consistency.mismatch", instance="*.age")
     assert list(facts.value) == [0.5, 0.0]
-    assert len(found.groups) == 2
+    assert len(comparison.groups) == 2
     with pytest.raises(PreconditionError, match="set both or neither"):
         compare(*frames(spark), ["id"], repository=repository)
 

@@ -157,8 +157,8 @@ def test_a_day_whose_backfill_matches_nothing_is_an_incident(
         assert values(repository, dataset, f"Consistency.{name}")["ds=2023-01-05", "*.n"] == 0, name
     assert values(repository, dataset, "Consistency.row_unmatched") == {
         ("ds=2023-01-05", "*"): 0, ("ds=2023-01-06", "*"): 1}  # fmt: skip
-    (found,) = repository.anomalies(dataset).itertuples()
-    assert (found.partition, found.name) == ("ds=2023-01-06", "Consistency.row_unmatched")
+    (actual,) = repository.anomalies(dataset).itertuples()
+    assert (actual.partition, actual.name) == ("ds=2023-01-06", "Consistency.row_unmatched")
 
 
 @pytest.mark.spark
@@ -173,8 +173,8 @@ def test_a_left_join_without_matches_is_an_incident_from_the_first_day(
     run(configuration, repository=repository, spark=spark, until="2023-01-05")
     dataset = f"{namespace}.search"
     assert values(repository, dataset, "Consistency.row_unmatched") == {("ds=2023-01-05", "*"): 0}
-    (found,) = repository.anomalies(dataset).itertuples()
-    assert (found.name, found.instance, found.severity) == ("Consistency.extra", "*.n", "error")
+    (actual,) = repository.anomalies(dataset).itertuples()
+    assert (actual.name, actual.instance, actual.severity) == ("Consistency.extra", "*.n", "error")
 
 
 @pytest.mark.spark

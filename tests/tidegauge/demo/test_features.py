@@ -43,10 +43,10 @@ def test_served_features_follow_from_events_before_the_lag(shop, answers):
         seen = one.ms - 2000
         own = [s for s in searches if s[0] == one.user and seen - DAY_MS < s[1] <= seen]
         last = max(own, key=lambda s: s[1])[2] if own else None
-        told = (len(own), last)
+        reported = (len(own), last)
         if broken <= one.ms < broken + 2 * HOUR_MS:
-            told, hit = (None, None), hit + 1
-        assert (one.features["searches_1d"], one.features["last_search"]) == told
+            reported, hit = (None, None), hit + 1
+        assert (one.features["searches_1d"], one.features["last_search"]) == reported
         seen = one.ms - 90 * MINUTE_MS
         (price,) = [
             p
@@ -109,8 +109,8 @@ def history_copy(history, tmp_path):
 
 def rates(repo, case, metric):
     """Return a frame with a row for each hour and a column for each feature."""
-    found = repo.metrics(case.configuration.dataset, name=f"Consistency.{metric}")
-    return found.pivot_table(index="partition", columns="instance", values="value")
+    metrics = repo.metrics(case.configuration.dataset, name=f"Consistency.{metric}")
+    return metrics.pivot_table(index="partition", columns="instance", values="value")
 
 
 def columns_of(frame, group_by):
@@ -163,12 +163,12 @@ def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(history_c
             for feature in case.configuration.group_bys["prices"].features
         ],
     )
-    found = history_copy.incidents(dataset)
+    actual = history_copy.incidents(dataset)
     # The run itself has detected the broken deployment.
-    found = found[found["first"] != BROKEN[0]]
-    assert sorted(found["first"]) == [f"ds={day}/hr_minute=00-00" for day in DAYS]
-    assert sorted(found["last"]) == [f"ds={day}/hr_minute=01-00" for day in DAYS]
-    for headline, day in zip(found["headline"][::-1], range(2, 6), strict=True):
+    actual = actual[actual["first"] != BROKEN[0]]
+    assert sorted(actual["first"]) == [f"ds={day}/hr_minute=00-00" for day in DAYS]
+    assert sorted(actual["last"]) == [f"ds={day}/hr_minute=01-00" for day in DAYS]
+    for headline, day in zip(actual["headline"][::-1], range(2, 6), strict=True):
         when, _, what = headline.partition(": ")
         assert when == f"{day} Jan 2023 00:00-02:00 UTC"
         assert what.startswith("prices mismatch in 3 features")
@@ -183,11 +183,11 @@ def test_history_detects_the_broken_deployment_and_its_headline_names_it(
 ):
     dataset = case.configuration.dataset
     history_copy.detect(dataset, monitors)
-    found = history_copy.incidents(dataset).set_index("first")
-    assert found.loc[BROKEN[0], "last"] == BROKEN[1]
-    when, _, what = found.loc[BROKEN[0], "headline"].partition(": ")
+    actual = history_copy.incidents(dataset).set_index("first")
+    assert actual.loc[BROKEN[0], "last"] == BROKEN[1]
+    when, _, what = actual.loc[BROKEN[0], "headline"].partition(": ")
     assert when == "3 Jan 2023 13:00-15:00 UTC"
     assert what.startswith("searches missing in 2 features")
     assert "(100% of rows, usually 0%)" in what
     if monitors:
-        assert len(found) == 1
+        assert len(actual) == 1

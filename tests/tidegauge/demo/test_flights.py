@@ -85,22 +85,22 @@ def test_metrics_of_the_blizzard_equal_counts_of_the_csv(measured_copy):
 
 
 def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy):
-    found = measured_copy.detect("flights")
+    anomalies = measured_copy.detect("flights")
     shares = measured_copy.metrics("flights", "Completeness", "dep_time", where="")
     worst = shares.nsmallest(15, "value")["partition"]  # 11% or more were canceled
-    assert set(worst) <= set(found.loc[found["instance"] == "dep_time", "partition"])
+    assert set(worst) <= set(anomalies.loc[anomalies["instance"] == "dep_time", "partition"])
 
     def days(analyzer):
-        return set(found.loc[found["analyzer"] == analyzer, "partition"])
+        return set(anomalies.loc[anomalies["analyzer"] == analyzer, "partition"])
 
     storms = "02-08 02-09 03-06 03-07 03-08 05-23 12-05 12-10 12-14"
     assert {f"ds=2013-{day}" for day in storms.split()} <= days("Completeness('dep_time')")
     holidays = "07-04 11-28 11-29 12-24 12-25"
     assert {f"ds=2013-{day}" for day in holidays.split()} <= days("Size()")
-    text = found[
-        (found["analyzer"] == "Completeness('dep_time')")
-        & (found["partition"] == "ds=2013-02-08")
-        & (found["detector"] == "Seasonal()")
+    text = anomalies[
+        (anomalies["analyzer"] == "Completeness('dep_time')")
+        & (anomalies["partition"] == "ds=2013-02-08")
+        & (anomalies["detector"] == "Seasonal()")
     ]
     assert (
         text["explanation"]
@@ -110,11 +110,11 @@ def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy)
         )
     )
     assert text["direction"].item() == "low"
-    assert found["partition"].nunique() < 73  # one day in five would be noise
+    assert anomalies["partition"].nunique() < 73  # one day in five would be noise
     incidents = measured_copy.incidents("flights")
     # Usually 19 or 20; quantile sketches choose at random, so a run can differ by one or two.
     assert (incidents["status"] != "expected").sum() <= 22
-    status = found.drop_duplicates("partition").set_index("partition")["status"]
+    status = anomalies.drop_duplicates("partition").set_index("partition")["status"]
     assert {status[f"ds=2013-{day}"] for day in holidays.split()} == {"expected"}
     assert {status[f"ds=2013-{day}"] for day in storms.split()} == {"resolved"}
     (blizzard,) = incidents.loc[incidents["first"] == "ds=2013-02-08", "headline"]
@@ -142,10 +142,10 @@ def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one_file(
     repo = measured_copy
     before = repo.metrics("flights")
 
-    with counted(spark) as found:
+    with counted(spark) as actual:
         run = tg.analyze(flights, suite, repository=repo, spark=spark)
     assert (run.report.scanned, run.report.skipped) == (0, 365)
-    assert all(not e["successJobIds"] for e in found)  # SHOW PARTITIONS and DESCRIBE, no job
+    assert all(not e["successJobIds"] for e in actual)  # SHOW PARTITIONS and DESCRIBE, no job
 
     # No data file was opened: nothing changes although the content of all files is destroyed.
     for name in (p for p in _data_files(folder)[:40]):
@@ -210,10 +210,10 @@ def test_measuring_all_unchanged_partitions_writes_nothing(spark, flights, measu
 @pytest.mark.soak
 def test_only_an_added_analyzer_is_backfilled(spark, flights, measured_copy):
     suite = tg.Suite("flights", [*demo_suite().suite.analyzers, tg.Maximum("air_time")], ["ds"])
-    with counted(spark) as found:
+    with counted(spark) as actual:
         run = tg.analyze(flights, suite, repository=measured_copy, spark=spark)
     assert set(run.changes.values()) == {"added"}
-    assert len([e for e in found if e["successJobIds"]]) == 1
+    assert len([e for e in actual if e["successJobIds"]]) == 1
     assert set(run.metrics()["analyzer"]) == {"Maximum('air_time')"}
     assert set(measured_copy.metrics("flights")["version"]) == {1}
     assert check(measured_copy.database, measured_copy.artifacts) == []

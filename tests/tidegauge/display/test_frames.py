@@ -418,8 +418,8 @@ def test_the_overview_begins_with_the_worst_dataset(repo):
     identity = {"name": "checks", "specification": "5e1f", "passed": False, "result": "{}"}
     last = repo.partitions("c").iloc[-1]
     repo.keep_verdict("c", **identity, partition=last["partition"], fingerprint=last["fingerprint"])
-    told = records(repo.overview())
-    assert [(row["dataset"], row["failing"]) for row in told] == [("b", 0), ("c", 1), ("a", 0)]
+    reported = records(repo.overview())
+    assert [(row["dataset"], row["failing"]) for row in reported] == [("b", 0), ("c", 1), ("a", 0)]
     assert records(repo.overview(since="2014-01-01"))[0]["failing"] == 0
 
 

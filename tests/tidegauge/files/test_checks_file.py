@@ -231,8 +231,8 @@ RULES = "{rules: [{NotNullRule: tail}]}"
 )
 def test_verdicts_have_the_name_of_the_file_unless_it_is_the_dataset(tmp_path, file, given, name):
     (tmp_path / file).write_text(given + ONE)
-    found = load_suite(tmp_path / file)
-    assert (found.name, found.checks[0].name) == (name, name)
+    actual = load_suite(tmp_path / file)
+    assert (actual.name, actual.checks[0].name) == (name, name)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_no_data_is_reported_in_every_output(judge, caplog):
     with tg.Repository("sqlite://") as repo:
         commit(repo, matching(1, 0), matching(2, 0))
         summary = judge(repo)
-        told = "no data: no row with a value where y > 1"
+        reported = "no data: no row with a value where y > 1"
         name = "Completeness('x', where='y > 1'): at least 1"
         # Text and exit status
         assert summary.status() == 2
@@ -326,21 +326,21 @@ def test_no_data_is_reported_in_every_output(judge, caplog):
         ) == (2, 0)
         _, heading, line, _ = summary.text().splitlines()
         assert heading == "  flights checks: error: 0 of 4 constraints failed, 2 had no data, in 2 of 2 partitions"  # fmt: skip
-        assert line.endswith(f"flights.yml:5: error: ds=2013-01-02 and 1 other partition: {name}: {told}")  # fmt: skip
+        assert line.endswith(f"flights.yml:5: error: ds=2013-01-02 and 1 other partition: {name}: {reported}")  # fmt: skip
         # JSON and JUnit
         assert statuses(summary)["ds=2013-01-01", repr(FILTERED)] == ("no data", "error")
         assert statuses(summary)["ds=2013-01-01", "Size()"] == ("success", "error")
         (suite,) = ET.fromstring(summary.junit())
         failures = [(one.get("type"), one.get("message")) for one in suite.iter("failure")]
-        assert failures == [("no data", told)] * 2
+        assert failures == [("no data", reported)] * 2
         # Stored verdicts: dashboard, history and notifications
         (one, _), count = failed_checks(repo, "d", samples=False)
-        assert (count, one["reasons"]) == (2, [f"{name}: {told}"])
+        assert (count, one["reasons"]) == (2, [f"{name}: {reported}"])
         kept = [CheckResult.from_json(text) for text in repo.verdicts("d")["result"]]
         assert {check.status for check in kept} == {"no data"}
         tg.notify(repo, "log", severity="warning")
         (message,) = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
-        assert f"- ds=2013-01-01: {name}: {told}" in message
+        assert f"- ds=2013-01-01: {name}: {reported}" in message
         # It fails again. If empty partitions are allowed, it passes for that call only.
         assert judge(repo).status() == 2
         allowed = judge(repo, allow_empty=True)

@@ -312,9 +312,9 @@ rules:
 """
     )
     assert load_rules(file).table == "people_test"
-    found = load_rules(file, {"env": "live", "oldest": "120"})
-    assert found.table == "people_live"
-    assert found.dqm.tasks.rules == (
+    actual = load_rules(file, {"env": "live", "oldest": "120"})
+    assert actual.table == "people_live"
+    assert actual.dqm.tasks.rules == (
         tg.SetRule("env", ["live"]),
         tg.BoundRule("age", None, 120),
     )

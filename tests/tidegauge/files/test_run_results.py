@@ -82,9 +82,11 @@ def test_failed_checks_are_counted_separately(suite, history):
     assert summary.status(FailOnLevel.NEVER.gate()) == 0
     (case,) = ET.fromstring(summary.junit()).findall(".//failure/..")
     assert (case.get("classname"), case.get("name")) == ("d.ds=2013-01-28", "Size(): at least 900")
-    told = json.loads(summary.json())
-    assert told["status"] == 2
-    assert [row["partition"] for row in told["results"] if not row["passed"]] == ["ds=2013-01-28"]
+    content = json.loads(summary.json())
+    assert content["status"] == 2
+    assert [row["partition"] for row in content["results"] if not row["passed"]] == [
+        "ds=2013-01-28"
+    ]
 
 
 def test_checks_that_passed_before_are_reported(suite, history, summary):
@@ -94,13 +96,13 @@ def test_checks_that_passed_before_are_reported(suite, history, summary):
 
 def test_anomalies_are_in_json_and_junit(summary, history):
     commit(history, day(28, rows=10))
-    found = history.detect("d").head(1)
-    summary.anomalies.append(found)
+    actual = history.detect("d").head(1)
+    summary.anomalies.append(actual)
     assert summary.lines()[-1] == "2 checks passed in 27 partitions, 1 anomaly"
     report = json.loads(summary.json(Gate(anomalies=True)))
     assert report["status"] == 2
     (anomaly,) = report["anomalies"]
-    assert (anomaly["id"], anomaly["partition"]) == (int(found["id"].iloc[0]), "ds=2013-01-28")
+    assert (anomaly["id"], anomaly["partition"]) == (int(actual["id"].iloc[0]), "ds=2013-01-28")
     assert anomaly["time"] == "2013-01-28T00:00:00+00:00"
     failures = {
         fails: len(ET.fromstring(summary.junit(Gate(anomalies=fails))).findall(".//failure"))

@@ -33,10 +33,10 @@ class Catalog:
 @pytest.fixture
 def measured_tables(monkeypatch):
     """Return the tables measured so far, in order. The first and third table of the database fail."""
-    found = []
+    actual = []
 
     def analyze(_, suite, **__):
-        found.append(suite.dataset)
+        actual.append(suite.dataset)
         if suite.dataset.endswith((".t0", ".t2")):
             message = "executor lost"
             raise RuntimeError(message)
@@ -53,7 +53,7 @@ def measured_tables(monkeypatch):
     for module in (runs, runs):
         monkeypatch.setattr(module, "open_file", lambda *_: None)
         monkeypatch.setattr(module, "analyze", analyze)
-    return found
+    return actual
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
         summary = runs.run_suites([str(tmp_path)], repo, session=session)
         assert [table.run.dataset for table in summary.tables] == ["new"]
         assert summary.status(Gate(anomalies=True)) == 0
-        (told,) = (line for line in summary.lines() if line.startswith("skipped: "))
-        assert f"{tmp_path}/old.yml: " in told
-        assert "replaced by new" in told
+        (reported,) = (line for line in summary.lines() if line.startswith("skipped: "))
+        assert f"{tmp_path}/old.yml: " in reported
+        assert "replaced by new" in reported
         alone = runs.run_suites([str(tmp_path / "old.yml")], repo, session=session)
         assert alone.status() == 1
 
@@ -186,8 +186,8 @@ def test_partitions_committed_by_a_failing_table_are_judged_in_the_same_run(
     monkeypatch.setattr(runs, "analyze", analyze)
     summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
     assert summary.failed == [f"{tmp_path}/d.yml: RuntimeError: executor lost"]
-    (found,) = summary.anomalies
-    assert found["partition"].unique().tolist() == ["ds=2013-01-28"]
+    (actual,) = summary.anomalies
+    assert actual["partition"].unique().tolist() == ["ds=2013-01-28"]
     assert summary.status(Gate(anomalies=True)) == 1
 
 
@@ -222,8 +222,8 @@ def test_partitions_of_a_failed_run_and_of_the_next_run_are_judged_together(
     commit(ordinary, day(29, rows=10))
     ordinary.detect("d")
     summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
-    found = {name for frame in summary.anomalies for name in frame["partition"]}
-    assert found == {"ds=2013-01-28", "ds=2013-01-29"}
+    actual = {name for frame in summary.anomalies for name in frame["partition"]}
+    assert actual == {"ds=2013-01-28", "ds=2013-01-29"}
 
 
 def test_older_anomalies_are_not_counted_again(measured_tables, ordinary, tmp_path):
@@ -231,5 +231,5 @@ def test_older_anomalies_are_not_counted_again(measured_tables, ordinary, tmp_pa
     ordinary.detect("d")
     commit(ordinary, day(29, rows=1001))
     summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
-    found = {name for frame in summary.anomalies for name in frame["partition"]}
-    assert "ds=2013-01-28" not in found
+    actual = {name for frame in summary.anomalies for name in frame["partition"]}
+    assert "ds=2013-01-28" not in actual

@@ -48,9 +48,9 @@ def add_incident(
     values[days[-1]] = 90_000.0
     repository.record(dataset, name, values, scale="positive")
     repository.detect(dataset, monitors or [tg.Monitor({}, "Seasonal", severity)])
-    found = repository.incidents(dataset, status="open")
-    assert len(found) == 1
-    return int(found["id"][0])
+    incidents = repository.incidents(dataset, status="open")
+    assert len(incidents) == 1
+    return int(incidents["id"][0])
 
 
 def notices(repository):
@@ -368,20 +368,20 @@ def test_mail_is_sent_as_plain_text_or_escaped_html(repo, form, shown):
 
 def test_unknown_sinks_are_reported_and_the_others_are_notified(repo, caplog, monkeypatch):
     add_incident(repo)
-    told = tg.notify(repo, ["lug", "nosuch://host", "${NO_SUCH}", "log"])
-    assert [notice.sink.partition(":")[0] for notice in told] == [
+    reported = tg.notify(repo, ["lug", "nosuch://host", "${NO_SUCH}", "log"])
+    assert [notice.sink.partition(":")[0] for notice in reported] == [
         "lug",
         "nosuch",
         "${NO_SUCH}",
         "log",
     ]
-    assert told[0].error == "unknown sink 'lug'; did you mean 'log'?"
-    assert told[1].error
+    assert reported[0].error == "unknown sink 'lug'; did you mean 'log'?"
+    assert reported[1].error
     assert (
-        told[2].error
+        reported[2].error
         == "the sink ${NO_SUCH} needs the environment variable NO_SUCH, which is not set"
     )
-    assert told[3].error == ""
+    assert reported[3].error == ""
     assert "notification failed: lug: unknown sink" in caplog.text
     assert len(notices(repo)) == 1  # a sink that was never tried uses up no attempt
     monkeypatch.setattr("tidegauge.notifications.sinks.find_spec", lambda _: None)

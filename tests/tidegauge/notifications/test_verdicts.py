@@ -31,9 +31,9 @@ def store_verdict(repo, partition="", failed=(), print_="a", dataset="flights", 
 
 def logged_messages(caplog):
     """Return the messages logged since the last call."""
-    found = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
+    actual = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
     caplog.clear()
-    return found
+    return actual
 
 
 @pytest.fixture(autouse=True)
@@ -162,8 +162,8 @@ def test_each_check_is_notified_to_each_sink(repo):
     store_verdict(repo, failed="fare", dataset="other")
     with web() as server:
         sinks = ["log", f"json://{server.at}/"]
-        found = [notice.checks for notice in tg.notify(repo, sinks, dataset="flights")]
-        assert found == ["checks of flights", "dqm of flights"] * 2
+        actual = [notice.checks for notice in tg.notify(repo, sinks, dataset="flights")]
+        assert actual == ["checks of flights", "dqm of flights"] * 2
         assert [n.checks for n in tg.notify(repo, sinks)] == ["checks of other"] * 2
         assert len(server.got) == 3
 
@@ -180,12 +180,12 @@ def test_only_verdicts_on_current_content_are_current(repo):
     store_verdict(repo, one, print_="of before", dataset="d")
     store_verdict(repo, one, "mean", print_=prints[0], dataset="d")
     store_verdict(repo, one, print_="between", dataset="d")
-    found = current_failures(repo, "d")
-    assert [(row["dataset"], row["partition"], row["passed"]) for row in found] == [
+    actual = current_failures(repo, "d")
+    assert [(row["dataset"], row["partition"], row["passed"]) for row in actual] == [
         ("d", one, False),
         ("d", other, False),
     ]
-    assert found[0]["time"] == ledger["time"][0].to_pydatetime()
+    assert actual[0]["time"] == ledger["time"][0].to_pydatetime()
     repo.store.mark_gone(repo.store.open_run(spec("d")), [one, other])
     assert current_failures(repo, "d") == []
     assert tg.notify(repo, "log") == []
@@ -281,9 +281,9 @@ def test_failures_under_an_earlier_name_are_closed(repo):
     store_verdict(repo, "ds=3", "size", specification="mine", name="dqm")
     for now in ("checks", "nightly checks", "nightly checks"):
         close_verdicts(repo, "flights", "checks", "mine", now)
-        found = {(row["name"], row["partition"]) for row in current_failures(repo, "flights")}
+        actual = {(row["name"], row["partition"]) for row in current_failures(repo, "flights")}
         still = {("checks", "ds=1")} if now == "checks" else set()
-        assert found == {("checks", "ds=2"), ("dqm", "ds=3")} | still
+        assert actual == {("checks", "ds=2"), ("dqm", "ds=3")} | still
     store_verdict(repo, "ds=1", "size", specification="mine")
     assert len(current_failures(repo, "flights")) == 3
 

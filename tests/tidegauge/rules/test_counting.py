@@ -56,8 +56,8 @@ def either(*values):
 
 def among(x, values):
     known = [v for v in values if v is not None]
-    found = either(*(equal(x, v) for v in known)) if known else False
-    return either(x is None, found) if len(known) < len(values) else found
+    actual = either(*(equal(x, v) for v in known)) if known else False
+    return either(x is None, actual) if len(known) < len(values) else actual
 
 
 def inside(x, lower, upper, closed):
@@ -141,8 +141,8 @@ def random_rule(rng, name):
         # For a single value only closed="both" is a valid range.
         closed = "both" if lower == upper else rng.choice(["left", "right", "both", "neither"])
         column = rng.choice("id")
-        told = lambda r: inside(r[column], lower, upper, closed)
-        return tg.BoundRule(column, lower, upper, closed, **options), told
+        reported = lambda r: inside(r[column], lower, upper, closed)
+        return tg.BoundRule(column, lower, upper, closed, **options), reported
     if kind == 1:
         column = rng.choice(COLUMNS)
         values = sublist(rng, {"i": [None, -1, 0, 1, 2], "d": NUMBERS, "s": TEXTS}[column], 1, 4)
@@ -153,8 +153,8 @@ def random_rule(rng, name):
     if kind == 3:
         column = rng.choice(COLUMNS)
         return tg.NotNullRule(column, **options), lambda r: r[column] is not None
-    text, told = rng.choice(CONDITIONS)
-    return tg.Rule(rng.choice(column_of(text)), **options), told
+    text, reported = rng.choice(CONDITIONS)
+    return tg.Rule(rng.choice(column_of(text)), **options), reported
 
 
 def random_fix(rng, name):
@@ -195,12 +195,12 @@ def random_fix(rng, name):
             column,
             [(lambda r: r[column] is None, lambda r: default)],
         )
-    text, told = rng.choice(CONDITIONS)
+    text, reported = rng.choice(CONDITIONS)
     value, made = rng.choice(VALUES[column])
     if isinstance(value, str):
         value = rng.choice(column_of(value))
     spelled = rng.choice([column, f"`{column}`", column.upper()])
-    return tg.Fix(rng.choice(column_of(text)), spelled, value, name), column, [(told, made)]
+    return tg.Fix(rng.choice(column_of(text)), spelled, value, name), column, [(reported, made)]
 
 
 def random_rows(rng, size):
@@ -222,13 +222,13 @@ def naive_result(rows, rules, fixes):
     counts, kept, rejected, combined = Counter(), {}, {}, Counter()
     for row in rows:
         now = dict(row)
-        stages = {s: [(rule, told) for rule, told in rules if rule.stage == s] for s in ("before", "after")}  # fmt: skip
+        stages = {s: [(rule, reported) for rule, reported in rules if rule.stage == s] for s in ("before", "after")}  # fmt: skip
         counts["records", ""] += 1
         broken, rejecting, said = [], [], {"violated": [], "unknown": [], "fixed": []}
 
         def ask(stage, record, broken=broken, rejecting=rejecting, said=said, stages=stages):
-            for rule, told in stages[stage]:
-                answer = told(record)
+            for rule, reported in stages[stage]:
+                answer = reported(record)
                 if answer is None:
                     said["unknown"].append(rule.name)
                 elif not answer:
@@ -303,16 +303,16 @@ def test_counts_and_records_equal_those_of_a_loop(spark, seed):
     assert (done.state.records, done.state.rejects) == (len(rows), len(rejected))
     for rule, _ in rules:
         name = rule.name
-        found = done.state.rule_count(name), done.state.violations(name), done.state.unknown(name)
-        assert found == tuple(counts[k, name] for k in ("charged", "violated", "unknown"))
+        actual = done.state.rule_count(name), done.state.violations(name), done.state.unknown(name)
+        assert actual == tuple(counts[k, name] for k in ("charged", "violated", "unknown"))
     for fix, _, _ in fixes:
         names = list(fix.counters())
         assert done.state.fix_count(fix.name) == sum(counts["fixed", n] for n in names)
-    told = done.combinations().itertuples(index=False)
+    reported = done.combinations().itertuples(index=False)
     order = {t.name: n for n, t in enumerate([*dqm.tasks.before, *dqm.tasks.after])}
     sort = lambda names: tuple(sorted(names, key=lambda n: order.get(n, -1)))
     assert {
-        (sort(r.violated), sort(r.unknown), r.fixed): r.records for r in told if r.records
+        (sort(r.violated), sort(r.unknown), r.fixed): r.records for r in reported if r.records
     } == combined
 
     # each partition, read back from bytes, and all partitions together
@@ -369,14 +369,14 @@ def test_too_many_combinations_are_dropped_in_any_order(some, rng):
     ],
 )
 def test_syntax_errors_have_the_position_in_the_written_rule(spark, text, message):
-    found = (
+    applied = (
         tg.DQM()
         .add(tg.Rule(text, "bad"))
         .add(tg.Rule("x > 0", "good"))
         .apply(spark.range(3).selectExpr("id x"))
     )
-    assert message in found.state.errors["bad"]
-    assert found.state.violations("good") == 1
+    assert message in applied.state.errors["bad"]
+    assert applied.state.violations("good") == 1
 
 
 def test_a_column_that_is_not_a_condition_is_reported_as_it_prints(spark):

@@ -66,9 +66,9 @@ def test_a_dataset_is_published_once_for_the_same_files(spark, source, tmp_path,
 
     assert (repr(clean), clean.__doc__) == ("Dataset('clean')", "Positive numbers.")
     assert values(clean(spark)) == [1, 2]
-    with counted(spark) as found:
+    with counted(spark) as actual:
         again = clean(spark)
-    assert jobs(found) == []
+    assert jobs(actual) == []
     assert values(again) == [1, 2]
     add_to(spark, source, 5)
     assert values(clean(spark)) == [1, 2, 5]
@@ -96,9 +96,9 @@ def test_a_failure_is_raised_again_without_reading(spark, source, tmp_path):
     with pytest.raises(tg.DQMError, match="3 of 5 records"):
         clean(spark)
     assert not (tmp_path / "clean").exists()
-    with counted(spark) as found, pytest.raises(tg.DQMError, match="3 of 5 records"):
+    with counted(spark) as actual, pytest.raises(tg.DQMError, match="3 of 5 records"):
         clean(spark)
-    assert jobs(found) == []
+    assert jobs(actual) == []
     add_to(spark, source, -3)
     with pytest.raises(tg.DQMError, match="4 of 6 records"):
         clean(spark)

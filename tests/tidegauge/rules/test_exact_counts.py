@@ -210,8 +210,8 @@ def test_counting_takes_the_expected_number_of_actions(data, spark):
         DQM.apply(data, samples=0)
     with counted(spark) as none:
         tg.DQM().validate(data)
-    found = [len(some) for some in (nothing, own, twice, one, two, unsampled, none)]
-    assert found == [0, 1, 1, 1, 2, 1, 0]
+    actual = [len(some) for some in (nothing, own, twice, one, two, unsampled, none)]
+    assert actual == [0, 1, 1, 1, 2, 1, 0]
 
 
 RETRIED = """

@@ -50,13 +50,13 @@ def rows(parser):
 
 def rejects(parser):
     """Return rejected records, and require equal counts and samples."""
-    found = parser.read().rejects.collect()
+    actual = parser.read().rejects.collect()
     counts = parser.count()
-    assert counts.rejects == Counter(row.kind for row in found)
+    assert counts.rejects == Counter(row.kind for row in actual)
     assert sum(counts.rejects.values()) <= counts.lines
     kept = Counter(sample.task for sample in counts.samples)
     assert kept == {kind: min(n, parser.samples) for kind, n in counts.rejects.items()}
-    return [(row.record, row.kind, row.column) for row in found]
+    return [(row.record, row.kind, row.column) for row in actual]
 
 
 # eleven lines, of which six are valid
@@ -137,9 +137,9 @@ def test_rules_and_parser_make_one_verdict(parse, limit, passed):
     name = f"FailParserCountPolicy({limit})"
     expected = {(name, passed), ("small", True)}
     for task in (dqm, dqm.attach(data)):
-        found = ValidationSet([task, parser]).judge(data)
-        assert set(found.outcomes) == expected  # five cannot be read; one of the six is 67.21
-        assert found.passed is passed
+        actual = ValidationSet([task, parser]).judge(data)
+        assert set(actual.outcomes) == expected  # five cannot be read; one of the six is 67.21
+        assert actual.passed is passed
     applied = dqm.apply(parser)
     assert set(applied.check.outcomes) == expected
     metrics = applied.metrics().set_index(["name", "instance"])["value"]
@@ -575,5 +575,5 @@ def test_parsers_with_different_options_have_different_identities():
         {"date_format": "yyyyMMdd"},
         {"name": "x"},
     ]
-    found = [str(identity(**options)) for options in [{}, *others]]
-    assert len(set(found)) == len(found)
+    actual = [str(identity(**options)) for options in [{}, *others]]
+    assert len(set(actual)) == len(actual)

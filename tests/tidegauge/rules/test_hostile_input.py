@@ -60,14 +60,14 @@ def test_two_hundred_rules_are_counted(spark, monkeypatch, limit):
     def naive(some):
         after = {n: 4 if v == 3 and n < 70 else v for n, v, _ in some}
         before = {n: v for n, v, _ in some}
-        found = {("records", ""): len(some), ("kept", ""): len(some)}
+        actual = {("records", ""): len(some), ("kept", ""): len(some)}
         for name, (bad, stage) in limits.items():
             seen = (before if stage == "before" else after).values()
-            found["violated", name] = found["charged", name] = sum(v == bad for v in seen)
-            found["unknown", name] = sum(v is None for v in seen)
+            actual["violated", name] = actual["charged", name] = sum(v == bad for v in seen)
+            actual["unknown", name] = sum(v is None for v in seen)
         for n in range(70):
-            found["fixed", f"f{n}"] = int(before.get(n) == 3)
-        return found
+            actual["fixed", f"f{n}"] = int(before.get(n) == 3)
+        return actual
 
     assert dqm.tasks.words > 6
     for part in "pq":
@@ -162,9 +162,9 @@ BROKEN = {
 def test_invalid_conditions_are_reported_and_change_nothing(data):
     dqm = build_dqm(GOOD, *(tg.Rule(text, f"bad {text}", stage=stage) for text, stage in zip(BROKEN, ["before", "after"] * 20, strict=False)))  # fmt: skip
     dqm = dqm.add(tg.Fix("a = 0", "a", 1, "fix")).add(tg.Rule("a <> 1", "last", severity="warning", stage="after"))  # fmt: skip
-    for found in (dqm.apply(data), dqm.attach(data)):
-        check = found.check() if callable(found.check) else found.check
-        state = found.state
+    for actual in (dqm.apply(data), dqm.attach(data)):
+        check = actual.check() if callable(actual.check) else actual.check
+        state = actual.state
         assert set(state.errors) == {f"bad {text}" for text in BROKEN}
         for text, why in BROKEN.items():
             message = state.errors[f"bad {text}"]
@@ -173,7 +173,7 @@ def test_invalid_conditions_are_reported_and_change_nothing(data):
         assert (state.rule_count("good"), state.fix_count("fix"), state.rule_count("last")) == (3, 1, 2)  # fmt: skip
         assert not check.passed
         assert {name for name, _ in check.error_messages} == set(state.errors)
-        assert sorted(r.a for r in found.data.collect()) == [1, 1]
+        assert sorted(r.a for r in actual.data.collect()) == [1, 1]
 
 
 def test_strings_that_look_dangerous_are_plain_strings(data):

@@ -144,10 +144,10 @@ def test_a_change_of_the_other_table_recounts_all_partitions(spark, tables, repo
 
     def rejected():
         (run,) = run_rules([str(path)], repo).tables
-        found = spark.table("key_rejects").collect()
+        rows = spark.table("key_rejects").collect()
         # Samples do not show the private columns of the file.
         assert {s.record["customer"] for s in run.samples if s.task == "known"} <= {"***"}
-        return run.run.report.scanned, sorted((r.day, r.id, *r.broken_rules) for r in found)
+        return run.run.report.scanned, sorted((r.day, r.id, *r.broken_rules) for r in rows)
 
     # Within each day: b is on both days, and only on the second twice.
     twice = [(2, "b", "once"), (2, "b", "once")]

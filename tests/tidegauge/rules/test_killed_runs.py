@@ -43,11 +43,11 @@ def rows(place):
     """Return the rows of a folder by day."""
     import pyarrow.parquet as pq
 
-    found = {}
+    actual = {}
     for file in place.glob("ds=*/*.parquet"):
         ages = pq.read_table(file, partitioning=None, columns=["age"])["age"].to_pylist()
-        found.setdefault(file.parent.name, []).extend(ages)
-    return {day: sorted(ages, key=str) for day, ages in found.items()}
+        actual.setdefault(file.parent.name, []).extend(ages)
+    return {day: sorted(ages, key=str) for day, ages in actual.items()}
 
 
 def content(folder):

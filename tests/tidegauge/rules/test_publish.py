@@ -390,11 +390,11 @@ def test_mismatched_data_is_refused_before_anything_is_read(spark, place):
         ),
         (frame(spark), {"mode": "replace"}, RuleError, "'partitions', not 'replace'"),
     ]
-    with counted(spark) as found:
+    with counted(spark) as actual:
         for data, options, error, text in cases:
             with pytest.raises(error, match=text):
                 DQM.publish(data, place, **options)
-    assert [e for e in found if e["successJobIds"]] == []
+    assert [e for e in actual if e["successJobIds"]] == []
     with pytest.raises(PartitionColumnError, match="did you mean 'ds'"):
         DQM.publish(frame(spark), f"{place}_new", partition_by=["dt"])
     with pytest.raises(RuleError, match="give partition_by="):
@@ -409,9 +409,9 @@ def test_a_stored_failure_is_raised_without_reading(spark, place, tmp_path):
     with pytest.raises(tg.DQMError):
         STRICT.publish(spark.read.parquet(source), place, verdicts=verdicts)
     again = spark.read.parquet(source)
-    with counted(spark) as found, pytest.raises(tg.DQMError, match="2 of 5 records"):
+    with counted(spark) as actual, pytest.raises(tg.DQMError, match="2 of 5 records"):
         STRICT.publish(again, place, verdicts=verdicts)
-    assert [e for e in found if e["successJobIds"]] == []
+    assert [e for e in actual if e["successJobIds"]] == []
 
 
 def test_counts_are_recorded_as_a_run(spark, repo):
@@ -492,9 +492,9 @@ def test_a_failure_is_stored_once_and_raised_again(spark, repo, place, tmp_path,
     with pytest.raises(tg.DQMError):
         STRICT.publish(spark.read.parquet(source), place, **options)
     again = spark.read.parquet(source)
-    with counted(spark) as found, pytest.raises(tg.DQMError, match="2 of 5 records"):
+    with counted(spark) as actual, pytest.raises(tg.DQMError, match="2 of 5 records"):
         STRICT.publish(again, place, **options)
-    assert [e for e in found if e["successJobIds"]] == []
+    assert [e for e in actual if e["successJobIds"]] == []
     if given == "nothing":
         database = spark.catalog.getDatabase("pub").locationUri.removeprefix("file:")
         folder = Path(place).parent if "/" in place else Path(database)

@@ -32,8 +32,12 @@ def refusal(check, *arguments):
     ],
 )
 def test_conditions_that_are_not_deterministic_are_refused(condition, function):
-    told = refusal(check_deterministic, condition)
-    assert told.startswith(f"{function}() returns different values") if function else told == ""
+    reported = refusal(check_deterministic, condition)
+    assert (
+        reported.startswith(f"{function}() returns different values")
+        if function
+        else reported == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,14 +199,14 @@ def test_handled_errors_are_not_logged(spark, monkeypatch):
 
     name = "SQLQueryContextLogger"
     monkeypatch.delitem(logging.Logger.manager.loggerDict, name, raising=False)
-    told, handler = [], logging.StreamHandler()
-    monkeypatch.setattr(handler, "emit", told.append)
+    reported, handler = [], logging.StreamHandler()
+    monkeypatch.setattr(handler, "emit", reported.append)
     PySparkLogger.getLogger(name).addHandler(handler)
     data = spark.createDataFrame([(1, "a")], "a int, b string")
     done = tg.DQM().add(tg.Rule("c > 1", "c")).add(tg.Rule("CAST(b AS INT) > 1", "b")).apply(data)
     assert set(done.state.errors) == {"b", "c"}
     assert tg.calculate(data, [tg.Size(), tg.Compliance("b", "CAST(b AS INT) > 1")])[1].failed
-    assert told == []
+    assert reported == []
     with pytest.raises(Exception, match="`c`"):
         data.selectExpr("c").collect()
-    assert len(told) == 1
+    assert len(reported) == 1

@@ -43,7 +43,7 @@ def values(frame):
 
 def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, table, repo):
     run = tg.analyze(table, suite(), repository=repo)
-    found = values(repo.metrics("people"))
+    actual = values(repo.metrics("people"))
     days = [f"ds={day}" for day in DAYS]
     expected = {
         ("Size", "*"): (3, 4, 4),
@@ -58,7 +58,7 @@ def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, tab
         ("RecordRules.fixed", "*"): (0, 1, 0),
     }
     for (name, instance), numbers in expected.items():
-        assert [found[day, name, instance] for day in days] == list(numbers), (name, instance)
+        assert [actual[day, name, instance] for day in days] == list(numbers), (name, instance)
     assert {day: check.passed for day, check in run.checks.items()} == {
         days[0]: True,
         days[1]: False,

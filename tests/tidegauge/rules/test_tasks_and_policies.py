@@ -337,9 +337,9 @@ def test_recursive_values_and_functions_have_a_hash():
     def inner(n):
         return later(n)
 
-    found = source_hash(inner)  # a name that is not bound yet
+    actual = source_hash(inner)  # a name that is not bound yet
     later = len
-    assert source_hash(inner) != found
+    assert source_hash(inner) != actual
 
 
 def test_the_specification_covers_every_part():

@@ -224,11 +224,11 @@ def two_sessions(monkeypatch):
     """Return a function that makes a frame in two consecutive sessions and returns both fingerprints."""
 
     def both(make):
-        found = []
+        actual = []
         for session in ("one", "two"):
             monkeypatch.setattr(sources, "_session_id", lambda _, name=session: name)
-            found.append(tg.frame_fingerprint(make()))
-        return found
+            actual.append(tg.frame_fingerprint(make()))
+        return actual
 
     return both
 
@@ -287,11 +287,11 @@ def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, tw
     ],
 )
 def test_the_fingerprint_depends_on_settings_that_change_values(spark, folder, setting, values):
-    found = set()
+    actual = set()
     for value in values:
         with session_settings(spark, {setting: value}):
-            found.add(tg.frame_fingerprint(spark.read.parquet(folder)))
-    assert len(found) == 2
+            actual.add(tg.frame_fingerprint(spark.read.parquet(folder)))
+    assert len(actual) == 2
 
 
 @pytest.mark.spark
@@ -409,11 +409,11 @@ def test_no_data_fails_warns_or_passes_by_the_choice_of_the_caller():
         True,
         "no data: there are no records to judge",
     )
-    told = ("records", "no data: there are no records to judge")
+    reported = ("records", "no data: there are no records to judge")
     failed = empty.resolve_no_data(OnEmpty.FAIL)
-    assert (failed.status, failed.passed, failed.error_messages) == ("no data", False, (told,))
+    assert (failed.status, failed.passed, failed.error_messages) == ("no data", False, (reported,))
     warned = failed.resolve_no_data(OnEmpty.WARN)
-    assert (warned.passed, warned.error_messages, warned.warnings) == (True, (), (told,))
+    assert (warned.passed, warned.error_messages, warned.warnings) == (True, (), (reported,))
     assert warned.resolve_no_data(OnEmpty.FAIL) == failed
     for one in (empty, failed, warned):
         assert CheckResult.from_json(one.to_json()) == one

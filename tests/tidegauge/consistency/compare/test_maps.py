@@ -44,8 +44,8 @@ PAIRS = {
 @pytest.fixture(scope="module")
 def metrics(spark):
     """Return the metrics of all maps, compared as features of one frame."""
-    names = [told.partition(" ")[0] for told in PAIRS]
-    kinds = [told.partition(" ")[2] for told in PAIRS]
+    names = [reported.partition(" ")[0] for reported in PAIRS]
+    kinds = [reported.partition(" ")[2] for reported in PAIRS]
     columns = ", ".join(f"{n} map<string,{k}>" for n, k in zip(names, kinds, strict=True))
 
     def side(at):
@@ -55,8 +55,8 @@ def metrics(spark):
         ]
         return spark.createDataFrame(rows, f"id int, ts long, {columns}")
 
-    found = compare(side(0), side(1), "id", bucket_minutes=None, partition_by=())
-    frame = found.metrics()
+    comparison = compare(side(0), side(1), "id", bucket_minutes=None, partition_by=())
+    frame = comparison.metrics()
     return {
         name: {r.metric_name: r for r in of.itertuples() if not r.error}
         for name, of in frame.groupby("feature_name")
@@ -122,8 +122,8 @@ def metrics(spark):
     ids=lambda x: x if isinstance(x, str) else "",
 )  # fmt: skip
 def test_metrics_of_maps_equal_hand_computed_values(metrics, feature, expected):
-    found = {name: metrics[feature][name].number for name in expected}
-    assert found == pytest.approx(expected, rel=1e-12, abs=0)
+    actual = {name: metrics[feature][name].number for name in expected}
+    assert actual == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 @pytest.mark.spark
@@ -145,9 +145,9 @@ def test_maps_of_other_values_have_only_key_metrics(metrics):
     assert metrics["s"]["mismatched_keys"].number == 1
     counted = {"not_finite", "logged_nan", "backfilled_nan"}
     assert metrics["apart"].keys() == KEYS | CELLS | counted  # no key in common
-    told = {name.partition("-")[0] for name in metrics["i"]} - counted
-    assert told == KEYS | CELLS | {"smape", "smape_mean", "delta", "logged", "backfilled"}
-    assert told <= LONG_FORM
+    reported = {name.partition("-")[0] for name in metrics["i"]} - counted
+    assert reported == KEYS | CELLS | {"smape", "smape_mean", "delta", "logged", "backfilled"}
+    assert reported <= LONG_FORM
 
 
 def test_maps_of_strings_have_no_number_metrics():

@@ -96,20 +96,20 @@ def example(request, spark):
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_hours_of_the_example_have_the_expected_mismatches(example, case, bucket, expected):
-    found = numbers(example, bucket)
-    assert {key: found[key] for key in expected} == expected
+    values = numbers(example, bucket)
+    assert {key: values[key] for key in expected} == expected
 
 
 def test_smape_of_a_day_equals_the_hand_computed_value(example):
-    found = numbers(example.merged(["ds"]))
+    values = numbers(example.merged(["ds"]))
     expected = {"serial": 1 / 15, "value": 4 / 14, "rating": 0.4}
     for name, smape in expected.items():
-        assert found[name, "smape"] == pytest.approx(smape, rel=1e-12)
+        assert values[name, "smape"] == pytest.approx(smape, rel=1e-12)
     # 1/3, 0, 0, 0; 0, 1/5, 3/7 without the null; 4/6, 0, 4/8, 0: a missing value is not an agreement
-    assert found["serial", "smape_mean"] == pytest.approx(1 / 12)
-    assert found["value", "smape_mean"] == pytest.approx((1 / 5 + 3 / 7) / 3)
-    assert found["rating", "smape_mean"] == pytest.approx((4 / 6 + 4 / 8) / 4)
-    assert found["rating", "delta-min"] == -4.0  # b - a
+    assert values["serial", "smape_mean"] == pytest.approx(1 / 12)
+    assert values["value", "smape_mean"] == pytest.approx((1 / 5 + 3 / 7) / 3)
+    assert values["rating", "smape_mean"] == pytest.approx((4 / 6 + 4 / 8) / 4)
+    assert values["rating", "delta-min"] == -4.0  # b - a
 
 
 def test_the_long_form_of_the_example(example):
@@ -137,10 +137,10 @@ def test_a_table_equals_itself_also_with_fewer_columns(spark):
     whole = spark.createDataFrame(EXAMPLE_BACKFILLED, EXAMPLE_SCHEMA)
     for other, features in ((whole, 3), (whole.drop("rating"), 2)):
         for logged, backfilled in ((whole, other), (other, whole)):
-            found = compare(logged, backfilled, ["keyId"]).merged().metrics()
-            assert len(found[found.metric_name == "total"]) == features
+            metrics = compare(logged, backfilled, ["keyId"]).merged().metrics()
+            assert len(metrics[metrics.metric_name == "total"]) == features
             bad = ["mismatch", "missing", "extra", "row_missing", "row_extra", "smape"]
-            assert (found[found.metric_name.isin(bad)].number == 0).all()
+            assert (metrics[metrics.metric_name.isin(bad)].number == 0).all()
 
 
 JOIN_SCHEMA = "id long, ts timestamp, x int"
@@ -151,11 +151,11 @@ def test_null_keys_match_and_duplicates_do_not_multiply(spark):
     rows = [(1, at(1), 10), (N, at(1), 20), (2, at(1), 30), (2, at(1), 40)]
     logged = spark.createDataFrame(rows, JOIN_SCHEMA)
     backfilled = spark.createDataFrame(rows[::-1], JOIN_SCHEMA)
-    found = numbers(compare(logged, backfilled, ["id"]).merged())
-    assert found["*", "row_matched"] == 4
-    assert found["x", "mismatch"] == 0
-    assert found["*", "row_duplicate"] == 2  # one on each side
-    assert found["*", "row_null_key"] == 1  # one row, on both sides
+    values = numbers(compare(logged, backfilled, ["id"]).merged())
+    assert values["*", "row_matched"] == 4
+    assert values["x", "mismatch"] == 0
+    assert values["*", "row_duplicate"] == 2  # one on each side
+    assert values["*", "row_null_key"] == 1  # one row, on both sides
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "long"])
@@ -176,8 +176,8 @@ def test_a_log_of_milliseconds_matches_a_backfill_of_microseconds(spark, kind):
             frame.selectExpr("id", "CAST(ts AS TIMESTAMP_NTZ) AS ts", "x")
             for frame in (logged, backfilled)
         )
-    found = numbers(compare(logged, backfilled, ["id"]).merged())
-    assert (found["*", "row_matched"], found["x", "mismatch"]) == (2, 0)
+    values = numbers(compare(logged, backfilled, ["id"]).merged())
+    assert (values["*", "row_matched"], values["x", "mismatch"]) == (2, 0)
 
 
 def test_columns_that_exist_on_one_side_only_are_named(spark):
@@ -203,8 +203,8 @@ def test_rows_with_equal_maps_match_in_any_order_of_keys(spark):
             for m, n in zip(maps, nested, strict=True)
         ]
         frames.append(spark.sql(" UNION ALL ".join(rows)))
-    found = numbers(compare(*frames, ["id"], bucket_minutes=None, partition_by=()))
-    assert (found["m", "total"], found["m", "mismatch"], found["n", "mismatch"]) == (3, 0, 0)
+    values = numbers(compare(*frames, ["id"], bucket_minutes=None, partition_by=()))
+    assert (values["m", "total"], values["m", "mismatch"], values["n", "mismatch"]) == (3, 0, 0)
 
 
 @pytest.mark.soak
@@ -216,10 +216,10 @@ def test_unmatched_rows_exist_on_one_side(spark):
     assert numbers(comparison, "01-00")["*", "row_extra"] == 2
     assert numbers(comparison, "02-00")["*", "row_missing"] == 2
     assert ("x", "mismatch") not in numbers(comparison, "02-00")  # no rows, no metrics
-    found = numbers(comparison.merged())
+    values = numbers(comparison.merged())
     kinds = ("matched", "missing", "extra", "duplicate", "null_key")
-    assert [found["*", f"row_{kind}"] for kind in kinds] == [2, 2, 3, 3, 1]
-    assert found["x", "mismatch"] == 0
+    assert [values["*", f"row_{kind}"] for kind in kinds] == [2, 2, 3, 3, 1]
+    assert values["x", "mismatch"] == 0
     assert {
         r.weight for r in comparison.merged().metrics().itertuples() if r.feature_name == "*"
     } == {7}
@@ -234,12 +234,12 @@ def test_times_in_milliseconds_and_buckets_before_1970_are_assigned_correctly(sp
         [(1, -1, 1), (2, 90_000_000 + 1_800_000, 1)], "id int, ts long, x int"
     )
     backfilled = logged.selectExpr("id", "timestamp_millis(ts) AS ts", "x")
-    found = compare(logged, backfilled, ["id"], bucket_minutes=30)
-    assert set(found.groups) == {("1969-12-31", "23-30"), ("1970-01-02", "01-30")}
-    assert numbers(found.merged())["*", "row_matched"] == 2
+    comparison = compare(logged, backfilled, ["id"], bucket_minutes=30)
+    assert set(comparison.groups) == {("1969-12-31", "23-30"), ("1970-01-02", "01-30")}
+    assert numbers(comparison.merged())["*", "row_matched"] == 2
     naive_time = logged.selectExpr("id", "TIMESTAMP_NTZ'2021-04-10 07:59:59' AS ts", "x")
-    found = compare(naive_time, naive_time, ["id"], bucket_minutes=15)
-    assert set(found.groups) == {("2021-04-10", "07-45")}
+    comparison = compare(naive_time, naive_time, ["id"], bucket_minutes=15)
+    assert set(comparison.groups) == {("2021-04-10", "07-45")}
 
 
 def test_unmatched_rows_have_no_metrics_of_values(spark):
@@ -248,13 +248,13 @@ def test_unmatched_rows_have_no_metrics_of_values(spark):
     backfilled = [row for row in logged if row[0] % 10 == 0]  # none at 02:00, 1 in 5 at 01:00
     a, b = (spark.createDataFrame(rows, JOIN_SCHEMA) for rows in (logged, backfilled))
     comparison = compare(a, b, ["id"])
-    found = numbers(comparison, "02-00")
-    assert (found["*", "row_extra"], found["*", "row_matched"]) == (10, 0)
-    assert found["x", "total"] == 0
-    assert not {("x", cell) for cell in ("mismatch", "missing", "extra", "smape")} & found.keys()
-    found = numbers(comparison, "01-00")
-    assert (found["*", "row_extra"], found["x", "total"]) == (8, 2)
-    assert (found["x", "extra"], found["x", "mismatch"]) == (0, 0)
+    values = numbers(comparison, "02-00")
+    assert (values["*", "row_extra"], values["*", "row_matched"]) == (10, 0)
+    assert values["x", "total"] == 0
+    assert not {("x", cell) for cell in ("mismatch", "missing", "extra", "smape")} & values.keys()
+    values = numbers(comparison, "01-00")
+    assert (values["*", "row_extra"], values["x", "total"]) == (8, 2)
+    assert (values["x", "extra"], values["x", "mismatch"]) == (0, 0)
 
 
 @pytest.mark.soak
@@ -268,11 +268,11 @@ def test_distributions_of_text_cover_matched_rows(spark, repo):
         [(0, "a"), (1, "b"), (2, "b"), (3, "b"), (4, "b"), (5, long)], "id int, x string"
     )
     a, b = (side.selectExpr("*", "0L AS ts") for side in (a, b))
-    found = compare(a, b, ["id"], repository=repo, dataset="d")
-    metrics = numbers(found.merged())
+    comparison = compare(a, b, ["id"], repository=repo, dataset="d")
+    metrics = numbers(comparison.merged())
     assert metrics["x", "logged_top"] == 3 / 5
     assert metrics["x", "backfilled_top"] == 4 / 6
-    assert "logged_top" not in set(found.long().metric_name)
+    assert "logged_top" not in set(comparison.long().metric_name)
     hour = repo.metrics("d")["partition"].iloc[0]
     drifted = drift(repo, "d", "*.x", hour, record=True)
     assert (drifted.kind, drifted.baseline_rows, drifted.current_rows) == ("categorical", 6, 5)
@@ -295,16 +295,16 @@ def test_no_value_of_a_private_feature_is_stored(spark, repo, tmp_path, monkeypa
     a = spark.createDataFrame(rows, "id int, mail string, pin long, city string")
     a = a.selectExpr("*", "0L AS ts")
     b = a.selectExpr("id", "ts", "concat(mail, '.') AS mail", "pin + 1 AS pin", "city")
-    found = compare(a, b, ["id"], repository=repo, dataset="d")
-    metrics = found.metrics()
+    comparison = compare(a, b, ["id"], repository=repo, dataset="d")
+    metrics = comparison.metrics()
     refused = metrics[metrics.error.fillna("").str.contains("private")]
     assert set(zip(refused.feature_name, refused.metric_name, strict=True)) == {
         ("mail", "logged_top"), ("mail", "backfilled_top"),
         ("pin", "delta"), ("pin", "logged"), ("pin", "backfilled"),
     }  # fmt: skip
-    told = numbers(found)
-    assert [told[name, "mismatch"] for name in ("mail", "pin", "city")] == [1, 1, 0]
-    assert told["city", "logged_top"] == 1
+    values = numbers(comparison)
+    assert [values[name, "mismatch"] for name in ("mail", "pin", "city")] == [1, 1, 0]
+    assert values["city", "logged_top"] == 1
     with pytest.raises(HistoryError, match=r"'\*.mail' is not stored"):
         drift(repo, "d", "*.mail", repo.metrics("d")["partition"].iloc[0])
 
@@ -312,8 +312,8 @@ def test_no_value_of_a_private_feature_is_stored(spark, repo, tmp_path, monkeypa
 def test_rows_are_compared_if_all_columns_are_keys(spark):
     rows = [(1, at(1)), (1, at(1)), (2, at(1))]
     a, b = (spark.createDataFrame(some, "id long, ts timestamp") for some in (rows, rows[1:]))
-    found = numbers(compare(a, b, ["id"]))
-    assert {key[1]: value for key, value in found.items()} == {
+    values = numbers(compare(a, b, ["id"]))
+    assert {key[1]: value for key, value in values.items()} == {
         "row_matched": 2, "row_missing": 0, "row_extra": 1, "row_duplicate": 1, "row_null_key": 0,
         "row_unmatched": 1 / 3,
     }  # fmt: skip
@@ -324,18 +324,18 @@ def test_columns_distinguish_results(spark):
     schema = "id int, ts long, ds string, query_source string, x int"
     logged = spark.createDataFrame([(1, 0, "d1", "web", 1), (2, 0, "d1", "app", 2)], schema)
     backfilled = logged.drop("query_source").selectExpr("id", "ts", "'d' || id AS ds", "x")
-    found = compare(logged, backfilled, ["id"], partition_by=("ds", "query_source"))
-    assert found.group_by == ("ds", "query_source", "hr_minute")
+    comparison = compare(logged, backfilled, ["id"], partition_by=("ds", "query_source"))
+    assert comparison.group_by == ("ds", "query_source", "hr_minute")
     missing = "__HIVE_DEFAULT_PARTITION__"  # only in the backfill, which has no source
-    kinds = {key[:2]: row_counts(found, key, "row_") for key in found.groups}
+    kinds = {key[:2]: row_counts(comparison, key, "row_") for key in comparison.groups}
     assert kinds == {
         ("d1", "web"): {"row_matched": 1},
         ("d1", "app"): {"row_extra": 1, "row_unmatched": 1},  # the day of the row is also a key
         ("d2", missing): {"row_missing": 1, "row_unmatched": 1},
     }
-    assert found.merged(["ds"]).group_by == ("ds",)
+    assert comparison.merged(["ds"]).group_by == ("ds",)
     with pytest.raises(UnknownNameError, match="'query_source'"):
-        found.merged(["query_sauce"])
+        comparison.merged(["query_sauce"])
 
 
 def row_counts(comparison, key, prefix):
@@ -395,9 +395,11 @@ def equalities(spark):
         for side in (0, 1)
     )
     tolerance = {f"x{i}": case[2] for i, case in enumerate(EQUALITY) if case[2]}
-    found = compare(a, b, ["id"], bucket_minutes=None, partition_by=(), tolerance=tolerance)
-    states = found.groups[()].states
-    return {m.feature: states[m].value for m in found.measures if isinstance(m, ConsistencyCells)}
+    comparison = compare(a, b, ["id"], bucket_minutes=None, partition_by=(), tolerance=tolerance)
+    states = comparison.groups[()].states
+    return {
+        m.feature: states[m].value for m in comparison.measures if isinstance(m, ConsistencyCells)
+    }
 
 
 @pytest.mark.parametrize(
@@ -413,38 +415,38 @@ def test_cells_equal_hand_classified_values(equalities, number):
 
 def test_numbers_that_are_not_finite_are_counted_separately(spark):
     values = [(NAN, 1.0), (1.0, INF), (NAN, NAN), (3.0, 1.0), (N, 1.0), (1e308, 1e308)]
-    found = numbers(compare_values(spark, "double", values))
-    assert found["x", "smape"] == 0.5  # from the one pair of finite numbers with a finite sum
-    assert found["x", "not_finite"] == 4
-    assert (found["x", "logged_nan"], found["x", "backfilled_nan"]) == (2, 1)
-    assert found["x", "delta-min"] == -2.0
-    assert found["x", "delta-max"] == INF
+    actual = numbers(compare_values(spark, "double", values))
+    assert actual["x", "smape"] == 0.5  # from the one pair of finite numbers with a finite sum
+    assert actual["x", "not_finite"] == 4
+    assert (actual["x", "logged_nan"], actual["x", "backfilled_nan"]) == (2, 1)
+    assert actual["x", "delta-min"] == -2.0
+    assert actual["x", "delta-max"] == INF
 
 
 def test_signs_do_not_cancel_and_signed_zeros_are_equal(spark):
     values = [(-2, 2), (3, -3), (0, 0)]
-    found = numbers(compare_values(spark, "int", values))
-    assert found["x", "smape"] == 1.0
-    assert found["x", "smape_mean"] == pytest.approx(2 / 3)
+    actual = numbers(compare_values(spark, "int", values))
+    assert actual["x", "smape"] == 1.0
+    assert actual["x", "smape_mean"] == pytest.approx(2 / 3)
     assert numbers(compare_values(spark, "int", [(0, 0)]))["x", "smape"] == 0.0
 
 
 @pytest.mark.soak
 def test_differences_of_wide_integers_and_decimals_are_exact(spark):
-    found = numbers(compare_values(spark, "long", [(2**60, 2**60 + 1), (-(2**63), 2**63 - 1)]))
-    assert found["x", "delta-min"] == 1.0
-    assert found["x", "delta-max"] == 2.0**64
-    found = numbers(compare_values(spark, "decimal(38,5)", [(TALL, Decimal(f"{TALL}.00001"))]))
-    assert found["x", "delta-p50"] == 0.00001
-    assert found["x", "mismatch"] == 1.0
+    values = numbers(compare_values(spark, "long", [(2**60, 2**60 + 1), (-(2**63), 2**63 - 1)]))
+    assert values["x", "delta-min"] == 1.0
+    assert values["x", "delta-max"] == 2.0**64
+    values = numbers(compare_values(spark, "decimal(38,5)", [(TALL, Decimal(f"{TALL}.00001"))]))
+    assert values["x", "delta-p50"] == 0.00001
+    assert values["x", "mismatch"] == 1.0
 
 
 def test_numbers_of_two_types_are_compared(spark):
     a = spark.createDataFrame([(1, 0, 3)], "id int, ts long, x int")
     b = a.selectExpr("CAST(id AS LONG) AS id", "ts", "3.5D AS x")
-    found = numbers(compare(a, b, ["id"], bucket_minutes=None, partition_by=()))
-    assert found["*", "row_matched"] == 1
-    assert found["x", "delta-p50"] == 0.5
+    values = numbers(compare(a, b, ["id"], bucket_minutes=None, partition_by=()))
+    assert values["*", "row_matched"] == 1
+    assert values["x", "delta-p50"] == 0.5
 
 
 EDITS = [
@@ -479,23 +481,23 @@ def edits(spark):
 
 @pytest.mark.parametrize(("case", "logged", "backfilled", "expected"), EDITS)
 def test_edit_counts_equal_hand_computed_values(edits, case, logged, backfilled, expected):
-    found = edits[case]
+    actual = edits[case]
     if isinstance(expected, str):
-        assert not {("x", "edit_insert-max"), ("x", "edit_delete-max")} & found.keys()
-        assert found["x", expected] == 1.0
+        assert not {("x", "edit_insert-max"), ("x", "edit_delete-max")} & actual.keys()
+        assert actual["x", expected] == 1.0
         return
-    assert (found["x", "edit_insert-max"], found["x", "edit_delete-max"]) == expected
-    assert found["x", "logged_length-p50"] == len(logged)
-    assert found["x", "backfilled_length-p50"] == len(backfilled)
+    assert (actual["x", "edit_insert-max"], actual["x", "edit_delete-max"]) == expected
+    assert actual["x", "logged_length-p50"] == len(logged)
+    assert actual["x", "backfilled_length-p50"] == len(backfilled)
 
 
 @pytest.mark.soak
 def test_arrays_that_are_too_long_are_counted(spark):
     long, other = list(range(20)), list(range(1, 21))
     values = [(long, other), (long, long), ([1], [2]), ([1], N)]
-    found = numbers(compare_values(spark, "array<int>", values, longest=19))
-    assert found["x", "edit_skipped"] == pytest.approx(1 / 3)
-    assert found["x", "edit_insert-max"] == 1.0
+    actual = numbers(compare_values(spark, "array<int>", values, longest=19))
+    assert actual["x", "edit_skipped"] == pytest.approx(1 / 3)
+    assert actual["x", "edit_insert-max"] == 1.0
     assert (
         numbers(compare_values(spark, "array<int>", values, longest=20))["x", "edit_skipped"] == 0
     )
@@ -522,16 +524,16 @@ def test_edit_counts_equal_a_plain_dynamic_program(spark):
 
     types = ({"type": "array", "elementType": "integer"},) * 2
     rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', types)} AS shared").collect()
-    found = {row.id: row.shared for row in rows}
-    assert [(len(b) - found[i], len(a) - found[i]) for i, (a, b) in enumerate(values)] == expected
+    actual = {row.id: row.shared for row in rows}
+    assert [(len(b) - actual[i], len(a) - actual[i]) for i, (a, b) in enumerate(values)] == expected
 
 
 @pytest.mark.soak
 def test_keys_of_maps_are_compared(spark):
     values = [({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}), (N, {"a": 1})]
-    found = numbers(compare_values(spark, "map<string,int>", values))
+    actual = numbers(compare_values(spark, "map<string,int>", values))
     keys = ("missing_keys", "extra_keys", "mismatched_keys", "left_keys", "right_keys")
-    assert [found["x", key] for key in keys] == [1, 1, 1, 3, 3]
+    assert [actual["x", key] for key in keys] == [1, 1, 1, 3, 3]
     near = compare_values(spark, "map<string,int>", values, tolerance={"x": 1})
     assert numbers(near)["x", "mismatched_keys"] == 0
 
@@ -557,12 +559,12 @@ def test_column_names_can_hold_any_characters(spark):
     schema = StructType([StructField("k`ey", LongType()), StructField("ts", LongType()), *fields])
     frame = spark.createDataFrame([(1, 0, *values)], schema)
     tolerance = {"above": 0.5, "x y.z": 0.5}
-    found = compare(frame, frame, ["k`ey"], group_bys={"g.'`": ODD}, tolerance=tolerance)
-    metrics = found.metrics()
+    comparison = compare(frame, frame, ["k`ey"], group_bys={"g.'`": ODD}, tolerance=tolerance)
+    metrics = comparison.metrics()
     assert set(metrics.feature_name) == {"*", *ODD}
     assert not metrics.error.notna().any()
     assert (metrics[metrics.metric_name == "mismatch"].number == 0).all()
-    assert {m.instance for m in found.measures if isinstance(m, ConsistencyRows)} == {"g.'`"}
+    assert {m.instance for m in comparison.measures if isinstance(m, ConsistencyRows)} == {"g.'`"}
 
 
 def test_all_mismatches_of_two_tables_are_reported_at_once(spark):
@@ -635,11 +637,11 @@ def check_values(states, expected):
     for field in ("difference", "size", "ratios"):
         assert getattr(differences, field) == pytest.approx(sum(expected[field])), field
     for name in ("delta", "logged", "backfilled"):
-        found = states[name].distribution(name)
-        assert found.count == len(expected[name])
+        distribution = states[name].distribution(name)
+        assert distribution.count == len(expected[name])
         if expected[name]:  # few enough values that the sketches hold them all
             ends = [min(expected[name]), max(expected[name])]
-            assert found.quantiles([0.0, 1.0]) == ends
+            assert distribution.quantiles([0.0, 1.0]) == ends
     if "left_keys" in states:
         keys = states["left_keys"]
         assert keys.pairs == sum(expected["pairs_of_maps"])
@@ -661,22 +663,24 @@ def test_random_frames_give_the_results_of_a_naive_comparison(spark, seed):
 
     pairs = list(naive.pairs(*sides, bucket))
     expected = naive.cells(pairs)
-    found = {}
+    actual = {}
     for key, group in comparison.groups.items():
         for one in comparison.measures:
             state = group.states[one].value
             if isinstance(one, ConsistencyRows):
-                found[key, "*", one.metric] = one.measure(state)
+                actual[key, "*", one.metric] = one.measure(state)
             elif isinstance(one, ConsistencyCells):
                 i = NAMES.index(one.feature)
                 for cell in ("equal", "mismatch", "missing", "extra", "both_null"):
-                    found[key, i, cell] = getattr(state, cell)
+                    actual[key, i, cell] = getattr(state, cell)
                 rows = next(
                     s.value for m, s in group.states.items() if isinstance(m, ConsistencyRows)
                 )
                 assert state.matched == rows.matched  # cells add up to the total
-    found = {k: v for k, v in found.items() if v and k[2] not in {"row_null_key", "row_unmatched"}}
-    assert found == {k: v for k, v in expected.items() if v}
+    actual = {
+        k: v for k, v in actual.items() if v and k[2] not in {"row_null_key", "row_unmatched"}
+    }
+    assert actual == {k: v for k, v in expected.items() if v}
     for name in ("n", "d", "m"):
         of_values = naive.values(pairs, NAMES.index(name))
         for key, group in comparison.groups.items():
@@ -705,16 +709,16 @@ def test_states_of_disjoint_keys_merge_to_the_whole(spark):
     assert len(whole.groups) == 20
     for key, group in whole.groups.items():
         for one, outcome in group.states.items():
-            found = [part.groups[key].states[one].value for part in parts]
-            assert one.state_type.merge(found).agrees_with(outcome.value), one
+            actual = [part.groups[key].states[one].value for part in parts]
+            assert one.state_type.merge(actual).agrees_with(outcome.value), one
 
 
 def test_nested_types_that_differ_are_reported_in_full():
     floats, texts = (
         {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "string")
     )
-    told = _type_problems("x", (floats, texts), "the backfill", is_key=False, is_time=False)
-    assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<STRING> in the backfill"]
+    reported = _type_problems("x", (floats, texts), "the backfill", is_key=False, is_time=False)
+    assert list(reported) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<STRING> in the backfill"]
 
 
 @pytest.mark.parametrize(
@@ -736,18 +740,18 @@ def test_nested_numbers_are_compared_like_plain_numbers(
     spark, logged, backfilled, mismatches, also
 ):
     sides = [spark.sql(f"SELECT 1 AS id, 0L AS ts, {sql} AS x") for sql in (logged, backfilled)]
-    found = numbers(compare(*sides, ["id"]))
+    values = numbers(compare(*sides, ["id"]))
     expected = {"mismatch": mismatches, **also}
-    assert {name: found["x", name] for name in expected} == expected
+    assert {name: values["x", name] for name in expected} == expected
 
 
 @pytest.mark.spark
 def test_floats_and_doubles_are_compared_as_floats_in_all_metrics(spark):
     logged = spark.sql("SELECT 1 AS user, 0L AS ts, CAST(0.1 AS FLOAT) AS n, map('k', 0.1F) AS m")
     offline = spark.sql("SELECT 1 AS user, 0L AS ts, 0.1D AS n, map('k', 0.1D) AS m")
-    found = compare(logged, offline, "user").merged()
-    assert str(found).endswith("\ncompared as floats, because one side is a float: m, n")
-    numbers = found.metrics().set_index(["feature_name", "metric_name"])["number"]
+    merged_state = compare(logged, offline, "user").merged()
+    assert str(merged_state).endswith("\ncompared as floats, because one side is a float: m, n")
+    numbers = merged_state.metrics().set_index(["feature_name", "metric_name"])["number"]
     for feature in ("n", "m"):
         for name in ("mismatch", "smape", "smape_mean"):
             assert numbers[feature, name] == 0, (feature, name)

@@ -154,17 +154,17 @@ def rows(kind):
 @given(st.data())
 def test_random_groups_and_rows_agree_with_spark(spark, data):
     kind, tolerance = data.draw(st.sampled_from([*KINDS])), data.draw(st.sampled_from([N, 0.5]))
-    found = data.draw(rows(kind))
-    texts, numbers, presence, a, b = zip(*found, strict=True)
+    actual = data.draw(rows(kind))
+    texts, numbers, presence, a, b = zip(*actual, strict=True)
     others = {
         PRESENCE_COLUMN: presence,
         "text": pa.array(texts, pa.string()),
         "n": pa.array(numbers, pa.int32()),
     }
     types = (KINDS[kind][0], KINDS[kind][0])
-    nulls = [(N, N)] * len(found)
+    nulls = [(N, N)] * len(actual)
     columns = {"x": (types, list(zip(a, b, strict=True))), "nothing": (types, nulls)}
-    table = table_of(spark, columns, len(found), **others)
+    table = table_of(spark, columns, len(actual), **others)
     allowed = {} if tolerance is None else {"x": tolerance}
     for by in (["text", "n"], []):
         ours = measure(table, {"all": ["x", "nothing"]}, by, allowed)
@@ -183,11 +183,11 @@ def test_types_of_all_kinds_are_measured_together(spark, in_spark):
         " FROM range(20)"
     )
     named = {"one": ["n", "d", "s"], "two": ["l", "m", "f", "n"]}
-    found = measure(table, named, ["part"], {"n": 1})
-    require_equal(found, in_spark(table, named, ["part"], {"n": 1}))
+    measured = measure(table, named, ["part"], {"n": 1})
+    require_equal(measured, in_spark(table, named, ["part"], {"n": 1}))
     # Among the even numbers 0 to 18, numbers from 6 on differ by more than 1 from their remainder by 5.
     cells = ConsistencyCells("mismatch", "one", "n", absolute=1.0)
-    assert found.groups[("0",)].states[cells].value == Cells(3, 7)
+    assert measured.groups[("0",)].states[cells].value == Cells(3, 7)
 
 
 @pytest.mark.spark
@@ -259,13 +259,13 @@ def partial(batches, kinds):
 
 def by_group(batches):
     """Return counts, sums and sketches of partial results by group and statistic."""
-    found = {}
+    actual = {}
     for batch in batches:
         for row in batch.to_pylist():
             key = (*row["key"], row["statistic"])
-            assert key not in found
-            found[key] = row["counts"], row["sums"], KllState(row["sketch"] or b"")
-    return found
+            assert key not in actual
+            actual[key] = row["counts"], row["sums"], KllState(row["sketch"] or b"")
+    return actual
 
 
 @settings(max_examples=soak(20, 500), deadline=None)

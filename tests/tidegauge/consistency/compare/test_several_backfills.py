@@ -28,16 +28,16 @@ def frame(spark, names, rows, *, millis=True, ds="string"):
     columns = [("id", IntegerType()), ("ts", LongType()), ("ds", StringType())]
     columns += [(name, IntegerType()) for name in names]
     schema = StructType([StructField(*column) for column in columns])
-    found = spark.createDataFrame([(*row[:3], *row[3]) for row in rows], schema)
-    found = found.withColumn("ds", found.ds.cast(ds)) if ds else found.drop("ds")
+    actual = spark.createDataFrame([(*row[:3], *row[3]) for row in rows], schema)
+    actual = actual.withColumn("ds", actual.ds.cast(ds)) if ds else actual.drop("ds")
     if millis:
-        return found
-    return found.withColumn("ts", F.expr("timestamp_millis(ts)"))
+        return actual
+    return actual.withColumn("ts", F.expr("timestamp_millis(ts)"))
 
 
 def counts_of(table, group_by, names):
     """Count the rows of a group-by by bucket, number, and the values of each side or None."""
-    found = Counter()
+    actual = Counter()
     for row in table:
         presence = row[f"row_presence_{group_by}"]
         if presence == "other":
@@ -46,8 +46,8 @@ def counts_of(table, group_by, names):
         backfilled = tuple(row[name] for name in names)
         a = logged if presence != "missing" else N
         b = backfilled if presence != "extra" else N
-        found[row.ds, row.hr_minute, row[f"row_copy_{group_by}"], a, b] += 1
-    return found
+        actual[row.ds, row.hr_minute, row[f"row_copy_{group_by}"], a, b] += 1
+    return actual
 
 
 def naive_counts(logged, backfilled, shared):
@@ -56,15 +56,15 @@ def naive_counts(logged, backfilled, shared):
     for side, rows in enumerate((logged, backfilled)):
         for row in rows:
             sides[row[: 3 if shared else 2]][side].append(row)
-    found = Counter()
+    actual = Counter()
     for key, some in sides.items():
         a, b = (sorted(rows, key=lambda row: naive.order(row[3])) for rows in some)
         for i in range(max(len(a), len(b))):
             one, other = a[i] if i < len(a) else N, b[i] if i < len(b) else N
             ds = (one or other)[2]
             hour = N if key[1] is None else f"{key[1] // HOUR % 24:02}-00"
-            found[ds, hour, i + 1, one and one[3], other and other[3]] += 1
-    return found
+            actual[ds, hour, i + 1, one and one[3], other and other[3]] += 1
+    return actual
 
 
 def day(millis):
@@ -84,13 +84,13 @@ def test_each_backfill_is_compared_as_if_it_were_the_only_one(spark, seed):
     millis = [rng.random() < 0.5 for _ in range(4)]
 
     def rows(side, names, n):
-        found = []
+        actual = []
         for _ in range(n):
             key = maybe(rng.randrange(2)), maybe(rng.choice([0, HOUR + 5, 3 * DAY]))
             own = f"ds{(key[0] or 0) if side in (0, 2) else 0}"  # some sides have another value
             ds = own if has_ds[side] == "1" else day(key[1])
-            found.append((*key, ds, tuple(maybe(rng.randrange(3)) for _ in names)))
-        return found
+            actual.append((*key, ds, tuple(maybe(rng.randrange(3)) for _ in names)))
+        return actual
 
     every = [name for names in FEATURES for name in names]
     logged = rows(0, every, rng.randrange(12))
@@ -151,11 +151,11 @@ def test_each_backfill_has_its_own_rows_and_duplicates(spark):
         (3, "extra", "extra", 1, "extra", 1),
         (4, "missing", "missing", 1, "other", 1),
     ]
-    found = measure(table, {"A": "a", "B": "b"})
+    measured = measure(table, {"A": "a", "B": "b"})
     kinds = ("matched", "missing", "extra", "duplicate")
-    assert [presence(found, "A")[kind] for kind in kinds] == [1, 2, 2, 1]
-    assert [presence(found, "B")[kind] for kind in kinds] == [2, 2, 1, 3]
-    metrics = found.metrics()
+    assert [presence(measured, "A")[kind] for kind in kinds] == [1, 2, 2, 1]
+    assert [presence(measured, "B")[kind] for kind in kinds] == [2, 2, 1, 3]
+    metrics = measured.metrics()
     numbers = {(r.feature_name, r.metric_name): r.number for r in metrics.itertuples()}
     assert (numbers["a", "total"], numbers["b", "total"]) == (1, 2)
     assert (numbers["a", "mismatch"], numbers["b", "mismatch"]) == (0, 0)
@@ -164,7 +164,7 @@ def test_each_backfill_has_its_own_rows_and_duplicates(spark):
         single = compare(logged, part.data, "id", group_bys=group_bys)
         for key, group in single.groups.items():
             for one, outcome in group.states.items():
-                assert outcome.value.agrees_with(found.groups[key].states[one].value), one
+                assert outcome.value.agrees_with(measured.groups[key].states[one].value), one
     # Days that were compared with a single backfill do not store which backfill a row belongs to.
     before = [f"CAST(NULL AS STRING) AS row_presence_{g}" for g in "AB"]
     before += [f"CAST(NULL AS INT) AS row_copy_{g}" for g in "AB"]

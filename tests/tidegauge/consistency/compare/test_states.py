@@ -88,9 +88,9 @@ def test_metrics_of_states_equal_hand_computed_values(analyzer, state, value, we
 
 def test_a_distribution_has_seven_numbers():
     metric = ConsistencyDistribution("delta", *OF).compute_metric_from(sketch(range(21)))
-    found = {m.name: m.value for m in flatten(metric)}
+    actual = {m.name: m.value for m in flatten(metric)}
     quantiles = {"min": 0, "p5": 1, "p25": 5, "p50": 10, "p75": 15, "p95": 19, "max": 20}
-    assert found == {f"Consistency.delta-{name}": value for name, value in quantiles.items()}
+    assert actual == {f"Consistency.delta-{name}": value for name, value in quantiles.items()}
     assert metric.weight == 21
     assert metric.interval["min"].lower == metric.interval["min"].upper == 0
     assert ConsistencyDistribution("delta", *OF).compute_metric_from(KllState()).empty
@@ -110,15 +110,15 @@ def test_equal_values_are_stored_once_and_infinite_differences_are_left_out():
     state = pairs_of(logged, backfilled)
     assert [state.equal.count, state.logged.count, state.backfilled.count] == [2, 2, 2]
     assert (state.delta.count, state.distribution("delta").count) == (1, 3)
-    found = {
+    actual = {
         metric: ConsistencyDistribution(metric, *OF).compute_metric_from(state)
         for metric in ("logged", "backfilled", "delta")
     }
     # The median of four values is the second: half of the values are not greater.
-    assert [found["logged"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 8.0]
-    assert [found["backfilled"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 7.0]
-    assert [found["delta"].value[q] for q in ("min", "p50", "max")] == [0.0, 0.0, 2.0]
-    assert [one.weight for one in found.values()] == [4, 4, 3]
+    assert [actual["logged"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 8.0]
+    assert [actual["backfilled"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 7.0]
+    assert [actual["delta"].value[q] for q in ("min", "p50", "max")] == [0.0, 0.0, 2.0]
+    assert [one.weight for one in actual.values()] == [4, 4, 3]
 
 
 def test_pairs_without_a_value_have_no_distribution():
@@ -145,15 +145,15 @@ def test_pairs_are_as_accurate_as_a_sketch_of_each_side(share):
     state = SketchPairs.merge(pairs_of(*part) for part in parts)
     exact = {"logged": logged, "backfilled": backfilled, "delta": backfilled - logged}
     for metric, values in exact.items():
-        ordered, found = np.sort(values), state.distribution(metric)
-        assert found.count == len(values)
-        assert found.quantiles([0.0, 1.0]) == [ordered[0], ordered[-1]]
+        ordered, actual = np.sort(values), state.distribution(metric)
+        assert actual.count == len(values)
+        assert actual.quantiles([0.0, 1.0]) == [ordered[0], ordered[-1]]
         for rank in (0.05, 0.25, 0.5, 0.75, 0.95):
-            (value,) = found.quantiles([rank])
+            (value,) = actual.quantiles([rank])
             below, upto = (np.searchsorted(ordered, value, side) for side in ("left", "right"))
             allowed = 0.16 / 12 * len(values)  # at 99% confidence
             assert below - allowed <= rank * len(values) <= upto + allowed, (metric, rank)
-            (bounds,) = found.intervals([rank])
+            (bounds,) = actual.intervals([rank])
             assert bounds.lower <= value <= bounds.upper
 
 
@@ -342,5 +342,5 @@ def test_merged_hours_equal_the_day():
     for rank, value in zip(
         RANK_BY_QUANTILE.values(), merged.quantiles(list(RANK_BY_QUANTILE.values())), strict=True
     ):
-        found = sum(v <= value for v in ordered) / len(ordered)
-        assert abs(found - rank) <= 1.5 * 0.16 / 12 + 1 / len(ordered)
+        actual = sum(v <= value for v in ordered) / len(ordered)
+        assert abs(actual - rank) <= 1.5 * 0.16 / 12 + 1 / len(ordered)

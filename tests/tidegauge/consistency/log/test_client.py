@@ -42,16 +42,16 @@ def files(folder):
 
 def rows(folder):
     """Return every row with the partition of its folder."""
-    found = []
+    actual = []
     for file in files(folder):
         partition = Partition.from_path(f"{file.parent.parent.name}/{file.parent.name}")
         table = pq.read_table(file, partitioning=None)
         assert table.column_names == LOG_COLUMNS
-        found += [
+        actual += [
             {**row, **dict(zip(*keys_and_values(partition), strict=True))}
             for row in table.to_pylist()
         ]
-    return sorted(found, key=lambda row: row["ts_millis"])
+    return sorted(actual, key=lambda row: row["ts_millis"])
 
 
 def keys_and_values(partition):
@@ -60,9 +60,9 @@ def keys_and_values(partition):
 
 def decoded(schema, text):
     stream = io.BytesIO(base64.b64decode(text, validate=True))
-    found = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
+    actual = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
     assert not stream.read()
-    return found
+    return actual
 
 
 @pytest.fixture
@@ -362,14 +362,16 @@ def test_a_signal_ends_a_process_even_if_threads_and_storage_hang(tmp_path, how)
             assert process.stdout.readline() == "logged\n"
             if how != "hangs, at exit":
                 process.send_signal(signal.SIGTERM)
-            _, told = process.communicate(timeout=60)
+            _, reported = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert process.returncode == (0 if how == "hangs, at exit" else -signal.SIGTERM), told
+    assert process.returncode == (0 if how == "hangs, at exit" else -signal.SIGTERM), reported
     hangs = how.startswith("hangs")
     assert len(rows(tmp_path)) == (1 if hangs else 101)
-    assert ("100 queries for" in told and "are lost: storage does not answer" in told) == hangs
-    assert "Traceback" not in told
+    assert (
+        "100 queries for" in reported and "are lost: storage does not answer" in reported
+    ) == hangs
+    assert "Traceback" not in reported
 
 
 def test_a_log_that_could_not_be_closed_writes_when_storage_recovers(tmp_path, monkeypatch):

@@ -39,8 +39,8 @@ def visible(place):
 
 def times(place):
     """Return the times of all queries in visible files, by day and user."""
-    found = [pq.read_table(place / name)["ts_millis"].to_pylist() for name in visible(place)]
-    return sorted(time - D5 for some in found for time in some)
+    actual = [pq.read_table(place / name)["ts_millis"].to_pylist() for name in visible(place)]
+    return sorted(time - D5 for some in actual for time in some)
 
 
 class Killed(Exception):
@@ -177,10 +177,10 @@ def test_two_processes_that_complete_a_compaction_lose_and_double_nothing(tmp_pa
     (group,) = flattening.joinable(beside, place)
     name = flattening.join_files(beside, place, group)
     assert (name is None) == (step == "before the move")
-    found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
-    assert times(found) == [0, 1, 2]
+    actual = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
+    assert times(actual) == [0, 1, 2]
     assert not flattening.finish(fs.LocalFileSystem(), place)
-    assert len(visible(found)) == (3 if name is None else 1)
+    assert len(visible(actual)) == (3 if name is None else 1)
 
 
 def test_a_file_that_is_moved_during_a_listing_is_not_read_twice(tmp_path, monkeypatch):
@@ -188,23 +188,23 @@ def test_a_file_that_is_moved_during_a_listing_is_not_read_twice(tmp_path, monke
     log_queries(tmp_path, range(3))
     place = log_partition(tmp_path)
     local = fs.LocalFileSystem()
-    found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
+    actual = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     (group,) = flattening.joinable(local, place)
     with pytest.raises(Killed):
         flattening.join_files(fs.PyFileSystem(Mortal(2)), place, group)  # before the move
-    (waiting,) = (one for one in found.iterdir() if one.name.endswith(".tmp"))
+    (waiting,) = (one for one in actual.iterdir() if one.name.endswith(".tmp"))
     delete = flattening._delete
 
     def moved_meanwhile(system, folder, names):
         names = list(names)
         if waiting.name in names and waiting.exists():
-            waiting.rename(found / waiting.name.removeprefix(".").removesuffix(".tmp"))
+            waiting.rename(actual / waiting.name.removeprefix(".").removesuffix(".tmp"))
         delete(system, folder, names)
 
     monkeypatch.setattr(flattening, "_delete", moved_meanwhile)
     flattening.finish(local, place)
-    assert times(found) == [0, 1, 2]
-    assert len(visible(found)) == 1
+    assert times(actual) == [0, 1, 2]
+    assert len(visible(actual)) == 1
 
 
 @pytest.mark.spark

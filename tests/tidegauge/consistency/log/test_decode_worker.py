@@ -49,12 +49,12 @@ def read(schemas, rows, raw=(True, True)):
         ["k", "v", "h", "t"],
     )
     (out,) = decode([batch])
-    found = [c.to_pylist() for c in out.columns]
-    assert found[:2] == [list(hashes), list(times)]
-    named = dict(zip(columns, found[2:-2], strict=True))
+    actual = [c.to_pylist() for c in out.columns]
+    assert actual[:2] == [list(hashes), list(times)]
+    named = dict(zip(columns, actual[2:-2], strict=True))
     return [
         dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)
-    ], *found[-2:]
+    ], *actual[-2:]
 
 
 # Random schemas: an Avro type, and a strategy of pairs (written value, value that Arrow reads).
@@ -146,9 +146,9 @@ def test_logged_records_read_back(data):
     rows = [
         (r["key_bytes"].encode(), r["value_bytes"].encode(), r["schema_hash"], NOW) for r in logged
     ]
-    found, empty, bad = read([schema], rows, raw=(False, False))
+    actual, empty, bad = read([schema], rows, raw=(False, False))
     assert bad == [None] * len(pairs)
-    assert found == [{"x": p["x"][1], "y": p["y"][1], "z": None, "w": p["z"][1]} for p in pairs]
+    assert actual == [{"x": p["x"][1], "y": p["y"][1], "z": None, "w": p["z"][1]} for p in pairs]
     assert empty == [not r["value_bytes"] for r in logged]
     # Each part of a record alone is too short, and a record with trailing bytes is too long.
     for part in (0, 1):
@@ -194,9 +194,9 @@ BAD = {
 @pytest.mark.parametrize(("row", "reason", "part"), BAD.values(), ids=BAD)
 def test_bad_records_have_a_reason_and_a_part(row, reason, part):
     good = (K, V, H, NOW)
-    found, _, (first, why, last) = read([SCHEMA], [good, row, good])
+    actual, _, (first, why, last) = read([SCHEMA], [good, row, good])
     assert first is last is None
-    assert found[0] == found[2] == {"user": "ann", "n": 5, "e": "A"}
+    assert actual[0] == actual[2] == {"user": "ann", "n": 5, "e": "A"}
     assert why["reason"] == (reason or why["reason"])
     assert why["part"] == part
     assert why["key_hash"] == (hashlib.md5(row[0]).hexdigest() if row[0] else None)
@@ -209,8 +209,8 @@ def test_base64_is_read_strictly_except_for_line_breaks():
     text = base64.b64encode(V)
     lines = text[:4] + b"\r\n" + text[4:] + b"\n"
     rows = [(base64.b64encode(K), some, H, NOW) for some in (text, lines, text[:-1] + b"*", V)]
-    found, _, bad = read([SCHEMA], rows, raw=(False, False))
-    assert found[1] == found[0] == {"user": "ann", "n": 5, "e": "A"}
+    actual, _, bad = read([SCHEMA], rows, raw=(False, False))
+    assert actual[1] == actual[0] == {"user": "ann", "n": 5, "e": "A"}
     assert [b and (b["reason"], b["part"]) for b in bad] == [
         None, None, ("not base64", "value"), ("not base64", "value"),
     ]  # fmt: skip
@@ -218,11 +218,11 @@ def test_base64_is_read_strictly_except_for_line_breaks():
 
 def test_empty_queries_need_no_schema():
     rows = [(b"", b"", None, NOW), (None, None, "other", NOW), (K, b"", H, NOW), (K, V, H, NOW)]
-    found, empty, bad = read([SCHEMA], rows)
+    actual, empty, bad = read([SCHEMA], rows)
     assert bad == [None] * 4
     assert empty == [True, True, True, False]
-    assert [row["user"] for row in found] == [None, None, "ann", "ann"]
-    assert [row["n"] for row in found] == [None, None, None, 5]
+    assert [row["user"] for row in actual] == [None, None, "ann", "ann"]
+    assert [row["n"] for row in actual] == [None, None, None, 5]
 
 
 def test_a_bad_record_is_shown_by_its_first_bytes():

@@ -143,8 +143,8 @@ def test_a_killed_write_is_not_mistaken_for_a_complete_day(spark, namespace, ser
         broken.setattr(flattening, "_set_properties", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             flatten(spark, namespace, JOIN, "2023-01-05", sample_percent=0)
-    found = flatten(spark, namespace, JOIN, "2023-01-05")
-    assert spark.table(found.table).count() == 20
+    actual = flatten(spark, namespace, JOIN, "2023-01-05")
+    assert spark.table(actual.table).count() == 20
 
 
 def b64(raw):

@@ -123,9 +123,9 @@ def test_schemas_are_stored_next_to_the_log(tmp_path, schema_hash):
     before = file.stat().st_mtime_ns
     save_schema(str(tmp_path), one)
     assert file.stat().st_mtime_ns == before
-    (found,) = load_schemas(str(tmp_path))
-    assert found == one
-    assert found.registered_at == one.registered_at > 0
+    (actual,) = load_schemas(str(tmp_path))
+    assert actual == one
+    assert actual.registered_at == one.registered_at > 0
 
 
 def test_invalid_json_of_a_schema_is_refused():
