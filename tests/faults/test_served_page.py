@@ -129,7 +129,9 @@ def test_only_valid_queries_are_answered(address):
     status, reported = ask(address, {"id": 1, "question": "cell", "params": [1]})
     assert (status, set(reported)) == (200, {"id", "seconds", "error", "kind"})
     for dataset in (1, [], {}, True):  # not UTF-8, unlike the messages of our pages
-        status, reported = ask(address, {"id": 1, "question": "sides", "params": {"dataset": dataset}})
+        status, reported = ask(
+            address, {"id": 1, "question": "sides", "params": {"dataset": dataset}}
+        )
         assert (status, reported["id"], "error" in reported) == (200, 1, True)
     # the server may hang up or answer
     with contextlib.suppress(urllib.error.URLError, ConnectionError):

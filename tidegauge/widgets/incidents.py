@@ -187,6 +187,7 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         ),
         "other_incidents": _related_incidents(details),
         "causes": [_cause(move) for move in details.causes.moves],
+        "unmeasured": unmeasured,
         "companions": [
             {"summary": str(companion), "series": companion.series}
             for companion in details.causes.companions

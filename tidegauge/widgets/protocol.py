@@ -658,6 +658,9 @@ class IncidentAnswer(TypedDict):
         Sequence[OtherIncident], "Other incidents of the group, up to a limit."
     ]
     causes: Sequence[IncidentCause]
+    unmeasured: Annotated[
+        Sequence[str], "Columns by which the main metric is not measured, and what to add."
+    ]
     companions: Annotated[Sequence[IncidentCompanion], "Series that changed at the same time."]
     restated: Annotated[Sequence[str], "Partitions that were measured again."]
     schema: Annotated[Sequence[str], "Schema changes of the partitions."]

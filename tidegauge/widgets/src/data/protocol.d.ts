@@ -375,7 +375,7 @@ export interface DriftsQuestion {
 export interface DriftsAnswer {
   columns: readonly string[];
   rows: number;
-  texts: Record<string, readonly (string | null)[]>;
+  strings: Record<string, readonly (string | null)[]>;
   /** True if partitions are compared with the same weekday only. */
   same_weekday: boolean;
   /** PSI from which a drift is moderate, and large. */
