@@ -266,46 +266,19 @@ def _verdicts(connection: Connection) -> Iterator[str]:
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
-    folded_state = s.folded_state.c
-    folded = sa.select(
-        folded_state.statistic_id,
-        folded_state.fold,
-        folded_state.tag,
-        folded_state.payload,
-        folded_state.artifact,
-        folded_state.checksum,
+    tables = (
+        (s.folded_state, ("fold", "statistic_id"), "the {} of statistic {}"),
+        (s.named_state, ("name", "canonical"), "the state named {!r} of {}"),
+        (
+            s.state,
+            ("statistic_id", "partition_id", "version"),
+            "statistic {} of partition {} version {}",
+        ),
     )
-    for statistic, fold, *payload in connection.execute(folded):
-        try:
-            artifacts.unpack(Payload(*payload))
-        except StateError as error:
-            yield f"the {fold} of statistic {statistic}: {error}"
-    named_state = s.named_state.c
-    named_states = sa.select(
-        named_state.name,
-        named_state.canonical,
-        named_state.tag,
-        named_state.payload,
-        named_state.artifact,
-        named_state.checksum,
-    )
-    for name, canonical, *payload in connection.execute(named_states):
-        try:
-            artifacts.unpack(Payload(*payload))
-        except StateError as error:
-            yield f"the state named {name!r} of {canonical}: {error}"
-    state = s.state.c
-    query = sa.select(
-        state.statistic_id,
-        state.partition_id,
-        state.version,
-        state.tag,
-        state.payload,
-        state.artifact,
-        state.checksum,
-    )
-    for statistic, partition, version, *payload in connection.execute(query):
-        try:
-            artifacts.unpack(Payload(*payload))
-        except StateError as error:
-            yield f"statistic {statistic} of partition {partition} version {version}: {error}"
+    for table, keys, description in tables:
+        query = sa.select(*s.payload_of(table), *(table.c[key] for key in keys))
+        for tag, payload, artifact, checksum, *row in connection.execute(query):
+            try:
+                artifacts.unpack(Payload(tag, payload, artifact, checksum))
+            except StateError as error:
+                yield f"{description.format(*row)}: {error}"

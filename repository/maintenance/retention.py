@@ -474,14 +474,9 @@ class _Cleaner:
     def _states(self, statistic: int, versions: dict[int, int]) -> Iterator[tuple[int, State]]:
         state = s.state.c
         for chunk in chunks(sorted(versions)):
-            query = sa.select(
-                state.partition_id,
-                state.version,
-                state.tag,
-                state.payload,
-                state.artifact,
-                state.checksum,
-            ).where(state.statistic_id == statistic, state.partition_id.in_(chunk))
+            query = sa.select(state.partition_id, state.version, *s.payload_of(s.state)).where(
+                state.statistic_id == statistic, state.partition_id.in_(chunk)
+            )
             for partition, version, *payload in self.connection.execute(query):
                 if versions[partition] == version:
                     try:
@@ -493,14 +488,7 @@ class _Cleaner:
         """Return the folds of removed states by name."""
         folded_state = s.folded_state.c
         query = (
-            sa.select(
-                folded_state.fold,
-                folded_state.tag,
-                folded_state.payload,
-                folded_state.artifact,
-                folded_state.checksum,
-                s.input_set.c.inputs,
-            )
+            sa.select(folded_state.fold, *s.payload_of(s.folded_state), s.input_set.c.inputs)
             .join_from(s.folded_state, s.input_set)
             .where(
                 folded_state.statistic_id == statistic, folded_state.fold.startswith(REMOVED_STATE)

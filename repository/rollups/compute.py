@@ -455,14 +455,7 @@ class RollupComputation:
         errors: dict[int, MetricError] = {}
         for chunk in chunks(sorted(versions)):
             query = (
-                sa.select(
-                    state.partition_id,
-                    state.version,
-                    state.tag,
-                    state.payload,
-                    state.artifact,
-                    state.checksum,
-                )
+                sa.select(state.partition_id, state.version, *s.payload_of(s.state))
                 .where(state.statistic_id == statistic, state.partition_id.in_(chunk))
                 .order_by(state.partition_id)
             )
@@ -484,12 +477,7 @@ class RollupComputation:
     @cached_property
     def _folds(self) -> dict[tuple[int, str], Any]:
         folded_state, folds = s.folded_state.c, {}
-        payload = (
-            folded_state.tag,
-            folded_state.payload,
-            folded_state.artifact,
-            folded_state.checksum,
-        )
+        payload = s.payload_of(s.folded_state)
         for chunk in chunks([statistic for statistic, _ in self.statistics]):
             query = (
                 sa.select(

@@ -201,14 +201,7 @@ class Batch:
         """Return all states of a partition version by segment and the statistic's key."""
         state, statistic = s.state.c, s.statistic.c
         query = (
-            sa.select(
-                statistic.segment,
-                statistic.key,
-                state.tag,
-                state.payload,
-                state.artifact,
-                state.checksum,
-            )
+            sa.select(statistic.segment, statistic.key, *s.payload_of(s.state))
             .join_from(s.state, s.statistic)
             .where(state.partition_id == partition, state.version == version)
         )

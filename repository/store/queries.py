@@ -826,7 +826,7 @@ def stored_states(
             partition.time,
             segment_value,
             current.c.table_schema_id,
-            *(state.tag, state.payload, state.artifact, state.checksum),
+            *s.payload_of(s.state),
         )
         .select_from(s.partition)
         .join(current, current.c.partition_id == partition.id)

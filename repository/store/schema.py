@@ -148,6 +148,11 @@ def _payload() -> list[Any]:
     ]
 
 
+def payload_of(table: Table) -> tuple[Column[Any], ...]:
+    """Return the columns of a table that hold a packed state, in the order of the fields of `Payload`."""
+    return (table.c.tag, table.c.payload, table.c.artifact, table.c.checksum)
+
+
 # --- dimensions
 
 dataset = Table(

@@ -220,9 +220,9 @@ class NamedStates:
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
         """Return the analyzer's state, or None if none is stored yet."""
         named_state = s.named_state.c
-        query = sa.select(
-            named_state.tag, named_state.payload, named_state.artifact, named_state.checksum
-        ).where(named_state.name == self.name, named_state.key == key_of(analyzer.statistic()))
+        query = sa.select(*s.payload_of(s.named_state)).where(
+            named_state.name == self.name, named_state.key == key_of(analyzer.statistic())
+        )
         with self.database.read() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else self.artifacts.unpack(Payload(*row))
