@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate, groupby
-from math import log
+from math import isnan, log
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import one_line, plain, plural
+from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.incidents.anomaly import span, step_of
 from tidegauge.repository.incidents.context import upstreams
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.listing import tags_of_datasets
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of
 from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
@@ -111,6 +113,8 @@ class IncidentGroup:
         The upstream that the tables share; empty without a common one or if it explains nothing.
     expected : float
         Number of tables that would have had such an incident at that time by chance.
+    weak : tuple of str
+        Tables without an incident that depart in the same way: too weakly alone, but together not by chance.
     """
 
     since: datetime
@@ -118,6 +122,7 @@ class IncidentGroup:
     kind: str
     upstream: str
     expected: float
+    weak: tuple[str, ...] = ()
 
     @property
     def id(self) -> int:
@@ -126,8 +131,8 @@ class IncidentGroup:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The tables."""
-        return tuple(dict.fromkeys(incident.dataset for incident in self.incidents))
+        """The tables with incidents, followed by those that depart weakly."""
+        return tuple(dict.fromkeys([*(i.dataset for i in self.incidents), *self.weak]))
 
     @property
     def severity(self) -> str:
@@ -153,7 +158,9 @@ class IncidentGroup:
         origin = f" of upstream {plain(self.upstream)}" if self.upstream else ""
         kind = self.kind or "incidents"
         time_span = span(self.since, self.since, step_of([self.since]))
-        return one_line(f"{time_span}: {kind} in {plural(len(tables), 'table')}{origin}: {listed}")
+        weakly = f" ({len(self.weak)} of them weakly)" if self.weak else ""
+        affected = f"{kind} in {plural(len(tables), 'table')}{origin}{weakly}"
+        return one_line(f"{time_span}: {affected}: {listed}")
 
 
 def kind_of(name: str, direction: str) -> str:
@@ -335,6 +342,79 @@ def poisson_tail(count: int, mean: float) -> float:
     return float(pdtrc(count - 1, mean))
 
 
+MAX_WEAK_P_VALUE = 0.1
+"""A table departs weakly with a p-value of at most this much."""
+_ROW_SIDES = {"fewer rows": -1, "more rows": 1}
+"""Kinds of change whose weak departures are read from the scores of row counts, and their sides."""
+
+
+def departs_together(p_values: Sequence[float]) -> list[int]:
+    """Return the indices of p-values that are together too small for chance, of which each alone may be chance.
+
+    For every number k of smallest p-values, the probability that so many of all are as small is computed, as in
+    the test of Berk and Jones (1979), a version of the higher criticism for few tests. If the smallest of these
+    probabilities is significant, as many tables are returned as have at most a quarter by chance.
+
+    Examples
+    --------
+    >>> departs_together([0.01, 0.4, 0.02, 0.008, 0.03, 0.9, 0.01])
+    [0, 2, 3, 4, 6]
+    >>> departs_together([0.02, 0.4, 0.2, 0.08, 0.3, 0.9, 0.1])
+    []
+    """
+    from scipy.special import bdtrc
+
+    total = len(p_values)
+    smallest = sorted(p for p in p_values if p <= MAX_WEAK_P_VALUE)
+    tails = [float(bdtrc(k, total, p)) for k, p in enumerate(smallest)]
+    if not tails or min(tails) * total > COINCIDENCE_PROBABILITY:
+        return []
+    ranked = enumerate(smallest, 1)
+    limit = max(p for k, p in ranked if k == 1 or total * p <= MAX_EXPECTED_SHARE * k)
+    return [index for index, p in enumerate(p_values) if p <= limit]
+
+
+def _with_weak_tables(
+    connection: Connection, group: IncidentGroup, commit: int | None
+) -> IncidentGroup:
+    """Return a group with the tables whose row counts depart in the same way at the same time."""
+    side = _ROW_SIDES.get(group.kind)
+    if side is None:
+        return group
+    d, a, e, p, m = s.dataset.c, s.analyzer.c, s.series.c, s.partition.c, s.metric.c
+    query = (
+        sa.select(d.name, m.series_id, m.partition_id, m.version, m.value)
+        .select_from(s.metric)
+        .join(s.partition, p.id == m.partition_id)
+        .join(s.series, e.id == m.series_id)
+        .join(s.analyzer, a.id == e.analyzer_id)
+        .join(s.dataset, d.id == a.dataset_id)
+        .where(p.time == group.since, p.segment == "", e.name == "Size", a.segment == "")
+        .where(a.filter.is_(None), m.value.is_not(None), s.holds(s.metric, commit))
+        .where(d.name.not_in(group.datasets))
+    )
+    rows = {(row.partition_id, row.series_id): row for row in connection.execute(query)}
+    partitions = sorted({partition for partition, _ in rows})
+    points = scorebook.read(connection, 0, repr(Seasonal()), partitions, commit)
+    p_by_table: dict[str, float] = {}
+    for partition, series, version, score, expected in zip(
+        points.partition.tolist(),
+        points.series.tolist(),
+        points.version.tolist(),
+        points.score.tolist(),
+        points.expected.tolist(),
+        strict=True,
+    ):
+        row = rows.get((partition, series))
+        if row is not None and row.version == version and not isnan(score):
+            # The score is of both sides.
+            half = 10.0**-score / 2
+            p_by_table[row.name] = half if (row.value - expected) * side > 0 else 1 - half
+    names = sorted(p_by_table)
+    weak = departs_together([p_by_table[name] for name in names])
+    return replace(group, weak=tuple(names[index] for index in weak))
+
+
 def grouped_incident_rows(
     connection: Connection,
     dataset: str | None,
@@ -389,7 +469,10 @@ def _read_groups(connection: Connection, as_of: AsOf) -> _Groups:
             for row in rows
             if row["series"]  # closed incidents have no anomalies any more
         ]
-        groups = group_by_cause(candidates, _read_tables(connection))
+        groups = [
+            _with_weak_tables(connection, group, commit)
+            for group in group_by_cause(candidates, _read_tables(connection))
+        ]
         cached = state, {incident.id: group for group in groups for incident in group.incidents}
         _cached_groups[connection.engine] = cached
     return cached[1]

@@ -10,6 +10,7 @@ import pytest
 from tidegauge.repository.incidents.common_cause import (
     Candidate,
     WatchedTable,
+    departs_together,
     group_by_cause,
     kind_of,
     poisson_tail,
@@ -229,3 +230,55 @@ def test_tables_added_later_do_not_change_a_group():
     assert before
     new = {f"n{n}": WatchedTable(day_of(200), frozenset()) for n in range(200)}
     assert group_by_cause(some, tables(10) | new) == before
+
+
+# Weak departures of many tables
+
+
+@pytest.mark.parametrize("count", [6, 16, 60, 200])
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_many_weak_departures_are_no_chance(count, share):
+    """P-values near 0.02 are usual alone, and unlikely in half of the tables."""
+    random = np.random.default_rng(count)
+    affected = round(count * share)
+    p_values = np.concatenate(
+        [random.uniform(0.001, 0.03, affected), random.uniform(0.15, 1.0, count - affected)]
+    )
+    assert departs_together(p_values.tolist()) == list(range(affected))
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 16, 60, 200])
+def test_chance_in_many_tables_is_rarely_a_departure(count):
+    """Uniform p-values depart together in at most one of a thousand partitions."""
+    random = np.random.default_rng(count)
+    repetitions = 2000
+    found = [
+        bool(departs_together(random.uniform(size=count).tolist())) for _ in range(repetitions)
+    ]
+    assert sum(found) <= 6  # three times the expected number
+
+
+def test_tables_with_weak_departures_are_named_in_the_group():
+    """Sixteen tables lose a fifth of their rows. Alone, that is an incident only in steady tables."""
+    random = np.random.default_rng(5)
+    names = [f"ds={dt.date(2026, 6, 1) + dt.timedelta(days=k)}" for k in range(60)]
+    with tg.Repository("sqlite://") as repo:
+        for number in range(16):
+            spread = 0.02 if number < 4 else 0.075
+            rows = 10_000 * np.exp(random.normal(0, spread, len(names)))
+            rows[-1] = 8000
+            if number == 15:  # this table is as usual
+                rows[-1] = 10_000
+            values = dict(zip(names, np.round(rows).tolist(), strict=True))
+            repo.record(f"t{number:02}", "Size", values, scale="count")
+            repo.detect(f"t{number:02}")
+        incidents = repo.incidents()
+        incidents = incidents[incidents["first"] == names[-1]]
+        assert 3 <= len(incidents) < 12
+        group = repo.incident(int(incidents["id"].iloc[0])).group
+        # One of the eleven noisy tables may be as usual by chance.
+        assert 14 <= len(group.datasets) <= 15
+        assert "t15" not in group.datasets
+        assert len(group.weak) == len(group.datasets) - len(incidents)
+        affected = f"{len(group.datasets)} tables ({len(group.weak)} of them weakly)"
+        assert f"fewer rows in {affected}" in group.headline
