@@ -14,6 +14,13 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from tidegauge.analyzers.core.hashes import (
+    hash_doubles,
+    hash_integers,
+    hash_longs,
+    hash_strings,
+)
+from tidegauge.analyzers.core.schema import EXACT_DIGITS
 from tidegauge.analyzers.core.state import Number, State
 
 if TYPE_CHECKING:
@@ -138,6 +145,29 @@ class RowGroup:
             return _integer_total(array.to_numpy(zero_copy_only=False))
         return float(self.doubles(column).sum())
 
+    def hashes(self, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the distinct longs of `Field.hash_sql`, and their numbers of rows; nulls are left out.
+
+        Raises
+        ------
+        InexactError
+            If the type's hash is not known, or a time is before 1900.
+        """
+        return self._cached(("hashes", column), lambda: self._hashes(column))  # type: ignore[no-any-return]
+
+    def _hashes(self, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        import numpy as np
+        import pyarrow as pa
+
+        kind = self.columns[column].type
+        if pa.types.is_dictionary(kind):
+            strings, counts = self.distinct(column)
+            return hash_strings(strings), counts
+        if pa.types.is_temporal(kind):
+            self.times(column)  # raises for times that Spark may convert
+        longs, counts = np.unique(_identities(self.columns[column].drop_null()), return_counts=True)
+        return longs, counts.astype(np.int64)
+
     def times(self, column: str) -> tuple[int, int]:
         """Return the earliest and latest time in microseconds; (0, 0) without values.
 
@@ -161,6 +191,29 @@ class RowGroup:
     def distinct(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         """Return the distinct values of a string column that are not null, and their numbers of rows."""
         return self._cached(("distinct", column), lambda: _counted(self.columns[column]))  # type: ignore[no-any-return]
+
+
+def _identities(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the longs of `Field.hash_sql` for values that are neither null nor strings."""
+    import numpy as np
+    import pyarrow as pa
+
+    kind = array.type
+    if pa.types.is_integer(kind):
+        return array.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+    if pa.types.is_floating(kind):
+        return hash_doubles(_as_doubles(array))
+    if pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS:
+        unscaled = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)[:, 0]
+        unscaled = unscaled[array.offset : array.offset + len(array)]
+        return hash_doubles(unscaled / 10.0**kind.scale)  # rounded once, as both are exact
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
+        return hash_integers(array.cast(pa.int32()).to_numpy(zero_copy_only=False))
+    if pa.types.is_timestamp(kind):
+        ticks = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return hash_longs(ticks * _UNIT_MICROS[kind.unit])
+    msg = f"no hash of values of type {kind}"
+    raise InexactError(msg)
 
 
 def exact_times(earliest: int, latest: int) -> tuple[int, int]:

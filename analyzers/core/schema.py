@@ -23,7 +23,7 @@ TEXT = frozenset({"string", "varchar", "char"})
 TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 NESTED = frozenset({"struct", "array", "map", "variant"})
 
-_EXACT_DIGITS = 15
+EXACT_DIGITS = 15
 """Decimals of up to this many digits convert to different doubles."""
 
 _SIZE_CALL = re.compile(r"size\((.+)\)")
@@ -102,7 +102,7 @@ class Field:
         if self.kind != "decimal":
             return f"CASE WHEN {self.sql} IS NOT NULL THEN xxhash64({self.uncollated_sql}) END"
         double, (precision, scale) = f"CAST({self.sql} AS DOUBLE)", self.digits
-        if precision <= _EXACT_DIGITS:  # different decimals are different doubles
+        if precision <= EXACT_DIGITS:  # different decimals are different doubles
             return _hashed_double(double)
         text = self.decimal_text_sql
         text = f"rtrim('0', {text})" if scale else f"concat({text}, '.')"

@@ -21,13 +21,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, ScanAnalyzer, Sketch, analyzer
+from tidegauge.analyzers.core.columnar import Kernel, RowGroup
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     NoColumnsSpecifiedError,
     StateMismatchError,
 )
+from tidegauge.analyzers.core.hashes import hash_longs
 from tidegauge.analyzers.core.metric import TWO_SIGMA, Entity, Interval, Scale
-from tidegauge.analyzers.core.registry import canonical_json
+from tidegauge.analyzers.core.registry import canonical_json, resolve
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import READERS, Count, State, mismatch, register_state
@@ -250,6 +252,26 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
             *hashing_of([field]),
         )
 
+    def kernel(self, schema: Schema) -> Kernel[HllState] | None:
+        """Sketch the hashes of the distinct values."""
+        field = self.field(schema)
+        columns = schema.top_level(field)
+        if columns is None:
+            return None
+
+        def from_rows(group: RowGroup) -> HllState:
+            from datasketches import hll_sketch, tgt_hll_type
+
+            sketch = hll_sketch(LG_K, tgt_hll_type.HLL_8)
+            update = sketch.update
+            for number in group.hashes(*columns)[0].tolist():
+                update(number)
+            hashing = Hashing.of_cells(hashing_of([field]))
+            packed = [sketch.serialize_updatable()]
+            return HllState.from_sketches(packed, group.values(*columns), hashing)
+
+        return Kernel(columns, from_rows)
+
     def fold(self, cells: Sequence[Any]) -> HllState:
         """Return the state of the sketch and the count."""
         sketches, count, *hashing = cells
@@ -264,6 +286,8 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
         return Interval(*state.bounds(), TWO_SIGMA)
 
 
+TUPLE_BUILDER = "tidegauge.analyzers.scan.sketch_worker:tuple_builder"
+"""The function that returns an empty tuple sketch of a size."""
 MIN_LG_K, MAX_LG_K = 5, 20
 _SUMMARY_LAYOUT = struct.Struct("<iB")
 """Layout of the summary of an entry: a count, and the mode in which Spark adds counts."""
@@ -466,6 +490,28 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         rows = where_holds(self.where, f"CASE WHEN {has_value} THEN 1 END")
         sketch = Sketch("tuple", where_holds(self.where, item), self.lg_k)
         return (sketch, f"count({rows})", *hashing_of(fields))
+
+    def kernel(self, schema: Schema) -> Kernel[TupleState] | None:
+        """Sketch the hashes of the values of a single column."""
+        fields = [schema.plain(column) for column in self.columns]
+        columns = schema.top_level(*fields)
+        if columns is None or len(columns) != 1:
+            return None
+
+        def from_rows(group: RowGroup) -> TupleState:
+            hashes, counts = group.hashes(*columns)
+            if not len(hashes):
+                return TupleState()
+            if fields[0].kind in NUMERIC:
+                hashes = hash_longs(hashes)  # numbers are hashed by value, and then as longs
+            sketch = resolve(TUPLE_BUILDER)(self.lg_k)
+            sketch.update_counted(hashes, counts)
+            hashing = Hashing.of_cells(hashing_of(fields))
+            return TupleState.from_sketches(
+                [sketch.serialize()], int(counts.sum()), self.lg_k, hashing
+            )
+
+        return Kernel(columns, from_rows)
 
     def fold(self, cells: Sequence[Any]) -> TupleState:
         """Return the state of the sketch and the row count."""

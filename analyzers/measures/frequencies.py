@@ -26,6 +26,7 @@ from tidegauge.analyzers.core.analyzer import (
     T,
     analyzer,
 )
+from tidegauge.analyzers.core.columnar import Kernel, RowGroup
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     NoColumnsSpecifiedError,
@@ -34,7 +35,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.metric import Entity, Metric, Scale, attempt
 from tidegauge.analyzers.core.registry import canonical_json
-from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import (
     MAX_COUNT,
@@ -499,6 +500,31 @@ def grouped_by(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(field.uncollated_sql for field in fields)
 
 
+_COUNTED_KINDS = frozenset({"string", "boolean", "date", *INTEGRAL})
+"""Types whose equal values are equal in Spark and in Arrow, unlike floats (0.0 and -0.0, NaN)."""
+
+
+def frequencies_in(group: RowGroup, column: str) -> FrequenciesAndNumRows:
+    """Return the frequencies of the values of a column in a row group."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = group.columns[column]
+    if pa.types.is_dictionary(array.type):
+        values, counts = group.distinct(column)
+        values = values.cast(pa.string())
+    else:
+        if pa.types.is_date32(array.type):
+            group.times(column)  # raises for dates that Spark may convert
+        counted = pc.value_counts(array.drop_null())
+        values, counts = counted.field("values"), counted.field("counts")
+    rows, nulls = group.values(column), group.rows - group.values(column)
+    if not rows:
+        return FrequenciesAndNumRows(num_nulls=nulls)
+    table = pa.table({"0": values, COUNT: pa.array(counts, pa.int64())})
+    return FrequenciesAndNumRows(table, rows, nulls)
+
+
 @dataclass(frozen=True, repr=False)
 class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
     """An analyzer that groups by columns. Analyzers with equal grouping columns share one shuffle."""
@@ -542,6 +568,17 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the frequencies."""
         return (Frequencies(self.grouping_expressions(schema), self.where),)
+
+    def kernel(self, schema: Schema) -> Kernel[FrequenciesAndNumRows] | None:
+        """Count the values of a single column of strings, integers, booleans or dates."""
+        if len(self.grouping_columns) != 1:
+            return None
+        field = schema.plain(self.grouping_columns[0])
+        columns = schema.top_level(field)
+        is_plain = self.requests(schema) == (Frequencies((field.sql,), None),)
+        if columns is None or not is_plain or field.kind not in _COUNTED_KINDS:
+            return None
+        return Kernel(columns, lambda group: frequencies_in(group, *columns))
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
         """Return the frequencies; without results, the frequencies of no rows."""

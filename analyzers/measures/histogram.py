@@ -26,6 +26,7 @@ from tidegauge.analyzers.core.analyzer import (
     Sketch,
     analyzer,
 )
+from tidegauge.analyzers.core.columnar import Kernel
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
 from tidegauge.analyzers.core.metric import Entity, Interval, Metric, Scale
 from tidegauge.analyzers.core.registry import canonical_json, key_of
@@ -350,6 +351,10 @@ class Histogram(GroupingAnalyzer[Distribution]):
     def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
         """Return the expression that gives the bins."""
         return (binned(schema, self.column, self.binning),)
+
+    def kernel(self, schema: Schema) -> Kernel[FrequenciesAndNumRows] | None:
+        """Count the values, unless SQL gives the bins."""
+        return super().kernel(schema) if self.binning is None else None
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
         """Return the frequencies; without results, the frequencies of no rows."""

@@ -27,6 +27,7 @@ from tidegauge.analyzers.core.analyzer import (
     T,
     analyzer,
 )
+from tidegauge.analyzers.core.columnar import Kernel, RowGroup
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import TWO_SIGMA, Interval, Scale
 from tidegauge.analyzers.core.registry import canonical_json
@@ -347,6 +348,23 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:
         """Return the sketch."""
         return (Sketch("kll", self.doubles(schema), sketch_size(self.relative_error)),)
+
+    def kernel(self, schema: Schema) -> Kernel[KllState] | None:
+        """Sketch the values, without NaN."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+
+        def from_rows(group: RowGroup) -> KllState:
+            import numpy as np
+            from datasketches import kll_doubles_sketch
+
+            values = group.doubles(*columns)
+            sketch = kll_doubles_sketch(sketch_size(self.relative_error))
+            sketch.update(values[~np.isnan(values)])
+            return KllState.from_sketches([sketch.serialize()])
+
+        return Kernel(columns, from_rows)
 
     def fold(self, cells: Sequence[Any]) -> KllState:
         """Return the state of the sketch."""

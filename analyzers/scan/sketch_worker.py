@@ -99,6 +99,10 @@ def _sketch_types() -> Any:  # noqa: C901
                 hashes = self.hashed(values)
                 self.add(*np.unique(hashes[hashes < self.theta], return_counts=True))
 
+            def update_counted(self, values: Any, counts: Any) -> None:
+                """Add distinct longs, each with its number of occurrences."""
+                self.add(self.hashed(values), counts)
+
             def merge(self, packed: bytes) -> None:
                 longs, retained = packed[0], int.from_bytes(packed[8:12], "little")
                 if longs == self.ESTIMATING:
@@ -162,6 +166,11 @@ def _sketch_types() -> Any:  # noqa: C901
         }
 
     return types
+
+
+def tuple_builder(size: int) -> Any:
+    """Return an empty tuple sketch that `update_counted` fills in this process."""
+    return _sketch_types()()["tuple"](size)
 
 
 def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below

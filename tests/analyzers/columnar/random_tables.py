@@ -94,9 +94,9 @@ COLUMNS = {
 MAX_ROWS = 12
 
 
-def random_table(random, columns):
+def random_table(random, columns, max_rows):
     """Return a table with nulls in some columns."""
-    rows = random.choice([0, 1, MAX_ROWS, MAX_ROWS, random.randrange(MAX_ROWS)])
+    rows = random.choice([0, 1, max_rows, max_rows, random.randrange(max_rows)])
     arrays = {}
     for name in columns:
         kind, draw = COLUMNS[name]
@@ -106,7 +106,7 @@ def random_table(random, columns):
     return pa.table(arrays)
 
 
-def random_partition(random, *, same_columns):
+def random_partition(random, *, same_columns, max_rows=MAX_ROWS):
     """Return the files of a partition: tables, each with options of the writer.
 
     Either all files have all columns in one order, or each file has some columns in any order.
@@ -117,9 +117,9 @@ def random_partition(random, *, same_columns):
 
     return [
         (
-            random_table(random, columns()),
+            random_table(random, columns(), max_rows),
             {
-                "row_group_size": random.randint(1, MAX_ROWS),
+                "row_group_size": random.randint(max_rows // 10 + 1, max_rows),
                 "use_dictionary": random.random() < 0.5,
                 "write_statistics": random.random() < 0.7,
                 "data_page_version": random.choice(["1.0", "2.0"]),
@@ -180,6 +180,16 @@ def analyzers():
             for kind in (tg.MinLength, tg.MaxLength)
             for behavior in ("empty", "fail")
         ),
+        *(tg.ApproxCountDistinct(f"`{name}`") for name in COLUMNS),
+        *(
+            tg.ApproxUniqueness(name)
+            for name in ("text", "word", "number", "double", "price", "day", "clock")
+        ),
+        *(tg.ApproxQuantile(name, 0.5) for name in NUMBERS),
+        *(tg.Uniqueness(name) for name in ("text", "big", "day", "nothing", "double", "wide")),
+        *(tg.Histogram(name) for name in ("word", "flag", "tiny", "text")),
+        tg.Uniqueness(["word", "flag"]),
+        tg.ExactQuantile("number", 0.5),
         tg.Correlation("double", "number"),
         tg.Correlation("price", "constant"),
         tg.RatioOfSums("wide", "big"),

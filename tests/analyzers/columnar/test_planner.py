@@ -14,6 +14,7 @@ from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartiti
 from tidegauge.analyzers.core.analyzer import analyzer
 from tidegauge.analyzers.core.columnar import InexactError, RowGroup, exact_times
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SuiteError
+from tidegauge.analyzers.core.hashes import hash_strings
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.registry import Registry
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
@@ -250,3 +251,70 @@ def test_a_lazy_session_is_not_started_by_the_question():
     assert not session.is_started
     assert session.conf
     assert not reads_by_default(session)
+
+
+def test_hashes_are_those_of_spark():
+    """The numbers are results of ``xxhash64`` in Spark."""
+    strings = pa.array(["skipped", "x" * 31, "y" * 32, "é" * 40, "w" * 100 + "abcde"]).slice(1)
+    expected = [
+        -1716462135722163746,
+        5202031258905353636,
+        -2287857623996275449,
+        8403160771136902824,
+    ]
+    assert hash_strings(strings).tolist() == expected
+    columns = {
+        "day": pa.array([dt.date(2026, 1, 1)]),
+        "double": pa.array([1.5]),
+        "price": pa.array([Decimal("1.50")]),
+        "flag": pa.array([True]),
+        "big": pa.array([7]),
+        "whole": pa.array([-0.0]),
+    }
+    group = RowGroup(1, columns)
+    assert [group.hashes(name)[0].tolist() for name in columns] == [
+        [-7748453683161933313],
+        [7738255526519901366],
+        [7738255526519901366],
+        [-6698625589789238999],
+        [7],
+        [0],
+    ]
+
+
+def test_a_hash_of_another_type_is_inexact():
+    group = RowGroup(
+        1, {"raw": pa.array([b"a"]), "wide": pa.array([Decimal(1)], pa.decimal128(38))}
+    )
+    for column in group.columns:
+        with pytest.raises(InexactError, match="no hash of values of type"):
+            group.hashes(column)
+
+
+def test_sketches_and_frequencies_are_merged_over_row_groups(tmp_path):
+    tables = [pa.table({"s": ["a", "b", None, "a"], "n": [1, 2, 3, 3]}), pa.table({"n": [3, 4]})]
+    suite = [
+        tg.ApproxCountDistinct("s"),
+        tg.ApproxUniqueness("s"),
+        tg.Uniqueness("s"),
+        tg.Histogram("s"),
+        tg.ApproxQuantile("n", 1.0),
+        tg.CountDistinct("n"),
+        tg.Uniqueness(["s", "n"]),
+        tg.Histogram("n", binning="n % 2"),
+    ]
+    states = measure(tmp_path, tables, *suite, row_group_size=2)
+    assert {
+        a: a.compute_metric_from(state).value
+        for a, (state, _) in states.items()
+        if a.name != "Histogram"
+    } == {
+        tg.ApproxCountDistinct("s"): 2.0,
+        tg.ApproxUniqueness("s"): 1 / 3,
+        tg.Uniqueness("s"): 1 / 3,
+        tg.ApproxQuantile("n", 1.0): 4.0,
+        tg.CountDistinct("n"): 4.0,
+    }
+    state = states[tg.Histogram("s")][0]
+    assert (state.as_dict(), state.num_nulls) == ({("a",): 2, ("b",): 1}, 3)
+    assert list(states)[-1] == tg.CountDistinct("n")
