@@ -34,6 +34,11 @@ export function renderTable({ title, columns, cells, rows, omitted }: TextTable,
     {},
     h("caption", {}, `${title} (${rowCount}${omittedColumns}) `, save),
     h("thead", {}, h("tr", {}, ...columns.map((name) => h("th", { scope: "col" }, renderName(name, 60))))),
-    h("tbody", {}, ...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", {}, text === null ? null : renderName(text, 160)))))),
+    h("tbody", {}, ...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", { class: text !== null && isNumber(text) ? "tg-figure" : undefined }, text === null ? null : renderName(text, 160)))))),
   );
+}
+
+/** Check that a cell is a number, which is aligned to the right: `-1,234.5`, `1.2e-7` or `57%`. */
+export function isNumber(text: string): boolean {
+  return /^[-+−]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?%?$/.test(text);
 }

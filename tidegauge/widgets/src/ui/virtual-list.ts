@@ -3,6 +3,7 @@
 // The scrolling element keeps the focus and points to the active row (aria-activedescendant), because rows come and go.
 
 import { h } from "./dom";
+import { fitNames } from "./fit-names";
 
 /** Rows rendered above and below the visible ones, so that scrolling shows no gaps. */
 const OVERSCAN = 6;
@@ -101,11 +102,13 @@ export class VirtualList {
       row.remove();
       this.rendered.delete(index);
     }
-    for (let index = first; index < last; index++) if (!this.rendered.has(index)) this.addRow(index);
+    const added: HTMLElement[] = [];
+    for (let index = first; index < last; index++) if (!this.rendered.has(index)) added.push(this.addRow(index));
+    fitNames(added);
     this.markActive();
   }
 
-  private addRow(index: number): void {
+  private addRow(index: number): HTMLElement {
     const { rowHeight: height, roles, renderRow } = this.options;
     const row = renderRow(index);
     row.id = `${this.id}-${index}`;
@@ -125,6 +128,7 @@ export class VirtualList {
     });
     this.rendered.set(index, row);
     this.body.append(row);
+    return row;
   }
 
   private markActive(): void {

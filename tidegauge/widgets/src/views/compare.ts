@@ -238,7 +238,6 @@ export class Compare implements View {
       if (count > 1) element.title = `median of ${count} partitions`;
       return element;
     };
-    // Narrow layouts hide the columns of the two sides.
     const relative = cell("relative", divergingBar(value("relative")), h("span", {}, formatPercent(value("relative"))));
     relative.title = `baseline ${format(value("baseline"))}, current ${format(value("current"))}`;
     const unusual = value("unusual") === 1;

@@ -69,7 +69,7 @@ export class Incidents implements View {
     this.rows = new VirtualList({
       roles: ["grid", "row"],
       label: "Incidents; arrow keys show them, Space selects",
-      rowHeight: 92,
+      rowHeight: 108,
       renderRow: (index) => this.renderEntry(this.entries[index]),
       onOpen: (index) => this.openEntry(this.entries[index]),
       onMove: (index) => this.handleMove(this.entries[index]),
@@ -346,7 +346,8 @@ export class Incidents implements View {
         { role: "gridcell", class: "tg-inbox-cell" },
         h("div", { class: "tg-inbox-top" }, severityBadge(item.severity), h("span", { class: "tg-inbox-status" }, `${status}${until}`), h("strong", { class: "tg-inbox-table" }, renderName(item.dataset, 40))),
         h("div", { class: "tg-inbox-headline" }, renderName(item.headline, 200)),
-        h("div", { class: "tg-muted tg-inbox-range" }, ...range, ` · ${pluralize(item.series, "series", "series")} · detected ${formatAge(item.openedAt, Date.now() / 1000)}`, ...assignee),
+        h("div", { class: "tg-muted tg-inbox-range" }, ...range),
+        h("div", { class: "tg-muted tg-inbox-range" }, `${pluralize(item.series, "series", "series")} · detected ${formatAge(item.openedAt, Date.now() / 1000)}`, ...assignee),
       ),
     );
   }

@@ -1,0 +1,87 @@
+"""Every number is readable at every width: a page scrolls sideways, but cuts or hides no number."""
+
+import pytest
+
+from tests.browser.coast import BAD_PARTITION, PLAIN
+from tests.browser.conftest import leave, open_served
+
+WIDTHS = [320, 480, 700, 900, 1024, 1440, 2560]
+WINDOWS = {
+    "kind": "windows",
+    "baseline": {"since": "2013-01-01", "until": "2013-01-14"},
+    "current": {"since": "2013-01-15", "until": "2013-02-14"},
+}
+VIEWS = [
+    ("home", {}),
+    ("overview", {}),
+    ("series", {"ids": [1, 2]}),
+    ("compare", {"kind": "partitions"}),
+    ("compare", WINDOWS),
+    ("distribution", {"column": "s", "current": {"partition": BAD_PARTITION}}),
+    ("incidents", {}),
+    ("partitions", {"partition": BAD_PARTITION}),
+]
+CUT = """
+() => {
+  const cut = [];
+  const walker = document.createTreeWalker(document.querySelector(".tg-page"), NodeFilter.SHOW_TEXT);
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    const holder = text.parentElement;
+    if (!/[0-9]/.test(text.data) || !holder.checkVisibility()) continue;
+    if (holder.closest(".tg-name, .tg-visually-hidden, option, .uplot")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    const { left, right } = range.getBoundingClientRect();
+    for (let box = holder; box && !box.matches(".tg-page"); box = box.parentElement) {
+      const { overflowX, display } = getComputedStyle(box);
+      if (display === "inline" || overflowX === "visible") continue;
+      if (["auto", "scroll"].includes(overflowX)) break;
+      const frame = box.getBoundingClientRect();
+      if (right > frame.right + 1 || left < frame.left - 1) cut.push(`${text.data} in ${box.className}`);
+    }
+  }
+  return cut;
+}
+"""
+"""Texts with digits that end outside of a box that neither shows nor scrolls them."""
+HIDDEN_COLUMNS = """
+() => [...document.querySelectorAll(".tg-page [role=columnheader]")]
+  .filter(header => !header.checkVisibility()).map(header => header.dataset.column)
+"""
+
+
+@pytest.mark.parametrize(("view", "options"), VIEWS)
+def test_no_number_is_cut_at_any_width(page, served, view, options):
+    root = open_served(page, served)
+    page.evaluate(
+        "given => document.querySelector('.tidegauge').tidegauge.go(...given)",
+        [view, options, PLAIN],
+    )
+    page.locator(f".tidegauge[data-view={view}][data-state=drawn]").wait_for()
+    page.wait_for_timeout(800)  # merged values arrive later
+    expected = None
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(200)
+        assert page.evaluate(CUT) == [], width
+        hidden = page.evaluate(HIDDEN_COLUMNS)
+        expected = hidden if expected is None else expected
+        assert hidden == expected, f"{width} shows other columns than {WIDTHS[0]}"
+        assert root.evaluate("e => e.getBoundingClientRect().right <= innerWidth + 1"), width
+    leave(page)
+
+
+def test_the_data_dialog_breaks_no_word_and_scrolls_sideways(page, served):
+    page.set_viewport_size({"width": 700, "height": 800})
+    root = open_served(page, f"{served}#/compare")
+    root.get_by_role("button", name="Data", exact=True).click()
+    rows = root.locator(".tg-data-rows")
+    rows.locator("td").first.wait_for()
+    lines = rows.locator("td, th").evaluate_all(
+        "cells => cells.filter(cell => cell.getBoundingClientRect().height > 32).map(cell => cell.textContent)"
+    )
+    assert lines == []
+    assert rows.evaluate(
+        "e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'"
+    )
+    leave(page)
