@@ -33,6 +33,8 @@ S = TypeVar("S", bound=State)
 _EARLIEST_EXACT_MICROS = -2_208_988_800_000_000
 """1900-01-01 in microseconds since 1970. Spark converts earlier times, depending on the writer of the file and on
 its settings, between the Julian and the Gregorian calendar, and between local mean times and UTC."""
+_LATEST_EXACT_MICROS = 2**63 - 1
+"""The latest time of Spark: the largest number of 64 bits. Spark fails on later dates and milliseconds."""
 DAY_MICROS = 86_400_000_000
 _UNIT_MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _WORD_BITS = 32
@@ -134,6 +136,7 @@ class RowGroup:
         return self._cached(("total", column), lambda: self._total(column))  # type: ignore[no-any-return]
 
     def _total(self, column: str) -> Number:
+        import numpy as np
         import pyarrow as pa
 
         array = self.columns[column].drop_null()
@@ -143,7 +146,8 @@ class RowGroup:
             return decimal_from(_decimal_total(array), array.type.scale)
         if pa.types.is_integer(array.type):
             return _integer_total(array.to_numpy(zero_copy_only=False))
-        return float(self.doubles(column).sum())
+        with np.errstate(invalid="ignore", over="ignore"):
+            return float(self.doubles(column).sum())
 
     def hashes(self, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the distinct longs of `Field.hash_sql`, and their numbers of rows; nulls are left out.
@@ -174,7 +178,7 @@ class RowGroup:
         Raises
         ------
         InexactError
-            If a time is before 1900, which Spark may convert.
+            If a time is before 1900, which Spark may convert, or later than Spark's range.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -217,9 +221,12 @@ def _identities(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def exact_times(earliest: int, latest: int) -> tuple[int, int]:
-    """Return the times, or raise `InexactError` if Spark may convert one of them."""
+    """Return the times, or raise `InexactError` if Spark may convert or refuse one of them."""
     if earliest < _EARLIEST_EXACT_MICROS:
         msg = "times before 1900 depend on the calendar of the writer"
+        raise InexactError(msg)
+    if latest > _LATEST_EXACT_MICROS:
+        msg = "the latest time exceeds Spark's range"
         raise InexactError(msg)
     return earliest, latest
 

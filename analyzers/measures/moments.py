@@ -305,6 +305,8 @@ class RatioOfSums(ScanAnalyzer[TwoSums, float]):
 
 _MIN_MAGNITUDE, _MAX_SQUARES = 1e-30, 1e100
 """For skewness and kurtosis: smaller magnitudes count as 0, and larger sums of squares are errors."""
+_MAX_SUMMABLE_MAGNITUDE = 1e40
+"""The squared deviations of 2**63 numbers up to this magnitude add up to less than `_MAX_SQUARES`."""
 
 
 def negligible(squares: float, count: int, mean: float) -> bool:
@@ -614,13 +616,15 @@ def _shape_of(values: npt.NDArray[np.float64]) -> HigherMomentsState:
 
     if not len(values):
         return HigherMomentsState()
-    deviations, mean = _centered(np.where(np.abs(values) < _MIN_MAGNITUDE, 0.0, values))
+    magnitudes = np.abs(values)
+    # The limit holds for all row groups together, so the sum of this row group is not enough.
+    if magnitudes.max() > _MAX_SUMMABLE_MAGNITUDE:
+        msg = "deviations may be too large to be raised to a power"
+        raise InexactError(msg)
+    deviations, mean = _centered(np.where(magnitudes < _MIN_MAGNITUDE, 0.0, values))
     with np.errstate(invalid="ignore", over="ignore"):
         squares = deviations * deviations
         m2, m3, m4 = float(squares.sum()), float(squares @ deviations), float(squares @ squares)
-    if m2 > _MAX_SQUARES:
-        msg = "deviations too large to be raised to a power"
-        raise InexactError(msg)
     return HigherMomentsState(len(values), mean, m2, m3, m4)
 
 

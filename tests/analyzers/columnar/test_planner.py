@@ -226,6 +226,34 @@ def test_times_before_1900_are_inexact():
     assert exact_times(-2_208_988_800_000_000, 0) == (-2_208_988_800_000_000, 0)
 
 
+@pytest.mark.parametrize("write_statistics", [True, False])
+@pytest.mark.parametrize(
+    "times",
+    [pa.array([1, 2**31 - 1], pa.date32()), pa.array([1, 2**62], pa.timestamp("ms", "UTC"))],
+)
+def test_times_beyond_the_range_of_spark_are_left_to_spark(tmp_path, times, write_statistics):
+    states = measure(
+        tmp_path, [pa.table({"t": times})], tg.MaxTime("t"), write_statistics=write_statistics
+    )
+    assert states == {}
+    assert exact_times(0, 2**63 - 1) == (0, 2**63 - 1)
+
+
+def test_sums_of_infinities_and_sums_that_overflow_warn_of_nothing(tmp_path):
+    tables = [pa.table({"x": [1e308, 1e308], "y": [float("inf"), -float("inf")]})]
+    states = measure(tmp_path, tables, tg.Sum("x"), tg.Sum("y"))
+    assert states[tg.Sum("x")] == (SumAndCount(float("inf"), 2), COLUMNS)
+    assert np.isnan(states[tg.Sum("y")][0].total)
+
+
+def test_higher_moments_of_large_numbers_are_left_to_spark(tmp_path):
+    tables = [pa.table({"x": [1e60, 1e60, -1e60, -1e60], "y": [1e40, 1e40, -1e40, -1e40]})]
+    suite = [tg.Kurtosis("x"), tg.Kurtosis("y")]
+    states = measure(tmp_path, tables, *suite, row_group_size=2)
+    assert list(states) == [tg.Kurtosis("y")]
+    assert states[tg.Kurtosis("y")][0].m2 == pytest.approx(4e80)
+
+
 def test_an_unknown_engine_is_an_error():
     with pytest.raises(SuiteError, match="Invalid engine 'fast': use 'auto' or 'spark'"):
         as_engine("fast")
