@@ -32,6 +32,7 @@ from tidegauge.repository.repository import as_repository
 from tidegauge.rules.judging import judge_run
 from tidegauge.rules.tally import DEFAULT_SAMPLES, sample_partitions
 from tidegauge.rules.verdicts import CheckResult
+from tidegauge.spark.session import active_session
 from tidegauge.suite import privacy_of
 
 if TYPE_CHECKING:
@@ -411,7 +412,9 @@ def open_source(
             return FrameSource(frame, keys)
         return FrameSource(frame, partition=_partition_of(partition, keys))
     require_array_packages()
-    session = spark or cast("SparkSession", LazySession(_active_session))
+    session = (
+        spark or active_session() or cast("SparkSession", LazySession(_require_active_session))
+    )
     if is_folder(table):
         return open_folder(session, table, suite.partition_by, format, options)
     return open_table(session, table, suite.partition_by)
@@ -434,7 +437,7 @@ def _partition_of(partition: Mapping[str, str] | str, keys: tuple[str, ...]) -> 
     return Partition(names, tuple(str(partition[name]) for name in names))
 
 
-def _active_session() -> SparkSession:
+def _require_active_session() -> SparkSession:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:

@@ -1,5 +1,7 @@
 """Folders of Parquet files are measured without a Spark session, and Spark starts where it is needed."""
 
+from contextlib import nullcontext
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -33,7 +35,8 @@ def no_session(monkeypatch):
         msg = "Spark was started"
         raise SourceError(msg)
 
-    monkeypatch.setattr(analysis, "_active_session", refused)
+    monkeypatch.setattr(analysis, "active_session", lambda: None)
+    monkeypatch.setattr(analysis, "_require_active_session", refused)
     monkeypatch.setattr(SparkOptions, "start", refused)
     monkeypatch.setattr(session, "has_default_reader", lambda settings: not settings)
 
@@ -70,6 +73,25 @@ def test_other_measurements_start_spark(folder, no_session, analyzer, engine):
     suite = tg.Suite("orders", [analyzer], partition_by=["ds"])
     with tg.Repository("sqlite://") as repo, pytest.raises(SourceError, match="Spark was started"):
         tg.analyze(str(folder), suite, repository=repo, engine=engine)
+
+
+class ActiveSession:
+    """A session with settings. All other attributes are unknown."""
+
+    def __init__(self, settings):
+        self.conf = settings
+
+
+@pytest.mark.parametrize(
+    ("case_sensitive", "expectation"),
+    [("false", nullcontext()), ("true", pytest.raises(AttributeError, match="read"))],
+)
+def test_settings_of_the_active_session_count(folder, monkeypatch, case_sensitive, expectation):
+    active = ActiveSession({"spark.sql.caseSensitive": case_sensitive})
+    monkeypatch.setattr(analysis, "active_session", lambda: active)
+    suite = tg.Suite("orders", [tg.Size()], partition_by=["ds"])
+    with tg.Repository("sqlite://") as repo, expectation:
+        tg.analyze(str(folder), suite, repository=repo)
 
 
 def test_an_unknown_engine_is_refused(folder):

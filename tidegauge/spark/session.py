@@ -330,6 +330,12 @@ def _has_java_options() -> bool:
     return JAVA_OPTIONS in options or Path(folder, "log4j2.properties").is_file()
 
 
+def active_session() -> SparkSession | None:
+    """Return the active session, whose settings count for results; None without one. It does not import PySpark."""
+    module = sys.modules.get("pyspark.sql")
+    return None if module is None else module.SparkSession.getActiveSession()
+
+
 def has_default_reader(settings: Mapping[str, str]) -> bool:
     """Return whether a new session would read Parquet files as Spark does by default.
 
@@ -346,8 +352,7 @@ def has_default_reader(settings: Mapping[str, str]) -> bool:
     >>> has_default_reader({"spark.sql.caseSensitive": "true"})
     False
     """
-    module = sys.modules.get("pyspark.sql")
-    if module is not None and module.SparkSession.getActiveSession() is not None:
+    if active_session() is not None:
         return False
     if "SPARK_REMOTE" in os.environ or settings.get("spark.master", "").startswith("sc://"):
         return False
