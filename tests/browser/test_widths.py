@@ -85,3 +85,46 @@ def test_the_data_dialog_breaks_no_word_and_scrolls_sideways(page, served):
         "e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'"
     )
     leave(page)
+
+
+PAPER = {"width": 718, "height": 1000}
+"""A4 less the margins, in CSS pixels."""
+CONTROLS_SHOWN = """
+() => [...document.querySelectorAll(".tidegauge :is(input, select, textarea)")]
+  .filter(control => control.checkVisibility()).length
+"""
+OUTSIDE = """
+() => [...document.querySelectorAll(".tg-page :is(canvas, td, [role=gridcell], p, h2, h3, li)")]
+  .filter(element => element.checkVisibility())
+  .filter(element => element.getBoundingClientRect().right > innerWidth + 1)
+  .map(element => element.className || element.tagName)
+"""
+
+
+@pytest.mark.parametrize(("view", "options"), VIEWS)
+def test_a_printed_page_has_no_controls_and_cuts_nothing(page, served, view, options):
+    root = open_served(page, served)
+    page.evaluate(
+        "given => document.querySelector('.tidegauge').tidegauge.go(...given)",
+        [view, options, PLAIN],
+    )
+    page.locator(f".tidegauge[data-view={view}][data-state=drawn]").wait_for()
+    page.wait_for_timeout(800)
+    shown = root.locator(".tg-row").count()
+    page.set_viewport_size(PAPER)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(CONTROLS_SHOWN) == 0
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate(CUT) == []
+    scrolled = root.locator(":is(.tg-rows, .tg-incident, .tg-partition, .tg-page)").evaluate_all(
+        "all => all.filter(e => e.checkVisibility() && e.scrollHeight > e.clientHeight + 1"
+        " && getComputedStyle(e).overflowY !== 'visible').length"
+    )
+    assert scrolled == 0
+    count = root.locator(".tg-rows[role=grid]").first
+    if view == "compare":
+        rows = int(count.get_attribute("aria-rowcount"))
+        assert root.locator(".tg-row").count() == rows - 1 >= shown
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert root.get_by_role("tab").first.is_visible()
+    leave(page)

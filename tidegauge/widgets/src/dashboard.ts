@@ -230,6 +230,33 @@ class Dashboard implements Shell {
     }
   }
 
+  async withoutControls<R>(task: () => R): Promise<R> {
+    this.root.classList.add("tg-without-controls");
+    this.resizeView();
+    await new Promise((resolve) => setTimeout(resolve)); // uPlot draws in a microtask
+    try {
+      return task();
+    } finally {
+      this.root.classList.remove("tg-without-controls");
+      this.resizeView();
+    }
+  }
+
+  /** Lay the page out for paper, or for the screen again. The charts are redrawn in the new width. */
+  private setPrinting(printing: boolean): void {
+    if (!this.root.isConnected) return;
+    const name = this.model.get("view");
+    const subject = SINGLE_DATASET_VIEWS.includes(name) ? `${this.dataset}: ${VIEW_TITLES[name].toLowerCase()}` : VIEW_TITLES[name];
+    this.heading.textContent = printing ? (this.views.get(name)?.title?.() ?? subject) : `${VIEW_TITLES[name]} – Tidegauge`;
+    this.root.classList.toggle("tg-without-controls", printing);
+    this.root.classList.toggle("tg-printing", printing);
+    this.resizeView();
+  }
+
+  private resizeView(): void {
+    if (this.visible) this.views.get(this.visible)?.onResize();
+  }
+
   view(name: ViewName): View {
     let view = this.views.get(name);
     if (!view) {
@@ -433,7 +460,7 @@ class Dashboard implements Shell {
     model.on("comm_live_update", connectionChanged);
     const resizeObserver = new ResizeObserver(() => {
       cancelAnimationFrame(this.frame);
-      this.frame = requestAnimationFrame(() => this.visible && this.views.get(this.visible)?.onResize());
+      this.frame = requestAnimationFrame(() => this.resizeView());
     });
     resizeObserver.observe(this.root);
     const updateTheme = () => {
@@ -449,6 +476,9 @@ class Dashboard implements Shell {
       void this.show();
     };
     if (model.get("in_address")) window.addEventListener("popstate", handlePopState);
+    const [startPrinting, endPrinting] = [() => this.setPrinting(true), () => this.setPrinting(false)];
+    window.addEventListener("beforeprint", startPrinting);
+    window.addEventListener("afterprint", endPrinting);
     const timer = setInterval(() => void this.poll(), POLL_INTERVAL_MS);
     this.cleanups.push(
       () => model.off("change:view", refresh),
@@ -460,6 +490,8 @@ class Dashboard implements Shell {
       () => themeObserver.disconnect(),
       () => colourScheme.removeEventListener("change", updateTheme),
       () => window.removeEventListener("popstate", handlePopState),
+      () => window.removeEventListener("beforeprint", startPrinting),
+      () => window.removeEventListener("afterprint", endPrinting),
       () => clearInterval(timer),
     );
   }

@@ -18,6 +18,12 @@ export function sideKind(side: Side | undefined): SideKind | null {
   return "partition" in side ? "partitions" : "run" in side ? "runs" : "windows";
 }
 
+/** Name of a side: its partition, its run, or the dates of its window. */
+export function sideText(side: Side): string {
+  if ("partition" in side) return side.partition;
+  return "run" in side ? `run ${side.run}` : `${side.since ?? "the first partition"} to ${side.until ?? "the newest"}`;
+}
+
 /** Check that a side still exists. */
 export function sideExists(choices: SideChoices, side: Side | undefined): boolean {
   if (!side) return false;

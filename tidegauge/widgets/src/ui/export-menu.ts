@@ -68,7 +68,7 @@ export class ExportMenu {
 
   private async saveSvg(): Promise<string> {
     const { question, title, element } = this.exportedPage();
-    const text = svgText(drawPicture(element, title, this.shell.theme));
+    const text = svgText(await this.shell.withoutControls(() => drawPicture(element, title, this.shell.theme)));
     return save(new Blob([text], { type: "image/svg+xml" }), `tidegauge-${question.view}.svg`);
   }
 
@@ -81,7 +81,8 @@ export class ExportMenu {
 
   private async savePng(): Promise<string> {
     const { question, title, element } = this.exportedPage();
-    return save(await renderPng(drawPicture(element, title, this.shell.theme)), `tidegauge-${question.view}.png`);
+    const picture = await this.shell.withoutControls(() => drawPicture(element, title, this.shell.theme));
+    return save(await renderPng(picture), `tidegauge-${question.view}.png`);
   }
 }
 

@@ -31,6 +31,8 @@ export interface Shell {
   /** Announce a message in the status line, an ARIA live region. */
   announce(text: string): void;
   showError(error: unknown): void;
+  /** Run a task while the page shows no controls, and its charts fill the space. */
+  withoutControls<R>(task: () => R): Promise<R>;
 }
 
 /** Rows and columns that a view lists. The kernel exports them in this order; without `rows` or `columns`, it exports all. */

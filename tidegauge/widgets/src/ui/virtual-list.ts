@@ -51,7 +51,7 @@ export class VirtualList {
   setCount(count: number, active = this.active): void {
     this.count = count;
     this.active = Math.max(0, Math.min(active, count - 1));
-    this.body.style.height = `${count * this.options.rowHeight}px`;
+    this.body.style.minHeight = `${count * this.options.rowHeight}px`;
     if (this.options.roles[0] === "grid") this.element.setAttribute("aria-rowcount", String(count + 1));
     this.redraw();
   }

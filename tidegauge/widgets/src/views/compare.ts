@@ -2,7 +2,7 @@
 
 import { whereClause } from "../data/catalogue";
 import { changeBarLength, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
-import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind } from "../data/comparison-sides";
+import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind, sideText } from "../data/comparison-sides";
 import { formatChange, formatPercent, formatValue, pluralize } from "../data/format";
 import type { CompareAnswer, Side } from "../data/protocol";
 import { sortedRows } from "../data/row-order";
@@ -183,6 +183,11 @@ export class Compare implements View {
     const sides = defaultSides(choices, kind);
     if (sides) this.shell.saveOptions("compare", { ...this.options, kind, baseline: sides[0], current: sides[1] });
     return sides;
+  }
+
+  title(): string {
+    const { baseline, current } = this.options;
+    return baseline && current ? `${this.shell.dataset}: ${sideText(current)} compared with ${sideText(baseline)}` : "Compare";
   }
 
   listing(): Listing {

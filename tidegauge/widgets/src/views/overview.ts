@@ -386,9 +386,11 @@ export class Overview implements View {
   }
 
   onResize(): void {
+    const columns = this.catalogue && this.canvas.width > 1 ? this.heatmap.visibleColumns(this.currentCatalogue.columns) : null;
     this.fitCanvas();
+    if (columns) this.heatmap.showColumns(...columns); // the same columns on a wider or narrower page
     this.sparklines?.clearCanvases();
-    this.redraw();
+    if (this.element.isConnected) this.paint(); // at once, because printing does not wait for a frame
   }
 
   private paint(): void {
