@@ -85,7 +85,6 @@ class Backend:
             "seasons": lambda params: series.seasons(self._overview, params),
             "sides": lambda params: compare.sides(repository, params),
             "compare": lambda params: compare.compare(repository, params),
-            "merged": lambda params: compare.merged(repository, params),
             "columns": lambda params: compare.columns(repository, params),
             "distribution": lambda params: compare.distribution(repository, params),
             "drifts": lambda params: compare.drifts(repository, params),

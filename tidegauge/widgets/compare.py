@@ -55,7 +55,6 @@ _FILTER_PATTERN = re.compile(r"where='((?:[^'\\]|\\.)*)'|where=\"((?:[^\"\\]|\\.
 SORTABLE_COLUMNS = ("name", "instance", "segment", *COMPARED_NUMBERS, "unusual")
 """Sortable columns of the page."""
 SERIES_FIELDS = ("segment", "name", "instance", "analyzer")
-MERGED_COLUMNS = ("merged_baseline", "merged_current")
 _SIZED_COLUMNS = frozenset({"change", "relative"})
 """Columns that are sorted by size: a fall by half is as large as a rise by half."""
 PSI_THRESHOLDS = (0.1, 0.25)
@@ -204,30 +203,6 @@ def _filter_label(analyzer: str) -> str:
     """Return the filter of an analyzer as the page displays it; empty if it has none."""
     match = _FILTER_PATTERN.search(analyzer)
     return f" where {match[1] or match[2]}" if match else ""
-
-
-def merged(repository: Repository, params: Mapping[str, Any]) -> Answer:
-    """Return the metrics of two windows, each computed from the merged states of its partitions.
-
-    The array ``merged`` is the relative change.
-
-    Parameters
-    ----------
-    repository : Repository
-    params : mapping
-        Parameters of the request, as `protocol.CompareQuestion`.
-    """
-    import pandas as pd
-
-    comparison = compare_frame(repository, {**params, "summary": MERGED})
-    is_merged = comparison["summary"] == MERGED
-    columns = ("baseline", "current", "relative")
-    baseline, current, change = (comparison[name].where(is_merged) for name in columns)
-    answer = table(pd.DataFrame(dict(zip(MERGED_COLUMNS, (baseline, current), strict=True))))
-    ids = _series_arrays(repository, params["dataset"], comparison)["ids"]
-    numbers = {"ids": ids, "merged": change.to_numpy(np.float64)}
-    orders = row_orders(["merged"], lambda _, down: row_order(change.abs(), descending=down))
-    return Answer(answer.payload, {**answer.arrays, **numbers, **orders})
 
 
 def _default_sides(repository: Repository, params: Mapping[str, Any]) -> dict[str, Any]:

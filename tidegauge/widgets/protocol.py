@@ -792,7 +792,6 @@ QUESTION_TYPES: Mapping[str, Question] = {
     "seasons": Question(SeasonsQuestion, SeasonsAnswer, Empty),
     "sides": Question(DatasetQuestion, SidesAnswer, TimesArrays),
     "compare": Question(CompareQuestion, CompareAnswer, OrderedColumns),
-    "merged": Question(CompareQuestion, Table, OrderedColumns),
     "columns": Question(DatasetQuestion, ColumnsAnswer, Empty),
     "distribution": Question(DistributionQuestion, DistributionAnswer, DistributionArrays),
     "drifts": Question(DriftsQuestion, DriftsAnswer, FloatColumns),

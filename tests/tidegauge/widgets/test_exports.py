@@ -147,7 +147,6 @@ def page_listing(repo, backend, cases, tmp_path_factory):
         "tables": ("tables", {}),
         "partitions": ("compare", {"dataset": "names", **SIDES}),
         "windows": ("compare", {"dataset": "names", **WINDOWS}),
-        "merged": ("merged", {"dataset": "names", **WINDOWS}),
         "consistency": ("consistency", {"dataset": "features"}),
         "incidents": ("incidents", {"dataset": None}),
         "catalogue": ("catalogue", {}),

@@ -91,7 +91,6 @@ def test_answers_match_their_declarations(dashboard):
         "failures": {"dataset": "orders"},
         "sides": {"dataset": "orders"},
         "compare": {"dataset": "orders", **SIDES},
-        "merged": {"dataset": "orders", **SIDES},
         "columns": {"dataset": "orders"},
         "consistency": {"dataset": "features"},
         "consistency_sparklines": {"dataset": "features", "ids": consistent},

@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { Catalogue } from "../src/data/catalogue";
 import { columnRange } from "../src/data/column-range";
-import { filterRows, joinMerged, type TableColumns } from "../src/data/comparison-rows";
+import { filterRows, type TableColumns } from "../src/data/comparison-rows";
 import { filterFeatures } from "../src/data/features";
 import { groupInbox, inboxItems, searchInbox, displayedStatus } from "../src/data/inbox";
 import type { AnswerTo, QuestionName } from "../src/data/kernel";
@@ -44,7 +44,6 @@ const LISTING_BY_VIEW: Record<string, (options: Options) => Listing> = {
   compare({ answer: name, filter, unusual, sort, down }) {
     const { data, arrays } = answer<"compare">(name);
     const cells: TableColumns = { strings: data.strings, numbers: arrays, rows: data.rows };
-    if (name === "windows") joinMerged(cells, answer<"merged">("merged").arrays);
     const rows = filterRows(cells, sortedRows(cells.numbers, cells.rows, sort, down), filter, unusual);
     return { rows: rows.map((row) => arrays.ids[row]) };
   },

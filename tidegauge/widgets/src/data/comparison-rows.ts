@@ -1,4 +1,4 @@
-// Rows of the comparison table, which is sent as columns: filter, merged metrics, bar lengths.
+// Rows of the comparison table, which is sent as columns: filter, bar lengths.
 
 import { whereClause } from "./catalogue";
 
@@ -22,25 +22,6 @@ export function filterRows(cells: TableColumns, rows: readonly number[], text: s
     const haystack = [...fields, whereClause(cells.strings.analyzer[row] ?? "")].join("\n").toLowerCase();
     return words.every((word) => haystack.includes(word));
   });
-}
-
-/** Join the metrics of merged states, and the row orders by their change, to the rows of the same series. */
-export function joinMerged(cells: TableColumns, merged: Record<string, Float64Array | Int32Array>): void {
-  const rows = new Map(Array.from(cells.numbers.ids, (id, row) => [id, row]));
-  const tableRows = Array.from(merged.ids, (id) => rows.get(id));
-  for (const [name, values] of Object.entries(merged)) {
-    if (name === "ids") continue;
-    if (name.includes("_order")) {
-      const orderedRows = Array.from(values, (mergedRow) => tableRows[mergedRow]).filter((row) => row !== undefined);
-      const otherRows = new Set(rows.values());
-      orderedRows.forEach((row) => otherRows.delete(row));
-      cells.numbers[name] = Int32Array.from([...orderedRows, ...otherRows]);
-    } else {
-      const column = new Float64Array(cells.rows).fill(NaN);
-      tableRows.forEach((row, mergedRow) => row !== undefined && (column[row] = values[mergedRow]));
-      cells.numbers[name] = column;
-    }
-  }
 }
 
 /** Bar length of a relative change, -1 to 1: its square root, so that small changes are visible; 0 for NaN. */

@@ -787,7 +787,6 @@ export interface Questions {
   seasons: { params: SeasonsQuestion; answer: SeasonsAnswer; arrays: Empty };
   sides: { params: DatasetQuestion; answer: SidesAnswer; arrays: TimesArrays };
   compare: { params: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array | Int32Array> };
-  merged: { params: CompareQuestion; answer: Table; arrays: Record<string, Float64Array | Int32Array> };
   columns: { params: DatasetQuestion; answer: ColumnsAnswer; arrays: Empty };
   distribution: { params: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
   drifts: { params: DriftsQuestion; answer: DriftsAnswer; arrays: Record<string, Float64Array> };

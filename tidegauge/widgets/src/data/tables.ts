@@ -5,7 +5,7 @@ import type { AnswerTo } from "./kernel";
 
 /** Health states of tables, the worst first. */
 export const HEALTH_STATES = [
-  "error", "failed run", "failed analyzers", "failing checks", "warning", "info", "ok", "not measured",
+  "error", "failed run", "failed analyzers", "failing checks", "warning", "info", "not scored", "ok", "not measured",
 ] as const;
 
 /** Health of a table; unknown numbers are NaN. */

@@ -1,7 +1,7 @@
 // Compare view: metrics of two partitions, runs or time windows side by side, the most surprising first.
 
 import { whereClause } from "../data/catalogue";
-import { changeBarLength, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
+import { changeBarLength, filterRows, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
 import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind, sideText } from "../data/comparison-sides";
 import { formatChange, formatPercent, formatValue, pluralize } from "../data/format";
 import type { CompareAnswer, Side } from "../data/protocol";
@@ -18,22 +18,23 @@ interface Options {
   kind: SideKind;
   baseline: Side;
   current: Side;
+  summary: string;
   filter: string;
   unusual: boolean;
   sort: string;
   down: boolean;
 }
 
+const SUMMARIES = [["merged", "the whole window"], ["median", "a typical partition (median)"]] as const;
 const SIDE_KINDS = [["partitions", "partitions"], ["runs", "runs"], ["windows", "windows of time"]] as const;
 const COLUMNS = [
   ["name", "Metric"], ["instance", "Column"], ["segment", "Segment"], ["baseline", "Baseline"],
   ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
-  ["merged", "Merged"], ["unusual", "Note"],
+  ["unusual", "Note"],
 ] as const;
 const COLUMN_HELP: Record<string, string> = {
   change: "Current minus baseline; for shares in percentage points (pp)",
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100%",
-  merged: "Exact metric of each window, computed from the states of all its partitions",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
   unusual: "▲ unusual: a surprise above 4. ● anomaly: detection found one in the current partition",
 };
@@ -44,6 +45,7 @@ export class Compare implements View {
   private readonly baseline = new SidePicker("Baseline", (side) => this.updateOptions({ baseline: side }));
   private readonly current = new SidePicker("Current", (side) => this.updateOptions({ current: side }));
   private readonly kind: HTMLLabelElement;
+  private readonly summary: HTMLLabelElement;
   private readonly filter: HTMLInputElement;
   private readonly unusual = h("input", { type: "checkbox", onchange: () => this.updateFilter({ unusual: this.unusual.checked }) });
   private readonly unusualText = h("span", {}, "Only unusual");
@@ -69,7 +71,8 @@ export class Compare implements View {
       oninput: debounce(80, () => this.updateFilter({ filter: this.filter.value })),
     });
     const swap = button("⇄ Swap", () => this.swap(), { title: "Swap baseline and current" });
-    const sides = h("div", { class: "tg-tools" }, this.kind, this.baseline.element, swap, this.current.element);
+    this.summary = selectField("Values of", SUMMARIES, this.options.summary ?? "merged", (summary) => this.updateOptions({ summary }));
+    const sides = h("div", { class: "tg-tools" }, this.kind, this.baseline.element, swap, this.current.element, this.summary);
     const unusual = h("label", { class: "tg-choice" }, this.unusual, this.unusualText);
     const tools = h("div", { class: "tg-tools" }, this.filter, unusual, this.count);
     const header = h("div", { class: "tg-compare-row tg-compare-head", role: "row", "aria-rowindex": "1" });
@@ -147,30 +150,32 @@ export class Compare implements View {
       return;
     }
     const [baseline, current] = sides;
-    const requestKey = JSON.stringify([key, sides]);
+    const { summary = null } = this.options;
+    this.summary.hidden = kind === "partitions";
+    this.summary.querySelector("select")!.value = summary ?? "merged";
+    const requestKey = JSON.stringify([key, sides, summary]);
     if (this.tableKey !== requestKey) {
       this.shell.announce("");
-      const { data, arrays } = await link.ask("compare", { dataset, baseline, current });
+      this.count.textContent = "Loading …";
+      const { data, arrays } = await link.ask("compare", { dataset, baseline, current, summary });
       this.comparison = data;
       this.table = { strings: data.strings, numbers: arrays, rows: data.rows };
       const sameSides = this.tableKey !== "" && this.tableKey.includes(JSON.stringify(sides));
       this.tableKey = requestKey;
       if (!sameSides) this.rows.element.scrollTop = this.rows.active = 0;
-      if (kind === "windows") void this.fetchMerged(requestKey, dataset, baseline, current).catch((error) => this.shell.showError(error));
+      if (kind === "windows") void this.fetchColumns(requestKey).catch((error) => this.shell.showError(error));
     }
-    this.element.classList.toggle("tg-windows", kind === "windows");
     this.arrangeRows();
     const { unusual: count, total } = this.comparison!;
     this.shell.announce(`${pluralize(count, "unusual difference")} among ${pluralize(total, "metric")}.`);
   }
 
-  /** Fetch the metrics of the merged states of both windows, which arrive after the other numbers. */
-  private async fetchMerged(key: string, dataset: string, baseline: Side, current: Side): Promise<void> {
-    const { link } = this.shell;
-    const [answer, columns] = await Promise.all([link.ask("merged", { dataset, baseline, current }), link.ask("columns", { dataset })]);
-    if (this.tableKey !== key || !this.table) return;
-    joinMerged(this.table, answer.arrays);
-    this.distributed = new Set(columns.data.names);
+  /** Fetch the columns with a stored distribution, whose rows link to it. */
+  private async fetchColumns(key: string): Promise<void> {
+    const { link, dataset } = this.shell;
+    const { data } = await link.ask("columns", { dataset });
+    if (this.tableKey !== key) return;
+    this.distributed = new Set(data.names);
     this.arrangeRows();
   }
 
@@ -240,7 +245,7 @@ export class Compare implements View {
     const side = (key: "baseline" | "current") => {
       const element = cell(key, format(value(key)));
       const count = value(`${key}_partitions`);
-      if (count > 1) element.title = `median of ${count} partitions`;
+      if (count > 1) element.title = text("summary") === "median" ? `median of ${count} partitions` : `of all rows of ${count} partitions`;
       return element;
     };
     const relative = cell("relative", divergingBar(value("relative")), h("span", {}, formatPercent(value("relative"))));
@@ -248,9 +253,10 @@ export class Compare implements View {
     const unusual = value("unusual") === 1;
     const instance = text("instance");
     // A difference can be usual even if the current value is an anomaly, and vice versa.
-    const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status];
-    const note = cell("unusual", notes.filter(Boolean).join(", "));
-    note.title = note.textContent ?? "";
+    const hasMedian = text("summary") === "median" && this.options.summary !== "median";
+    const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status, hasMedian ? "median" : ""];
+    const note = cell("unusual", notes.filter(Boolean).join(", "), this.distributionButton(row));
+    note.title = notes.filter(Boolean).join(", ");
     const element = h(
       "div",
       { class: "tg-compare-row" },
@@ -262,7 +268,6 @@ export class Compare implements View {
       cell("change", formatChange(value("change"), value("ratio") === 1)),
       relative,
       this.surprise(cell("surprise"), value("surprise"), status),
-      this.merged(cell("merged"), row),
       note,
     );
     if (unusual) element.classList.add("tg-unusual");
@@ -281,27 +286,16 @@ export class Compare implements View {
     return cell;
   }
 
-  /** Fill the cell of the merged windows, with a button that opens their distributions. */
-  private merged(cell: HTMLElement, row: number): HTMLElement {
-    const { numbers, strings } = this.table!;
-    if (!numbers.merged) return cell;
-    const [baselineValue, currentValue] = [numbers.merged_baseline[row], numbers.merged_current[row]];
-    if (Number.isNaN(baselineValue) && Number.isNaN(currentValue)) {
-      cell.append(h("span", { class: "tg-muted" }, "no states"));
-      return cell;
-    }
-    const ratio = numbers.ratio[row] === 1;
-    const [baselineText, currentText] = [baselineValue, currentValue].map((value) => formatValue(value, ratio));
-    cell.append(`${baselineText} → ${currentText} `, h("span", { class: "tg-muted" }, `${formatPercent(numbers.merged[row])} `));
-    cell.title = `of all partitions together: baseline ${baselineText}, current ${currentText}, change ${formatChange(currentValue - baselineValue, ratio)}`;
-    const column = strings.instance[row] ?? "";
+  /** Button that opens the distributions of a row's column in both windows; null if none are stored. */
+  private distributionButton(row: number): HTMLElement | null {
     const { baseline, current } = this.options;
-    if (!this.distributed.has(column)) return cell;
+    const { strings } = this.table!;
+    const column = strings.instance[row] ?? "";
+    if (!baseline || !("since" in baseline) || !this.distributed.has(column)) return null;
     const segment = strings.segment[row] || null;
     const open = button("▤", () => this.shell.go("distribution", { column, baseline, current, segment }), { title: `Distributions of ${column} in both windows`, tabindex: "-1" });
     open.addEventListener("click", (event) => event.stopPropagation()); // the row opens the series
-    cell.append(open);
-    return cell;
+    return open;
   }
 
   private openSeries(row: number): void {

@@ -36,7 +36,7 @@ const COLUMN_HELP: Record<string, string> = {
 };
 const HEALTH_SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
-  "failed run": "✕", "failed analyzers": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
+  "failed run": "✕", "failed analyzers": "✕", "failing checks": "✕", "not scored": "◌", ok: "✓", "not measured": "○",
 };
 /** Statuses of runs that ended before they were complete. */
 const FAILED_RUN_STATUSES = new Set(["failed", "interrupted"]);

@@ -176,6 +176,7 @@ export class IncidentPane {
       section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, explorable: false }))) : null),
       incident.group_headline ? section("Shared cause", h("p", {}, renderName(incident.group_headline, 600)), h("ul", {}, ...incident.other_incidents.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
+      incident.unmeasured.length ? section("Not measured", h("ul", {}, ...incident.unmeasured.map((text) => h("li", {}, text)))) : null,
       incident.companions.length ? section("Changed at the same time", h("ul", {}, ...incident.companions.map((companion) => this.companion(incident, companion)))) : null,
       sentences("Measured again", incident.restated),
       incident.checks.length ? section("Failed checks", h("ul", {}, ...incident.checks.map(failedCheck))) : null,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { changeBarLength, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../../src/data/comparison-rows";
+import { changeBarLength, filterRows, surpriseBarLength, type TableColumns } from "../../src/data/comparison-rows";
 
 const cells: TableColumns = {
   rows: 4,
@@ -33,17 +33,3 @@ test("the length of a bar is the root of a change, or a surprise up to twelve", 
   assert.deepEqual([0, 3, 300].map(surpriseBarLength), [0, 0.25, 1]);
 });
 
-test("merged metrics and their order are joined by series", () => {
-  const own: TableColumns = { ...cells, numbers: { ids: cells.numbers.ids } };
-  joinMerged(own, {
-    ids: Float64Array.from([14, 12, 99, 11]),
-    merged_baseline: Float64Array.from([10, 4, 7, 0]),
-    merged: Float64Array.from([-0.5, 0, 1, NaN]),
-    merged_order: Int32Array.from([0, 1, 2, 3]),
-    merged_order_down: Int32Array.from([2, 1, 0, 3]),
-  });
-  assert.deepEqual([...own.numbers.merged_baseline], [0, 4, NaN, 10]);
-  assert.deepEqual([...own.numbers.merged], [NaN, 0, NaN, -0.5]);
-  assert.deepEqual([...own.numbers.merged_order], [3, 1, 0, 2], "rows without merged metrics come last");
-  assert.deepEqual([...own.numbers.merged_order_down], [1, 3, 0, 2]);
-});
