@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 from tidegauge.repository.repository import Repository
+from tidegauge.widgets.answers import csv
 
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_served, wait_for_state
@@ -138,7 +139,7 @@ def test_the_table_equals_the_view_and_the_python_cell_returns_the_same(
     names = {}
     exec(cell, names)
     data = names["data"]
-    assert data.to_csv(index=any(name is not None for name in data.index.names)) == saved
+    assert csv(data, view).payload["content"] == saved
     table = pd.read_csv(io.StringIO(saved))
     options = SEEN[view][0]
     match view:
@@ -147,7 +148,7 @@ def test_the_table_equals_the_view_and_the_python_cell_returns_the_same(
         case "overview":
             assert table["name"].tolist() == ["Histogram.ratio.a", "Histogram.ratio.b"]
         case "series":
-            days = table["label"].unique().tolist()
+            days = table["partition"].str.removeprefix("ds=").unique().tolist()
             assert (days[0], days[-1]) == ("2013-02-01", "2013-02-18")
             assert "earlier" in table
         case "compare":
@@ -210,8 +211,8 @@ def test_each_chart_has_a_table(root, coast):
     assert download.value.suggested_filename == f"tidegauge-incident-{number}.csv"
     points = pd.read_csv(download.value.path())
     # Four weeks before the 19th of February, and the ten days after it with data.
-    assert points["label"].min() == "2013-01-22"
-    assert points["label"].max() == "2013-03-01"
+    assert points["partition"].min() == "ds=2013-01-22"
+    assert points["partition"].max() == "ds=2013-03-01"
     assert 300 in set(points.query("name == 'Size'")["value"])
     root.page.keyboard.press("Escape")
     show(root, "distribution")

@@ -53,7 +53,7 @@ export class ExportMenu {
 
   private async copyPython(): Promise<string> {
     const { view, dataset, options } = this.exportedPage().question;
-    await copyText(pythonCell(view, dataset, options));
+    await copyText(pythonCell(view, dataset, options, this.shell.catalogue));
     return "The Python code is copied.";
   }
 
