@@ -372,7 +372,7 @@ def _drift(repository: Repository, params: Mapping[str, Any]) -> Drifted:
 
 
 def drifts(repository: Repository, params: Mapping[str, Any]) -> Answer:
-    """Return the drift of each partition from the four weeks before it.
+    """Return the drift of each partition from the four weeks, or same weekdays of eight weeks, before it.
 
     Each segment is compared with its own past.
 
@@ -396,11 +396,13 @@ def _seasonal_drifts(
     The baseline with the smaller mean PSI describes the column better. A column without a weekly season
     has the smaller one against all weekdays, because the baseline has more values.
     """
-    dataset, column = params["dataset"], params["column"]
+    dataset, column, requested = params["dataset"], params["column"], params.get("same_weekday")
+    weekly_options = {**options, "same_weekday": True, "at_least": MIN_SAME_WEEKDAYS}
+    if requested is not None:
+        drift = repository.drifts(dataset, column, **(weekly_options if requested else options))
+        return drift, bool(requested)
     usual = repository.drifts(dataset, column, **options)
-    weekly = repository.drifts(
-        dataset, column, same_weekday=True, at_least=MIN_SAME_WEEKDAYS, **options
-    )
+    weekly = repository.drifts(dataset, column, **weekly_options)
     keys = ["segment", "partition"]
     shared = usual.merge(weekly, on=keys)[["psi_x", "psi_y"]].dropna()
     is_weekly = (

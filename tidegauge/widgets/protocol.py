@@ -401,6 +401,9 @@ class DriftsQuestion(TypedDict):
     segment: str | None
     since: NotRequired[str]
     until: NotRequired[str]
+    same_weekday: NotRequired[
+        Annotated[bool | None, "Whether to compare with the same weekday only; null to decide."]
+    ]
 
 
 class DriftsAnswer(Table):

@@ -41,6 +41,10 @@ def test_the_drift_of_a_column_with_a_weekly_season_is_compared_with_the_same_we
     assert answers["weekly"].payload["same_weekday"]
     assert max(answers["weekly"].arrays["psi"]) == 0
     assert not answers["steady"].payload["same_weekday"]
+    piece = {"dataset": "weekly", "column": "s", "since": "2013-03-09", "until": "2013-03-09"}
+    assert not compare.drifts(repo, piece).payload["same_weekday"], "one partition cannot tell"
+    assert compare.drifts(repo, {**piece, "same_weekday": True}).arrays["psi"].tolist() == [0]
+    assert compare.drifts(repo, {**piece, "same_weekday": False}).arrays["psi"][0] > 0.25
     assert answers["steady"].payload["thresholds"] == (0.1, 0.25)
 
 

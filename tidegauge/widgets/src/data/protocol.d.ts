@@ -369,6 +369,8 @@ export interface DriftsQuestion {
   segment: string | null;
   since?: string;
   until?: string;
+  /** Whether to compare with the same weekday only; null to decide. */
+  same_weekday?: boolean | null;
 }
 
 /** Drift of each partition from its baseline. */

@@ -33,6 +33,8 @@ interface Drift {
   key: string;
   labels: string[];
   numbers: Record<string, number[]>;
+  /** Whether partitions are compared with the same weekday only; null if not known yet. */
+  sameWeekday: boolean | null;
   complete: boolean;
 }
 
@@ -186,14 +188,15 @@ export class Distribution implements View {
     const segment = this.driftSegment(options);
     const key = JSON.stringify([dataset, column, segment, this.choices!.commits]);
     if (this.drifts?.key === key) return;
-    const drift: Drift = { key, labels: [], numbers: {}, complete: false };
+    const drift: Drift = { key, labels: [], numbers: {}, sameWeekday: null, complete: false };
     this.drifts = drift;
     this.showDrift(options);
     try {
       // In pieces, so that other requests are answered in between.
       for (const window of driftWindows(catalogue.times)) {
-        const { data, arrays } = await link.ask("drifts", { dataset, column, segment, ...window });
+        const { data, arrays } = await link.ask("drifts", { dataset, column, segment, same_weekday: drift.sameWeekday, ...window });
         if (this.drifts !== drift) return;
+        drift.sameWeekday = data.same_weekday; // decided once, by the newest partitions
         const rows = filterSegment(data.strings, arrays, segment);
         drift.labels = [...rows.labels, ...drift.labels];
         for (const [name, values] of Object.entries(rows.numbers)) drift.numbers[name] = [...values, ...(drift.numbers[name] ?? [])];
@@ -289,7 +292,7 @@ export class Distribution implements View {
   private showDrift(options: Options): void {
     this.driftChart?.destroy();
     this.driftChart = null;
-    const { labels, numbers, complete }: Omit<Drift, "key"> = this.drifts ?? { labels: [], numbers: {}, complete: false };
+    const { labels, numbers, sameWeekday, complete }: Omit<Drift, "key"> = this.drifts ?? { labels: [], numbers: {}, sameWeekday: null, complete: false };
     const available = DISTANCES.filter(([name]) => numbers[name]?.some((value) => !Number.isNaN(value)));
     const isAvailable = (distance: string | undefined) => available.some(([name]) => name === distance);
     // Categories default to Jensen-Shannon, because PSI pools rare categories, which may have most of the rows.
@@ -298,7 +301,8 @@ export class Distribution implements View {
     setOptions(this.over.querySelector("select")!, available.length ? available.map(([name, title]) => [name, title]) : [["psi", "PSI"]], over);
     const segment = this.driftSegment(options);
     const scope = segment && listSegments(this.choices!.sides).length > 1 ? ` of ${truncateMiddle(segment, 60)}` : "";
-    this.driftText.textContent = `Each partition${scope} against the four weeks before it. ${complete ? "Click a point to select its partition." : "Computing more …"}`;
+    const baseline = sameWeekday ? "the same weekday in the eight weeks" : "the four weeks";
+    this.driftText.textContent = `Each partition${scope} against ${baseline} before it. ${complete ? "Click a point to select its partition." : "Computing more …"}`;
     if (!available.length) {
       const explanation = "Not enough partitions with a time. Drift needs seven earlier partitions.";
       this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? explanation : "Computing drift …"));
