@@ -58,7 +58,7 @@ def test_no_number_is_cut_at_any_width(page, served, view, options):
         [view, options, PLAIN],
     )
     page.locator(f".tidegauge[data-view={view}][data-state=drawn]").wait_for()
-    page.wait_for_timeout(800)  # merged values arrive later
+    page.wait_for_timeout(800)  # links to distributions arrive later
     expected = None
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
