@@ -211,10 +211,10 @@ def stored_monitors(suite: Mapping[str, Any]) -> list[Monitor]:
 
 
 DEFAULT_MONITORS = tuple(
-    Monitor(detector=detector)
+    Monitor(detector=detector, severity="error" if isinstance(detector, StalePartition) else None)
     for detector in (
         Seasonal(),
-        StalePartition(),
+        StalePartition(),  # the data of a copy are wrong, or absent
         EmptyMetrics(),
         VolatilityShift(),
         MissingPartition(),

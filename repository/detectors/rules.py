@@ -299,7 +299,7 @@ def severity_steps(
     expected value is at least 1.5 times the smaller, and an error if it is at least ten times the smaller.
     Smaller changes are information, and so are extremes, which a single row can move.
 
-    Counts below thirty are at most a warning. Deviations of a part of the table, by a filter, segment or
+    Fewer missing values than usual are information. Counts below thirty are at most a warning. Deviations of a part of the table, by a filter, segment or
     value, are one step less severe. But a part without rows is an error if at least ten rows, or 1% of all
     rows, were expected.
 
@@ -346,6 +346,10 @@ def severity_steps(
         is_number & is_tenfold, 2, np.minimum(steps, np.where(is_small_count, 1, gravest))
     )
     steps = np.where(np.isfinite(expected), steps, 1)
+    # Fewer missing values than usual are no damage.
+    counts_values_present = ["Completeness" in {row["kind"], row.get("name")} for row in series]
+    is_better = np.array(counts_values_present, dtype=bool)[:, None] & (values > expected)
+    steps = np.where(is_better, 0, steps)
     reached = np.maximum(steps - np.array(is_part, dtype=np.int8).reshape(-1, 1), 0)
     counts_rows = np.array(is_part, dtype=bool) & np.array(
         list(map(_counts_rows, series)), dtype=bool

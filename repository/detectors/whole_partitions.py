@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
-from tidegauge.analyzers.core.formatting import hours_text, plural
+from tidegauge.analyzers.core.formatting import hours_text, percent, plural
 from tidegauge.analyzers.core.metric import Scale, subject
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.inputs import clock_changes
@@ -111,7 +111,9 @@ class StalePartition(PartitionDetector):
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the share of repeated metrics."""
-        return f"repeats the previous partition in {self.measure(history)[t]:.0%} of its metrics"
+        share = float(self.measure(history)[t])
+        metrics = "all" if share == 1 else percent(share)
+        return f"repeats the previous partition in {metrics} of its metrics"
 
 
 CHERNOFF_EXPONENTS = np.geomspace(0.05, 50, 60)[:, None]
@@ -840,6 +842,8 @@ class Late(PartitionDetector):
     ) -> Scores:
         """Score the delays with `Seasonal`."""
         delays = self.measure(history)[None, :]
+        if np.isnan(delays).all():  # the arrivals of your own numbers are unknown
+            return Scores.unscored(delays.shape).since(start)
         weights = np.full_like(delays, np.nan)
         muted = None if history.ledger is None else history.ledger.muted
         late = History(

@@ -117,9 +117,7 @@ def test_a_copy_of_the_day_before_is_stale(repo):
         "StalePartition()",
         "StalePartition",
     )
-    assert (
-        one["explanation"] == f"{name(40)} repeats the previous partition in 100% of its metrics."
-    )
+    assert one["explanation"] == f"{name(40)} repeats the previous partition in all of its metrics."
     assert (one["value"], one["upper"], one["direction"]) == (1.0, 0.6, "high")
     assert incident["status"] == "resolved"
     assert (incident["first"], incident["last"]) == (name(40), name(40))
