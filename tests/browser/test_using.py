@@ -224,6 +224,27 @@ def test_each_action_stores_its_labels(root, repo):
     expect(pane.locator(".tg-incident-facts").get_by_text("assigned to Bob")).to_be_visible()
 
 
+def test_a_label_can_be_undone(root, repo):
+    """Undo restores the earlier status; the labels stay, and the note marks them as withdrawn."""
+    from playwright.sync_api import expect
+
+    number = open_incident(root, repo)
+    give_name(root)
+    pane = root.locator(".tg-incident")
+    undo = pane.get_by_role("button", name="Undo", exact=True)
+    pane.get_by_role("button", name="Acknowledge").click()
+    undo.wait_for()
+    pane.get_by_role("button", name="Expected", exact=True).click()
+    expect(pane.locator(".tg-inbox-status").first).to_have_text("expected")
+    undo.click()
+    root.get_by_text(f"Undone: incident {number} is acknowledged.").wait_for()
+    expect(undo).to_be_hidden()
+    assert status(repo, number) == "acknowledged"
+    labels = repo.incident(number).labels
+    assert labels["label"].tolist() == ["acknowledged", "expected", "reopened", "acknowledged"]
+    assert labels["note"].iloc[2] == "withdrawn: expected"
+
+
 def test_typed_text_stays_if_another_user_labels_the_incident(root, repo):
     from playwright.sync_api import expect
 

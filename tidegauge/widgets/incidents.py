@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+import sqlalchemy as sa
+
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.repository.history.series import unmeasured_breakdowns
 from tidegauge.repository.history.versions import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.incidents.grouping import incident_length
+from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns, columns_of, frame_of
-from tidegauge.repository.store.labels import Triage, triage
+from tidegauge.repository.store.labels import (
+    STATUS_OF,
+    TRAINING_LABELS,
+    Triage,
+    labels_since,
+    triage,
+)
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow
 from tidegauge.widgets import protocol
@@ -294,7 +303,10 @@ def label_incident(
         If the action is unknown.
     """
     number = int(params["incident"])
-    _add_labels(repository, number, params, author, int(params["revision"]))
+    if params["action"] == "undo":
+        _undo(repository, number, params, author)
+    else:
+        _add_labels(repository, number, params, author, int(params["revision"]))
     return incident(repository, {"incident": number}, samples=samples)
 
 
@@ -351,10 +363,7 @@ def _add_labels(
     action = params["action"]
     if action not in ACTION_LABELS:
         raise UnknownNameError("action", action, ACTION_LABELS)
-    author = known_author or (params.get("author") or "").strip()
-    if not author:
-        msg = "Label not saved: the author is missing. Enter your name and try again."
-        raise HistoryError(msg)
+    author = _author(params, known_author)
     comment = (params.get("note") or "").strip() or None
     note = (params.get("assignee") or "").strip() or None if action == "assign" else comment
     snooze_end = params.get("until") if action == "snooze" else None
@@ -364,3 +373,79 @@ def _add_labels(
         revision, note = None, None  # only the first label has the note and checks the revision
     if action == "assign" and comment:
         repository.label(number, "comment", note=comment, by=author)
+
+
+def _author(params: Mapping[str, Any], known_author: str | None) -> str:
+    """Return the author of a request's labels: the known author, else the name from the page."""
+    author: str = known_author or (params.get("author") or "").strip()
+    if not author:
+        msg = "Label not saved: the author is missing. Enter your name and try again."
+        raise HistoryError(msg)
+    return author
+
+
+def _undo(
+    repository: Repository, number: int, params: Mapping[str, Any], known_author: str | None
+) -> None:
+    """Withdraw the labels that were added to an incident after the revision ``before``.
+
+    Labels are only added. New labels restore status, training, assignee and snooze, and the note of
+    the first one names the withdrawn labels.
+    """
+    author = _author(params, known_author)
+    before = int(params["before"])
+    with repository.database.read() as connection:
+        labels = [
+            row for row in labels_since(connection, number, 0) if row["incident_id"] == number
+        ]
+        withdrawn = [row["label"] for row in labels if row["id"] > before]
+        earlier = [row["label"] for row in labels if row["id"] <= before]
+        newest = sa.select(sa.func.max(s.label.c.commit_id)).where(s.label.c.id <= before)
+        commit = connection.execute(newest).scalar() or 0
+        state = triage(connection, commit).get(number, Triage())
+    if not withdrawn:
+        msg = f"Nothing to undo: incident {number} has no label after revision {before}."
+        raise HistoryError(msg)
+    revision: int | None = int(params["revision"])
+    note: str | None = f"withdrawn: {', '.join(withdrawn)}"
+    for label, details in _restoring_labels(withdrawn, earlier, state):
+        repository.label(number, label, by=author, revision=revision, **{"note": note, **details})
+        revision, note = None, None  # only the first label has the note and checks the revision
+
+
+def _restoring_labels(
+    withdrawn: Sequence[str], earlier: Sequence[str], state: Triage
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the labels, with their details, that restore the state before the withdrawn labels.
+
+    Parameters
+    ----------
+    withdrawn, earlier : sequence of str
+        Labels of the incident, oldest first.
+    state : Triage
+        Assignment and snooze before the withdrawn labels.
+
+    Examples
+    --------
+    >>> _restoring_labels(["ignore", "resolved"], ["bad", "acknowledged"], Triage())
+    [('reopened', {}), ('bad', {}), ('acknowledged', {})]
+    >>> _restoring_labels(["assigned"], [], Triage())
+    [('assigned', {'note': None})]
+    >>> _restoring_labels(["comment"], ["resolved"], Triage())
+    [('comment', {})]
+    """
+    restoring: list[tuple[str, dict[str, Any]]] = []
+    deciding = {label for label, status in STATUS_OF.items() if status} | {*TRAINING_LABELS}
+    if deciding & {*withdrawn} or "snoozed" in withdrawn:
+        restoring.append(("reopened", {}))
+        since_reopened = list(earlier)
+        while "reopened" in since_reopened:
+            since_reopened = since_reopened[since_reopened.index("reopened") + 1 :]
+        training = [label for label in since_reopened if label in TRAINING_LABELS]
+        statuses = [label for label in since_reopened if STATUS_OF[label]]
+        restoring += [(label, {}) for label in dict.fromkeys([*training[-1:], *statuses[-1:]])]
+        if state.snoozed_until is not None:
+            restoring.append(("snoozed", {"until": state.snoozed_until}))
+    if "assigned" in withdrawn:
+        restoring.append(("assigned", {"note": state.assignee}))
+    return restoring or [("comment", {})]

@@ -518,6 +518,9 @@ class LabelIncidentQuestion(Action):
 
     incident: int
     revision: Annotated[int, "Revision of the incident that the user read."]
+    before: NotRequired[
+        Annotated[int, "For the action `undo`: revision before the labels that it withdraws."]
+    ]
 
 
 class LabelIncidentsQuestion(Action):

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 from tidegauge.analysis import Run
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
+from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.testing.samples import SIZE, commit, day, spec
 from tidegauge.widgets.backend import Backend
 
@@ -167,6 +169,58 @@ def test_reopening_undoes_a_decision(repo, incident_id):
         repo, {"incident": incident_id, "action": "reopen", "revision": revision}, "ann"
     ).payload
     assert answer["status"] == "open"
+
+
+@pytest.mark.parametrize("earlier", [None, "acknowledge", "expected", "bad data", "new normal"])
+@pytest.mark.parametrize("action", ["expected", "false alarm", "resolve", "comment", "snooze"])
+def test_undo_restores_status_and_training(repo, incident_id, earlier, action):
+    """New labels restore the state, and the note of the first one names the withdrawn labels."""
+    before = incident_answer(repo, incident_id)
+    if earlier is not None:
+        question = {"incident": incident_id, "action": earlier, "revision": 0}
+        before = inbox.label_incident(repo, question, "ann").payload
+    training = training_of(repo)
+    question = {
+        "incident": incident_id,
+        "action": action,
+        "note": "oops",
+        "revision": before["revision"],
+        "until": dt.datetime(2033, 5, 1, tzinfo=dt.UTC).timestamp(),
+    }
+    after = inbox.label_incident(repo, question, "ann").payload
+    undo = {
+        "incident": incident_id,
+        "action": "undo",
+        "before": before["revision"],
+        "revision": after["revision"],
+    }
+    undone = inbox.label_incident(repo, undo, "ann").payload
+    for field in ("status", "assignee", "snoozed_until"):
+        assert undone[field] == before[field]
+    assert training_of(repo) == training
+    added = undone["labels"][len(after["labels"]) :]
+    assert added[0]["note"].startswith("withdrawn: ")
+    assert len(undone["labels"]) > len(after["labels"])  # labels are only added
+    with pytest.raises(tg.ConflictError):
+        inbox.label_incident(repo, undo, "ann")
+
+
+def training_of(repo):
+    """Return the training labels that are not withdrawn."""
+    with repo.database.read() as connection:
+        [(number,)] = connection.execute(sa.text("SELECT id FROM dataset WHERE name = 'd'"))
+        effects = training_labels(connection, number)
+    return [(effect.label, effect.points) for effect in effects if effect.label != "reopened"]
+
+
+def test_undo_restores_the_assignee(repo, incident_id):
+    bob = {"incident": incident_id, "action": "assign", "assignee": "bob", "revision": 0}
+    before = inbox.label_incident(repo, bob, "ann").payload
+    carl = {**bob, "assignee": "carl", "note": "knows it", "revision": before["revision"]}
+    after = inbox.label_incident(repo, carl, "ann").payload
+    undo = {"action": "undo", "before": before["revision"], "revision": after["revision"]}
+    undone = inbox.label_incident(repo, {**carl, **undo}, "ann").payload
+    assert (undone["assignee"], undone["status"]) == ("bob", "open")
 
 
 def test_an_incident_is_assigned_and_unassigned(repo, incident_id):

@@ -505,6 +505,8 @@ export interface LabelIncidentQuestion {
   incident: number;
   /** Revision of the incident that the user read. */
   revision: number;
+  /** For the action `undo`: revision before the labels that it withdraws. */
+  before?: number;
 }
 
 /** Parameters of `label_incidents`: an action on several incidents. */

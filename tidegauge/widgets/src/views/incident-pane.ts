@@ -20,6 +20,8 @@ function isCount({ value, expected }: IncidentPart): boolean {
 }
 
 const CHART_SIZE = { minWidth: 250, height: 130, mainHeight: 230 };
+/** Time in which a label can be withdrawn by a click, in milliseconds. */
+const UNDO_TIME_MS = 60_000;
 const NO_ACTION_HELP = "Point at an action to see how it affects training.";
 
 /** Details of an incident, with a form for actions. */
@@ -35,6 +37,8 @@ export class IncidentPane {
   private readonly otherActions: HTMLElement;
   private readonly readOnly = h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labeled here.");
   private readonly conflict = h("div", { class: "tg-conflict", role: "alert", hidden: true });
+  private readonly undoBar = h("div", { class: "tg-undo", hidden: true });
+  private undoTimer = 0;
   private readonly form: HTMLElement;
   private readonly body = h("div", { class: "tg-incident-body" });
   private readonly empty = h("p", { class: "tg-empty" });
@@ -60,7 +64,7 @@ export class IncidentPane {
       this.author.element,
     );
     this.snooze.value = String(SNOOZE_LENGTHS[2][0]);
-    this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.decisions, this.otherActions, this.help, this.readOnly);
+    this.form = h("div", { class: "tg-incident-form" }, this.undoBar, this.conflict, this.note, this.decisions, this.otherActions, this.help, this.readOnly);
     this.note.addEventListener("input", () => this.incident && this.drafts.set(this.incident.incident, this.note.value));
     this.assignee.addEventListener("input", () => (this.assigneeTyped = true));
     this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.empty, this.head, this.form, this.body);
@@ -123,7 +127,7 @@ export class IncidentPane {
     for (const part of [this.head, this.form, this.body]) part.hidden = false;
     if (changed) {
       this.note.value = this.drafts.get(incident.incident) ?? "";
-      this.conflict.hidden = true;
+      this.conflict.hidden = this.undoBar.hidden = true;
       this.help.textContent = NO_ACTION_HELP;
       this.assigneeTyped = false;
     }
@@ -311,12 +315,38 @@ export class IncidentPane {
       this.conflict.hidden = true;
       this.show(answer.data);
       shell.announce(`${ACTIONS[action].label}: saved for incident ${incident.incident}.`);
+      this.offerUndo(ACTIONS[action].label, incident, answer.data);
       this.onLabelled(answer.data, true);
     } catch (error) {
       if (error instanceof KernelError && error.kind === "ConflictError") await this.showConflict(incident);
       else shell.showError(error);
     } finally {
       buttons.forEach((element) => (element.disabled = false));
+    }
+  }
+
+  /** Offer for a minute to withdraw the labels of an action. */
+  private offerUndo(label: string, before: IncidentAnswer, after: IncidentAnswer): void {
+    clearTimeout(this.undoTimer);
+    const undo = button("Undo", () => void this.undo(before, after), { title: "Restore the state before this action. Labels are kept, and marked as withdrawn." });
+    this.undoBar.replaceChildren(h("span", {}, `${label}: saved. `), undo);
+    this.undoBar.hidden = false;
+    this.undoTimer = window.setTimeout(() => (this.undoBar.hidden = true), UNDO_TIME_MS);
+  }
+
+  private async undo(before: IncidentAnswer, after: IncidentAnswer): Promise<void> {
+    const author = this.author.requireName();
+    if (author === null) return;
+    this.undoBar.hidden = true;
+    try {
+      const request = { incident: after.incident, action: "undo", author, before: before.revision, revision: after.revision };
+      const { data } = await this.shell.link.ask("label_incident", request);
+      if (this.incident?.incident === after.incident) this.show(data);
+      this.shell.announce(`Undone: incident ${after.incident} is ${data.status}.`);
+      this.onLabelled(data, true);
+    } catch (error) {
+      if (error instanceof KernelError && error.kind === "ConflictError") await this.showConflict(after);
+      else this.shell.showError(error);
     }
   }
 
