@@ -160,6 +160,8 @@ export interface DriftSeries {
   /** Whether the distance is a share. */
   percent: boolean;
   labels: readonly string[];
+  /** Values from which the distance is moderate and large; empty if it has none. */
+  thresholds: readonly number[];
   /** Index of the current partition; -1 if it is not on the axis. */
   currentIndex: number;
 }
@@ -167,7 +169,7 @@ export interface DriftSeries {
 /** Draw a distance over time; `onHover` and `onSelect` receive an index of the axis. */
 export function drawDrift(
   theme: Theme,
-  { title, axis, values, percent, labels, currentIndex }: DriftSeries,
+  { title, axis, values, percent, labels, thresholds, currentIndex }: DriftSeries,
   width: number,
   height: number,
   onHover: (index: number | null, left: number) => void,
@@ -186,6 +188,7 @@ export function drawDrift(
       axes: [xAxis(theme, false, axis, labels), { ...yAxis(theme, false, false, percent), ...axisTitle(title, height - 40) }],
       series: [{}, { stroke: colour, width: 1.5, points: { size: 4, fill: colour } }],
       hooks: {
+        drawAxes: [(u) => drawThresholds(u, thresholds, theme)],
         draw: [(u) => currentIndex >= 0 && drawFocus(u, axis.x[currentIndex], labels[currentIndex], theme)],
         setCursor: [(u) => onHover((u.cursor.left ?? -1) < 0 ? null : (u.cursor.idx ?? null), u.cursor.left ?? 0)],
         ready: [(u) => u.over.addEventListener("click", () => typeof u.cursor.idx === "number" && onSelect(u.cursor.idx))],
@@ -193,4 +196,29 @@ export function drawDrift(
     },
     [axis.x, values],
   );
+}
+
+/** Draw dashed lines at the values from which a distance is moderate and large, with their names. */
+function drawThresholds(u: uPlot, thresholds: readonly number[], theme: Theme): void {
+  const { ctx: context, bbox } = u;
+  const ratio = uPlot.pxRatio;
+  context.save();
+  context.strokeStyle = context.fillStyle = theme.warn;
+  context.lineWidth = ratio;
+  context.setLineDash([5 * ratio, 4 * ratio]);
+  context.font = `${11 * ratio}px system-ui, sans-serif`;
+  context.textAlign = "left";
+  context.textBaseline = "bottom";
+  let nextFree = Infinity;
+  thresholds.forEach((value, n) => {
+    const y = u.valToPos(value, "y", true);
+    if (y < bbox.top || y > bbox.top + bbox.height) return;
+    context.beginPath();
+    context.moveTo(bbox.left, y);
+    context.lineTo(bbox.left + bbox.width, y);
+    context.stroke();
+    if (y < nextFree) context.fillText(["moderate", "large"][n], bbox.left + 4 * ratio, y - ratio);
+    nextFree = y - 13 * ratio;
+  });
+  context.restore();
 }

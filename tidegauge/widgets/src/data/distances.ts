@@ -31,6 +31,11 @@ export function isShare(name: string): boolean {
   return name === "unseen" || name === "lost";
 }
 
+/** Moderate and large values of a distance over time; none for Wasserstein, whose unit is the column's. */
+export function distanceThresholds(name: string): readonly number[] {
+  return name === "wasserstein" ? [] : SIZE_THRESHOLDS[name];
+}
+
 /** Format a distance: shares of rows in per cent, others as numbers. */
 export function formatDistance(name: string, value: number | null): string {
   return formatValue(value, isShare(name));

@@ -14,6 +14,8 @@ export const MINIMAP_WIDTH = 14;
 const SPARKLINE_WIDTH = 90;
 /** Smallest row height, in pixels, at which names are drawn. */
 const MIN_NAME_HEIGHT = 8;
+/** Height of a row, in pixels, up to which few rows grow to fill the map. */
+const FILLING_ROW_HEIGHT = 28;
 const FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", sans-serif';
 const FONT = `12px ${FONT_FAMILY}`;
 
@@ -95,7 +97,7 @@ export class Heatmap {
   clamp(rows: number, columns: number): void {
     const { width, height } = this.inner;
     const viewport = this.viewport;
-    viewport.rowHeight = Math.min(36, Math.max(Math.min(18, height / Math.max(1, rows)), viewport.rowHeight));
+    viewport.rowHeight = Math.min(36, Math.max(Math.min(FILLING_ROW_HEIGHT, height / Math.max(1, rows)), viewport.rowHeight));
     viewport.columnWidth = Math.min(60, Math.max(Math.min(40, width / Math.max(1, columns)), viewport.columnWidth));
     viewport.top = Math.max(0, Math.min(viewport.top, rows - height / viewport.rowHeight));
     viewport.left = Math.max(0, Math.min(viewport.left, columns - width / viewport.columnWidth));

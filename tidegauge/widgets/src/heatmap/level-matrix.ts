@@ -97,6 +97,13 @@ export class LevelMatrix {
     return summary;
   }
 
+  /** Row with the strongest level in a column, among the rows that are folded under a heading; -1 if it is not folded. */
+  strongestRow(heading: number, column: number): number {
+    const level = (row: number) => this.strength[this.bytes[row * this.columns + column]];
+    const [first = -1, ...others] = this.folded.get(heading) ?? [];
+    return others.reduce((strongest, row) => (level(row) > level(strongest) ? row : strongest), first);
+  }
+
   private summarise(summary: Uint8Array, rows: readonly number[], first: number, last: number): void {
     summary.fill(0, first, last);
     for (const row of rows) this.merge(summary, this.bytes, row, first, last);

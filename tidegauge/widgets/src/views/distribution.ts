@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { CURVE_KINDS, type CurveKind, drawCurves, drawDrift, interpolate, type QuantilePair, renderCategoryTable, SIDES, sideStyles } from "../chart/distribution-charts";
 import { swatch } from "../chart/line-style";
 import { listSegments, sharedSegment, type SideChoices, sideSegment, switchSegment } from "../data/comparison-sides";
-import { describeDistance, DISTANCES, formatDistance, isShare } from "../data/distances";
+import { describeDistance, DISTANCES, formatDistance, distanceThresholds, isShare } from "../data/distances";
 import { driftWindows, filterSegment, fourWeeksBefore } from "../data/drift-windows";
 import { formatNumber, formatValue, pluralize, truncateMiddle } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
@@ -323,7 +323,7 @@ export class Distribution implements View {
       tooltip.style.left = `${left > width / 2 ? left - tooltip.offsetWidth + 30 : left + 70}px`;
       tooltip.style.top = "8px";
     };
-    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, percent: isShare(over), labels, currentIndex: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
+    this.driftChart = drawDrift(this.shell.theme, { title: DISTANCES.find(([name]) => name === over)![1], axis, values, percent: isShare(over), labels, thresholds: distanceThresholds(over), currentIndex: this.currentIndex }, width, height - 4, onHover, (index) => this.selectPartition(index));
     this.drift.replaceChildren(this.driftChart.root, tooltip);
   }
 

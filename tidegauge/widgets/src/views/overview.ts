@@ -179,6 +179,7 @@ export class Overview implements View {
 
   async open(): Promise<void> {
     const requestNumber = ++this.requestNumber;
+    this.hideTooltip(); // of the view before
     const catalogue = await this.ownCatalogue();
     if (requestNumber !== this.requestNumber) return;
     const { link } = this.shell;
@@ -586,8 +587,11 @@ export class Overview implements View {
     }
     const { index, column } = this.heatmap.cellAt(x, y);
     const row = this.order[index];
-    if (row === undefined || row < 0) this.hideTooltip();
-    else this.showTooltip(row, column, x, y);
+    const inCells = column >= 0 && column < this.currentCatalogue.columns;
+    // A folded row shows the most unusual of its series.
+    const shownRow = row < 0 && inCells ? (this.levels.get(this.options.by)?.strongestRow(row, column) ?? -1) : row;
+    if (shownRow === undefined || shownRow < 0) this.hideTooltip();
+    else this.showTooltip(shownRow, column, x, y, row < 0 ? this.folded.get(row)!.length : 1);
   }
 
   private handlePointerUp(event: PointerEvent): void {
@@ -717,6 +721,7 @@ export class Overview implements View {
   }
 
   private tooltipRequest = 0;
+  private tooltipNote = "";
   private readonly fetchCell = debounce(50, (row: number, column: number, requestNumber: number) => {
     void this.shell.link.ask("cell", { row, column }, this.currentCatalogue.number).then(
       ({ data }) => requestNumber === this.tooltipRequest && !this.tooltip.hidden && this.showCell(row, data),
@@ -725,10 +730,11 @@ export class Overview implements View {
   });
 
   /** Show the tooltip of a cell: its title at once, and its details when the kernel answers. */
-  private showTooltip(row: number, column: number, x: number, y: number): void {
+  private showTooltip(row: number, column: number, x: number, y: number, foldedSeries = 1): void {
     const catalogue = this.currentCatalogue;
     const title = h("strong", {}, renderName(`${catalogue.keyValue("dataset", row)} · ${catalogue.title(row)}`, 90));
     this.tooltipRequest++;
+    this.tooltipNote = foldedSeries > 1 ? `the most unusual of ${foldedSeries} folded series; click to unfold` : "";
     if (column < 0 || column >= catalogue.columns) this.tooltip.replaceChildren(title);
     else {
       this.tooltip.replaceChildren(title, h("div", {}, renderName(catalogue.labels[column])));
@@ -744,7 +750,8 @@ export class Overview implements View {
   private showCell(row: number, cell: CellAnswer): void {
     const catalogue = this.currentCatalogue;
     const title = `${catalogue.keyValue("dataset", row)} · ${catalogue.title(row)}`;
-    this.tooltip.replaceChildren(...cellTooltip(title, cell));
+    const note = this.tooltipNote ? [h("div", { class: "tg-muted" }, this.tooltipNote)] : [];
+    this.tooltip.replaceChildren(...cellTooltip(title, cell), ...note);
     this.shell.announce(cellDescription(title, cell));
   }
 

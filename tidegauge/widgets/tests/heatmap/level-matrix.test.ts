@@ -80,3 +80,10 @@ test("folded rows are summarized again in written columns", () => {
   levels.write(Uint8Array.from([8]), 0, 1, [1]);
   assert.deepEqual(shown(), [8, 4, 7]);
 });
+
+test("the strongest of some folded rows is known in each column", () => {
+  const levels = new LevelMatrix(3, 2, SCORE_STRENGTH);
+  levels.write(Uint8Array.from([1, 9, 5, 2, 3, 7]), 0, 2);
+  levels.setOrder(Int32Array.from([-1]), new Map([[-1, [0, 1, 2]]]));
+  assert.deepEqual([levels.strongestRow(-1, 0), levels.strongestRow(-1, 1), levels.strongestRow(-2, 0)], [1, 0, -1]);
+});
