@@ -128,3 +128,11 @@ def test_a_printed_page_has_no_controls_and_cuts_nothing(page, served, view, opt
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert root.get_by_role("tab").first.is_visible()
     leave(page)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_paints_its_background(page, served, theme):
+    root = open_served(page, served, theme=theme)
+    background = root.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 25, 31)"}[theme]
+    leave(page)

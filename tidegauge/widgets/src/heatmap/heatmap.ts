@@ -135,7 +135,7 @@ export class Heatmap {
   }
 
   draw(content: HeatmapContent, theme: Theme): void {
-    const context = this.canvas.getContext("2d")!;
+    const context = this.canvas.getContext("2d", { alpha: false })!;
     const ratio = window.devicePixelRatio || 1;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.direction = "ltr";
