@@ -65,6 +65,15 @@ def test_an_incident_is_explained_from_its_causes_to_its_details(page, harbour_s
     leave(page)
 
 
+def test_the_heat_map_lists_incidents_and_one_click_opens_one(page, harbour_served):
+    root = go(page, harbour_served, "#/overview")
+    listed = root.get_by_role("complementary", name="Incidents, the worst first")
+    listed.get_by_role("button").first.click()
+    root.get_by_role("heading", name="What happened").wait_for()
+    wait_until(page, "location.hash.startsWith('#/incidents/')")
+    leave(page)
+
+
 def test_charts_explain_their_lines_and_marks(page, harbour_served):
     root = go(page, harbour_served, "#/incidents")
     legend = root.locator(".tg-evidence-legend").inner_text()

@@ -88,3 +88,14 @@ export function groupInbox(items: readonly InboxItem[]): InboxGroup[] {
   for (const group of groups.values()) group.tables = new Set(group.items.map(({ dataset }) => dataset)).size;
   return [...groups.values()];
 }
+
+const SEVERITY_ORDER = ["error", "warning", "info"];
+
+/** Order incidents by importance: open ones first, then by severity, then by the number of their series. */
+export function worstIncidents(items: readonly InboxItem[], now: number): InboxItem[] {
+  const rank = (item: InboxItem) => [displayedStatus(item, now) === "open" ? 0 : 1, SEVERITY_ORDER.indexOf(item.severity), -item.series, -item.since];
+  return items
+    .map((item) => ({ item, key: rank(item) }))
+    .sort(({ key: a }, { key: b }) => a.map((value, n) => value - b[n]).find((difference) => difference) ?? 0)
+    .map(({ item }) => item);
+}

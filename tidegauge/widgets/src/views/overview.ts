@@ -3,7 +3,8 @@
 import { Sparklines } from "../chart/sparklines";
 import { Catalogue, type SeriesKey } from "../data/catalogue";
 import { columnRange, columnsWithin, savedRange } from "../data/column-range";
-import { pluralize } from "../data/format";
+import { formatTime, pluralize } from "../data/format";
+import { type InboxItem, inboxItems, worstIncidents } from "../data/inbox";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
 import { AXIS_HEIGHT, Heatmap, type HeatmapContent, MINIMAP_WIDTH } from "../heatmap/heatmap";
@@ -11,9 +12,11 @@ import { drawLegend, legendText } from "../heatmap/legend";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
 import { GROUPINGS, groupKeys, groupRows, SORT_ORDERS } from "../heatmap/row-groups";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
+import { severityBadge } from "../ui/severity";
 import type { Listing, Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
 import { type TimeWindow, WindowPicker } from "../ui/window-picker";
+import "./overview.css";
 
 /** Number of columns of the first request, and of each later request. */
 const FIRST_COLUMNS = 90;
@@ -23,6 +26,8 @@ const MAX_CELLS = 64e6;
 const MAX_SELECTED = 50;
 
 const COLOUR_BY = [["score", "anomaly score"], ["change", "change"]] as const;
+/** Maximum number of incidents beside the map. */
+const MAX_INCIDENTS = 25;
 /** Number of rows above which groups are folded at first. */
 const MAX_UNFOLDED = 60;
 
@@ -53,6 +58,7 @@ export class Overview implements View {
   private readonly cursor = h("div", { class: "tg-cursor", hidden: true });
   private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
   private readonly noMatch = h("p", { class: "tg-empty tg-no-match", hidden: true }, "No series matches the filter.");
+  private readonly incidents = h("aside", { class: "tg-worst", "aria-label": "Incidents, the worst first", hidden: true });
   private readonly selectionBar = h("span", { class: "tg-selection-bar" });
   private readonly count = h("span", { class: "tg-muted" });
   private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1", role: "img" });
@@ -85,6 +91,8 @@ export class Overview implements View {
   private table: string | null = null;
   /** Catalogue of all tables when `catalogue` was fetched. Once the shell has a newer one, `catalogue` is outdated. */
   private fullCatalogue: Catalogue | null = null;
+  /** Catalogue whose incidents are listed. */
+  private incidentsOf: Catalogue | null = null;
   private readonly resizeObserver = new ResizeObserver(() => this.onResize());
   private dragStart: { x: number; y: number } | null = null;
   private dragging = false;
@@ -126,7 +134,7 @@ export class Overview implements View {
     const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.noMatch);
     const help = "The wheel scrolls, and zooms with Ctrl. Shift-click selects series to compare. Arrow keys, Enter, Space, + and - also work.";
     const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
-    this.element = h("section", { class: "tg-overview" }, tools, range, field, foot);
+    this.element = h("section", { class: "tg-overview" }, tools, range, h("div", { class: "tg-map" }, field, this.incidents), foot);
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
     this.bindEvents();
   }
@@ -220,6 +228,26 @@ export class Overview implements View {
     await Promise.all([this.load(), this.fetchSorting()]);
     this.arrangeRows();
     this.redraw();
+    if (this.incidentsOf !== catalogue) await this.showIncidents(catalogue);
+  }
+
+  /** List the incidents beside the map, the worst first. A click opens one. */
+  private async showIncidents(catalogue: Catalogue): Promise<void> {
+    const { table } = this.options;
+    const items = worstIncidents(inboxItems(await this.shell.link.ask("incidents", { dataset: table })), Date.now() / 1000);
+    this.incidentsOf = catalogue;
+    const shown = items.slice(0, MAX_INCIDENTS);
+    const more = items.length > shown.length ? button(`All ${pluralize(items.length, "incident")}`, () => this.shell.go("incidents", { table })) : null;
+    this.incidents.replaceChildren(h("h3", {}, "Incidents, the worst first"), h("ol", {}, ...shown.map((item) => this.incident(item, table === null))), more ?? "");
+    this.incidents.hidden = !shown.length;
+  }
+
+  private incident(item: InboxItem, named: boolean): HTMLElement {
+    const open = button("", () => this.shell.go("incidents", { id: item.id, table: this.options.table }), { title: item.headline });
+    const name = named && this.shell.catalogue.datasets.length > 1 ? renderName(item.dataset, 30) : null;
+    const top = h("span", { class: "tg-worst-top" }, severityBadge(item.severity), h("span", {}, formatTime(item.since)), h("span", { class: "tg-muted" }, item.status), name);
+    open.append(top, h("span", { class: "tg-worst-headline" }, renderName(item.headline, 160)));
+    return h("li", {}, open);
   }
 
   /** Key of the current row order in `sortings`. */

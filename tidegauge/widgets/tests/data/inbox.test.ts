@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupInbox, type InboxItem, searchInbox, displayedStatus } from "../../src/data/inbox";
+import { groupInbox, type InboxItem, searchInbox, displayedStatus, worstIncidents } from "../../src/data/inbox";
 
 const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
   id, dataset: "orders", headline: "volume -52%", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
@@ -27,4 +27,9 @@ test("incidents with the same cause are a group across tables, other groups have
   const groups = groupInbox([item(1, { group: 1, groupHeadline: "fewer rows in 2 tables" }), item(2), item(3, { dataset: "returns", group: 1 }), item(4, { since: NaN })]);
   assert.deepEqual(groups.map(({ items, tables }) => [items.map(({ id }) => id), tables]), [[[1, 3], 2], [[2], 1], [[4], 1]]);
   assert.equal(groups[0].headline, "fewer rows in 2 tables");
+});
+
+test("the worst incidents are open, then severe, then have many series", () => {
+  const all = [item(1, { status: "resolved", severity: "error", series: 9 }), item(2, { severity: "info" }), item(3, { severity: "error" }), item(4, { severity: "error", series: 5 }), item(5, { snoozedUntil: 100, severity: "error" })];
+  assert.deepEqual(worstIncidents(all, 0).map(({ id }) => id), [4, 3, 2, 1, 5]);
 });
