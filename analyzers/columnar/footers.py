@@ -263,7 +263,11 @@ def _read_footer(location: str) -> Footer | None:
 
 def file_columns(metadata: pq.FileMetaData) -> dict[str, FileColumn] | None:
     """Return the top-level columns of a file by name in lower case; None if only Spark knows them."""
-    leaves = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    leaves = {  # the name of a column can be the path of a nested field
+        leaf.name: i
+        for i, leaf in enumerate(map(metadata.schema.column, range(metadata.num_columns)))
+        if leaf.path == leaf.name
+    }
     stored = (metadata.metadata or {}).get(_SPARK_SCHEMA_KEY)
     types = _types_by_parquet(metadata) if stored is None else _types_by_spark(stored)
     if types is None:
@@ -367,7 +371,7 @@ def _spark_type(leaf: pq.ColumnSchema) -> str | None:
 
 
 def merged_footers(footers: Sequence[Footer], keys: Sequence[str]) -> PartitionFooters | None:
-    """Describe the files of one partition; None if they have different types, or columns named like keys.
+    """Describe the files of one partition; None if they have no columns, different types, or columns named like keys.
 
     Parameters
     ----------
@@ -381,7 +385,7 @@ def merged_footers(footers: Sequence[Footer], keys: Sequence[str]) -> PartitionF
         for name, column in footer.columns.items():
             if merged.setdefault(name, column).type != column.type:
                 return None
-    if not footers or any(key.casefold() in merged for key in keys):
+    if not merged or any(key.casefold() in merged for key in keys):
         return None
     types = {column.name: column.type for column in merged.values()}
     return PartitionFooters(

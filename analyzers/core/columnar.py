@@ -193,7 +193,13 @@ class RowGroup:
         return exact_times(ends["min"].as_py() * unit, ends["max"].as_py() * unit)
 
     def distinct(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """Return the distinct values of a string column that are not null, and their numbers of rows."""
+        """Return the distinct values of a string column that are not null, and their numbers of rows.
+
+        Raises
+        ------
+        InexactError
+            If a value is not valid UTF-8, of which Spark counts other characters than Arrow.
+        """
         return self._cached(("distinct", column), lambda: _counted(self.columns[column]))  # type: ignore[no-any-return]
 
 
@@ -303,4 +309,8 @@ def _counted(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     values, counts = array.dictionary, counts.astype(np.int64)
     if not counts.all():
         values, counts = values.filter(pa.array(counts > 0)), counts[counts > 0]
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InexactError(str(error)) from error
     return values, counts

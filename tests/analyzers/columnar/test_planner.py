@@ -103,6 +103,7 @@ def test_sums_and_deviations_are_merged_over_row_groups(tmp_path):
 @pytest.mark.parametrize(
     ("tables", "keys"),
     [
+        ([pa.table({"n": [1]}).select([])], ()),  # no columns: Spark refuses it
         ([pa.table({"n": [1]}), pa.table({"n": [1.5]})], ()),  # Spark widens the integers
         ([pa.table({"n": [[1]]})], ()),  # nested
         ([pa.table({"n": pa.array([1], pa.timestamp("ns"))})], ()),  # Spark refuses it
@@ -252,6 +253,33 @@ def test_higher_moments_of_large_numbers_are_left_to_spark(tmp_path):
     states = measure(tmp_path, tables, *suite, row_group_size=2)
     assert list(states) == [tg.Kurtosis("y")]
     assert states[tg.Kurtosis("y")][0].m2 == pytest.approx(4e80)
+
+
+def test_a_name_with_a_dot_is_not_the_path_of_a_nested_field(tmp_path):
+    fields = (
+        '{"name":"a.b","type":"long","nullable":true,"metadata":{}},'
+        '{"name":"a","type":{"type":"struct","fields":[{"name":"b","type":"long","nullable":true,"metadata":{}}]},'
+        '"nullable":true,"metadata":{}}'
+    )
+    stored = {
+        "org.apache.spark.sql.parquet.row.metadata": f'{{"type":"struct","fields":[{fields}]}}'
+    }
+    table = pa.table({"a.b": [1, 2], "a": [{"b": 30}, {"b": None}]}).replace_schema_metadata(stored)
+    states = measure(
+        tmp_path, [table], tg.Maximum("`a.b`"), tg.Completeness("`a.b`"), tg.Sum("`a.b`")
+    )
+    assert states == {
+        tg.Maximum("`a.b`"): (MaxState(2, 2), METADATA),
+        tg.Completeness("`a.b`"): (NumMatchesAndCount(2, 2), METADATA),
+        tg.Sum("`a.b`"): (SumAndCount(3, 2), COLUMNS),
+    }
+
+
+def test_strings_that_are_not_utf8_are_left_to_spark(tmp_path):
+    data = pa.array([b"a", b"\x80\x80\x80"])
+    texts = pa.StringArray.from_buffers(2, *data.buffers()[1:])
+    suite = [tg.MaxLength("s"), tg.DataType("s"), tg.Completeness("s")]
+    assert list(measure(tmp_path, [pa.table({"s": texts})], *suite)) == [tg.Completeness("s")]
 
 
 def test_an_unknown_engine_is_an_error():
