@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 MAX_SCANNED_BYTES = 64 * 2**20
 """Compressed bytes of columns that one run reads in this process. About as much is read in the time in which
 Spark starts; more is faster with Spark's tasks, and belongs on its cluster."""
+MAX_GROUP_BYTES = 2**29
+"""Bytes in memory of the columns of one row group, at 8 bytes a value: half of the default memory of Spark's
+driver. A few compressed bytes can hold any number of repeated values."""
+_VALUE_BYTES = 8
 MAX_FOOTERS = 1000
 """Number of footers that one run reads for their statistics: a second of CPU time on a local disk."""
 
@@ -136,7 +140,12 @@ class ColumnarPlanner:
         """Compute states from the columns, if they have few enough bytes."""
         columns = {column for kernel in kernels.values() for column in kernel.columns}
         cost = sum(f.chunk_bytes(column.casefold()) for f in files.footers for column in columns)
-        if not columns or cost > self.bytes_left:
+        groups = (
+            f.metadata.row_group(i) for f in files.footers for i in range(f.metadata.num_row_groups)
+        )
+        rows = max((group.num_rows for group in groups), default=0)
+        is_large = rows * len(columns) * _VALUE_BYTES > MAX_GROUP_BYTES
+        if not columns or cost > self.bytes_left or is_large:
             return {}
         self.bytes_left -= cost
         kernel_by_statistic = {a.statistic(): (a, kernel) for a, kernel in kernels.items()}

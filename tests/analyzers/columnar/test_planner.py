@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tidegauge.analyzers.columnar import planner as planner_module
 from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, reads_by_default
 from tidegauge.analyzers.columnar.footers import file_columns
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
@@ -164,10 +165,15 @@ def test_a_failed_precondition_needs_no_spark(tmp_path):
 
 def test_files_without_rows_give_the_states_of_no_data(tmp_path):
     tables = [pa.table({"n": pa.array([], pa.int64())})]
-    assert measure(tmp_path, tables, tg.Mean("n"), tg.Size()) == {
+    states = {
         tg.Mean("n"): (SumAndCount(), METADATA),
         tg.Size(): (NumMatches(), METADATA),
     }
+    assert measure(tmp_path, tables, tg.Mean("n"), tg.Size()) == states
+    pq.ParquetWriter(tmp_path / "0.parquet", tables[0].schema).close()  # without row groups
+    partition = ParquetPartition((str(tmp_path / "0.parquet"),), ())
+    outcomes = ColumnarPlanner().measure(partition, list(states)).outcomes
+    assert [outcome.value for outcome in outcomes.values()] == [SumAndCount(), NumMatches()]
 
 
 def test_only_a_bounded_number_of_bytes_and_footers_is_read(tmp_path):
@@ -176,6 +182,14 @@ def test_only_a_bounded_number_of_bytes_and_footers_is_read(tmp_path):
     planner = ColumnarPlanner(footers_left=1)
     assert measure(tmp_path, tables, tg.Size(), planner=planner) is not None
     assert measure(tmp_path, tables, tg.Size(), planner=planner) is None
+
+
+def test_row_groups_of_many_repeated_values_are_left_to_spark(tmp_path, monkeypatch):
+    monkeypatch.setattr(planner_module, "MAX_GROUP_BYTES", 2 * 8 * 100)
+    suite = [tg.Mean("x"), tg.Mean("y")]
+    for rows, answered in ((100, suite), (101, [])):
+        tables = [pa.table({"x": [1.0] * rows, "y": [1.0] * rows}), pa.table({"x": [1.0]})]
+        assert list(measure(tmp_path, tables, *suite)) == answered
 
 
 def test_a_subclass_of_another_module_does_not_inherit_the_kernel(tmp_path, monkeypatch):
