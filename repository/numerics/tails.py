@@ -58,9 +58,9 @@ HEAVY_TAIL_PRIOR = (0.05, 0.15, 0.3, 0.3, 0.2)
 BINS_PER_SPREAD, ERROR_BINS = 4, 21
 """Errors are counted in bins of a quarter of the spread. The last bin begins at 5 spreads."""
 INCIDENT_SHARE = 0.001
-"""Share of errors that are incidents of deviation size, and again of incidents beyond 5 spreads.
+"""Share of errors that are incidents of any size, and again of incidents beyond 5 spreads.
 
-With larger shares, the rare large errors of a heavy tail look like incidents: at 0.02, deviations of 3
+With larger shares, the rare large errors of a heavy tail look like incidents: at 0.02, t distributions of 3
 degrees of freedom had twice as many false alarms.
 """
 MAX_POOLED_SERIES = 9
@@ -80,11 +80,11 @@ COUNT_STEP_TOLERANCE = 1.5
 EQUAL_COUNT_TOLERANCE, MAX_STEP_CONSTANT = 0.5, 10
 """Counts are equal below this difference. The first change by one is scored only for smaller constants."""
 FIRST_DEPARTURE_SCORE = 2.0
-"""Score of the size of the first departure from a constant."""
+"""Score of the size of the first deviation from a constant."""
 SHIFT_REPORTED_ALARMS = 2
 """After this many alarms to one side, a new level has already been reported."""
 LARGE_DEPARTURE = 0.1
-"""First departures of a larger relative size score more, except from 0."""
+"""First deviations of a larger relative size score more, except from 0."""
 DEFAULT_RELATIVE_SPREAD = 0.01
 """Relative spread of constants whose scale implies no lower bound."""
 MEDIAN_NOISE_SHARE = 0.6
@@ -214,11 +214,11 @@ def tail_evidence(errors: Floats, spread: Floats) -> Floats:
     errors : array of float, shape (series, memory)
         Absolute errors; NaN where unknown.
     spread : array of float, shape (series,)
-        Their robust standard deviation. If alarms were left out, a is 0, the errors are and
-    cause alarms again and    count = len(errors)
-    unit = np.where(spread > of
-    spread, np.nan) / BINS_PER_SPREAD
-    scaled = errors toward unit[:, None]
+        Their robust standard deviation. If it is 0, the errors are no evidence.
+    """
+    count = len(errors)
+    unit = np.where(spread > 0, spread, np.nan) / BINS_PER_SPREAD
+    scaled = errors / unit[:, None]
     bins = np.fmin(
         scaled, ERROR_BINS - 1
     )  # unknown errors are in the last bin, and are removed below
