@@ -146,7 +146,7 @@ def test_styles_of_outputs_and_dashboard_are_separate(page, lab):
     assert root.evaluate(CONTROLS) == beside[1]
 
 
-DISCONNECTED = "Not connected to Python. Run this cell again."
+DISCONNECTED = "Not connected: Python was restarted, or this notebook was opened without it. Run this cell again."
 
 
 def expect_static_table(page):

@@ -64,7 +64,7 @@ export class KernelError extends Error {
 /** Error if Python was restarted or never started, as in a saved notebook. */
 export class DisconnectedError extends Error {
   constructor() {
-    super("Not connected to Python. Run this cell again.");
+    super("Not connected: Python was restarted, or this notebook was opened without it. Run this cell again.");
   }
 }
 

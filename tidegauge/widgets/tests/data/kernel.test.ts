@@ -46,7 +46,7 @@ test("a request to a restarted kernel, whose connection throws, fails at once wi
     throw new Error("Cannot send");
   });
   const pending = new KernelLink(model, () => "idle").ask("commits", {});
-  await assert.rejects(pending, { message: "Not connected to Python. Run this cell again." });
+  await assert.rejects(pending, { message: "Not connected: Python was restarted, or this notebook was opened without it. Run this cell again." });
 });
 
 test("a saved notebook sends nothing, and its requests fail at once if the kernel is known to be lost", async () => {
