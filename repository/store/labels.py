@@ -158,14 +158,21 @@ class Triage:
     snoozed_until: datetime | None = None
 
 
-def triage(connection: Connection, commit: int | None = None) -> dict[int, Triage]:
-    """Return the assignment and snooze of each incident that was ever assigned or snoozed."""
+def triage(
+    connection: Connection, commit: int | None = None, last_label: int | None = None
+) -> dict[int, Triage]:
+    """Return the assignment and snooze of each incident that was ever assigned or snoozed.
+
+    Labels after the commit or after the label with the id ``last_label`` are ignored.
+    """
     ending = ["snoozed", *(label for label, status in STATUS_OF.items() if status is not None)]
     query = sa.select(
         s.label.c.incident_id, s.label.c.label, s.label.c.note, s.label.c.until
     ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_(["assigned", *ending]))
     if commit is not None:
         query = query.where(s.label.c.commit_id <= commit)
+    if last_label is not None:
+        query = query.where(s.label.c.id <= last_label)
     triages: dict[int, Triage] = {}
     for incident, label, note, end in connection.execute(query.order_by(s.label.c.id)):
         previous = triages.get(incident, Triage())

@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-import sqlalchemy as sa
-
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.repository.history.series import unmeasured_breakdowns
 from tidegauge.repository.history.versions import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.incidents.grouping import incident_length
-from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns, columns_of, frame_of
 from tidegauge.repository.store.labels import (
     STATUS_OF,
@@ -400,9 +397,7 @@ def _undo(
         ]
         withdrawn = [row["label"] for row in labels if row["id"] > before]
         earlier = [row["label"] for row in labels if row["id"] <= before]
-        newest = sa.select(sa.func.max(s.label.c.commit_id)).where(s.label.c.id <= before)
-        commit = connection.execute(newest).scalar() or 0
-        state = triage(connection, commit).get(number, Triage())
+        state = triage(connection, last_label=before).get(number, Triage())
     if not withdrawn:
         msg = f"Nothing to undo: incident {number} has no label after revision {before}."
         raise HistoryError(msg)
