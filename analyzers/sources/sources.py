@@ -482,7 +482,8 @@ def _visible(files: Iterable[FileInfo]) -> list[FileInfo]:
 
 
 def _is_hidden(step: str) -> bool:
-    return step.startswith(".") or (step.startswith("_") and "=" not in step)
+    is_marked = step.startswith(".") or (step.startswith("_") and "=" not in step)
+    return is_marked or step.endswith("._COPYING_")  # Hadoop's uploads in progress
 
 
 def _relative_path(folder: str, path: str) -> str:

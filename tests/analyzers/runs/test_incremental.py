@@ -578,6 +578,7 @@ def test_both_ways_of_listing_files_give_the_same(spark, tmp_path):
     write_days(tmp_path / "New York %41" / "x=a%2Fb", 2)
     (tmp_path / "New York %41" / "_SUCCESS").touch()
     (tmp_path / "New York %41" / ".hidden.crc").touch()
+    (tmp_path / "New York %41" / "uploading.parquet._COPYING_").touch()
     root = str(tmp_path / "New York %41")
     data = lambda found: {f for f in found if f.path.endswith(".parquet")}  # noqa: E731
     assert data(_list_by_arrow(root)) == data(_list_by_spark(spark, root))
