@@ -551,7 +551,7 @@ class PathSource:
                 self._all_keys,
             )
             for partition in partitions
-            if partition in files
+            if partition in files and all(map(_is_in_key_folders, files[partition]))
         }
 
     def read_keys(self, partitions: Collection[Partition]) -> Mapping[Partition, Hashable]:
@@ -713,6 +713,11 @@ class PathSource:
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
         return Partition(self.keys, key)
+
+
+def _is_in_key_folders(file: FileInfo) -> bool:
+    """Return whether all folders of a file are named ``key=value``. Spark skips some of the files in others."""
+    return all("=" in folder for folder in file.path.split("/")[:-1])
 
 
 def _columns_of_neighbor(

@@ -75,6 +75,14 @@ def test_other_measurements_start_spark(folder, no_session, analyzer, engine):
         tg.analyze(str(folder), suite, repository=repo, engine=engine)
 
 
+def test_files_in_other_subfolders_are_left_to_spark(folder, no_session):
+    (folder / "ds=2026-01-02" / "old").mkdir()
+    pq.write_table(pa.table({"amount": [1.0]}), folder / "ds=2026-01-02" / "old" / "a.parquet")
+    suite = tg.Suite("orders", [tg.Size()], partition_by=["ds"])
+    with tg.Repository("sqlite://") as repo, pytest.raises(SourceError, match="Spark was started"):
+        tg.analyze(str(folder), suite, repository=repo)
+
+
 class ActiveSession:
     """A session with settings. All other attributes are unknown."""
 
