@@ -153,6 +153,8 @@ from .griffin.measures.rows import GriffinConformance as GriffinConformance
 from .griffin.measures.timeliness import GriffinTimeliness as GriffinTimeliness
 from .notifications.notify import Notice as Notice
 from .notifications.notify import notify as notify
+from .observation import ObservedFrame as ObservedFrame
+from .observation import observe as observe
 from .profiler import Profile as Profile
 from .profiler import profile as profile
 from .repository.detectors.changes import ChangePoint as ChangePoint

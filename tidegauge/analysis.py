@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import is_folder, names_in, parts
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
+from tidegauge.analyzers.runs.observed import ObservedRows
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording_failed_start
 from tidegauge.analyzers.runs.runner import Segmentation, batch_sizes, run_incremental
 from tidegauge.analyzers.scan.jobs import ScanJob
@@ -303,6 +304,58 @@ def analyze(
     repository = as_repository(repository)
     with recording_start(repository, suite, table, partitions, tags):
         source = open_source(table, suite, spark, format, options, partition)
+    run = measure_source(
+        source,
+        suite,
+        repository,
+        partitions,
+        tags,
+        rename=rename,
+        resegment=resegment,
+        progress=progress,
+        wait=wait,
+        samples=samples,
+        on_empty=effect,
+        engine=chosen_engine,
+    )
+    if run.report.uncompared and not run.report.changes:
+        warnings.warn(
+            f"{suite.dataset}: nothing was measured: all {run.report.uncompared} partitions were measured before, and"
+            " changes cannot be detected, because a DataFrame or view has no files; pass partitions='all' to"
+            " measure them again",
+            SkippedWarning,
+            stacklevel=2,
+        )
+    return run
+
+
+def measure_source(
+    source: Source,
+    suite: Suite,
+    repository: Repository,
+    partitions: str | Sequence[str] = "new",
+    tags: Mapping[str, str] | None = None,
+    *,
+    rename: bool = False,
+    resegment: bool = False,
+    progress: Progress | None = None,
+    wait: float = WAIT_SECONDS,
+    samples: int = DEFAULT_SAMPLES,
+    on_empty: OnEmpty = OnEmpty.PASS,
+    engine: MeasuringEngine = MeasuringEngine.AUTO,
+    observed: ObservedRows | None = None,
+) -> Run:
+    """Measure an open source into a repository, roll up its windows, and judge the suite's rules.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    suite, repository, partitions, tags, rename, resegment, progress, wait, samples, on_empty, engine
+        As for `analyze`.
+    observed : ObservedRows, optional
+        Results of the write of one partition; see `tidegauge.observe`.
+    """
     spec = _run_spec(suite, source.name, source.keys, partitions, tags, rename=rename)
     private = privacy_of(suite, source.name, spec.tags)
     report = run_incremental(
@@ -316,16 +369,9 @@ def analyze(
         segmentation=Segmentation(tuple(map(tuple, suite.segments)), suite.max_segments, resegment),
         wait=wait,
         private=private,
-        engine=chosen_engine,
+        engine=engine,
+        observed=observed,
     )
-    if report.uncompared and not report.changes:
-        warnings.warn(
-            f"{suite.dataset}: nothing was measured: all {report.uncompared} partitions were measured before, and"
-            " changes cannot be detected, because a DataFrame or view has no files; pass partitions='all' to"
-            " measure them again",
-            SkippedWarning,
-            stacklevel=2,
-        )
     if isinstance(suite.holidays, str):
         store_holidays(repository.database, suite.dataset)
     if report.changes:
@@ -336,7 +382,7 @@ def analyze(
         assert dqm is not None  # nothing is judged without rules
         return sample_partitions(source, dqm.tasks, counted, max_samples, private)
 
-    checks = judge_run(repository, suite.dataset, dqm, report, take_samples, effect)
+    checks = judge_run(repository, suite.dataset, dqm, report, take_samples, on_empty)
     return Run(report, repository, checks)
 
 
@@ -410,7 +456,7 @@ def open_source(
         frame, keys = cast("DataFrame", table), tuple(suite.partition_by or ())
         if partition is None:
             return FrameSource(frame, keys)
-        return FrameSource(frame, partition=_partition_of(partition, keys))
+        return FrameSource(frame, partition=as_partition(partition, keys))
     require_array_packages()
     session = (
         spark or active_session() or cast("SparkSession", LazySession(_require_active_session))
@@ -420,7 +466,7 @@ def open_source(
     return open_table(session, table, suite.partition_by)
 
 
-def _partition_of(partition: Mapping[str, str] | str, keys: tuple[str, ...]) -> Partition:
+def as_partition(partition: Mapping[str, str] | str, keys: tuple[str, ...]) -> Partition:
     """Return the partition of a DataFrame, with the keys in the order of its suite."""
     if isinstance(partition, str):
         if "=" not in partition:

@@ -43,6 +43,7 @@ def as_engine(engine: str) -> MeasuringEngine:
 class Route(StrEnum):
     """The way in which a state was computed."""
 
+    WRITE = "the observed write"
     METADATA = "metadata"
     COLUMNS = "a columnar scan"
     SPARK = "Spark SQL"

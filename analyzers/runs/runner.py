@@ -53,6 +53,7 @@ from tidegauge.analyzers.runs.ledger import (
     table_fingerprints,
     with_references,
 )
+from tidegauge.analyzers.runs.observed import ObservedRows
 from tidegauge.analyzers.runs.recording import (
     WAIT_SECONDS,
     Progress,
@@ -105,7 +106,7 @@ class _Task:
     """A partition to scan, and the analyzers to run on it.
 
     ``is_retry`` is set if all analyzers failed on the partition before. ``answered`` has the states of further
-    analyzers, which were computed from the partition's files.
+    analyzers, which were computed from the partition's files or while it was written.
     """
 
     listed: ListedPartition
@@ -129,6 +130,7 @@ def run_incremental(
     wait: float = WAIT_SECONDS,
     private: Privacy = PUBLIC,
     engine: MeasuringEngine = MeasuringEngine.AUTO,
+    observed: ObservedRows | None = None,
 ) -> RunReport:
     """Measure the selected partitions of a source and commit them batch by batch.
 
@@ -160,6 +162,8 @@ def run_incremental(
         Columns whose values are never stored; see `scan`.
     engine : MeasuringEngine
         ``auto`` measures partitions without Spark as far as possible; see `ColumnarPlanner`.
+    observed : ObservedRows, optional
+        Results of the write of one partition. They replace its scan if the partition still has these rows.
 
     Returns
     -------
@@ -210,9 +214,13 @@ def run_incremental(
             # If there were no rows to choose from, the next run chooses and backfills the segments.
             sets = tuple(s for s, chosen in segments if chosen)
 
+            tasks = _use_observed(
+                None if sets else observed, source, time, private, tasks, standing, run
+            )
             if engine is MeasuringEngine.AUTO and not sets and not private:
-                measure_files = partial(_measure_files, source, time, progress)
-                tasks = measure_files(tasks, batch_partitions, standing, run)
+                tasks = _measure_files(
+                    source, time, progress, tasks, batch_partitions, standing, run
+                )
             large = sum(task.listed.size for task in tasks) > SMALL_BYTES
             expected = _expectation(store, spec.dataset, analyzers, ledger) if large else UNKNOWN
             measure = partial(
@@ -236,6 +244,34 @@ def run_incremental(
     return run.report
 
 
+def _use_observed(
+    observed: ObservedRows | None,
+    source: Source,
+    time: TimeFormat | None,
+    private: Privacy,
+    tasks: Sequence[_Task],
+    standing: _StandingFailures,
+    run: Recording,
+) -> list[_Task]:
+    """Answer the task of an observed partition; return the tasks with the analyzers that are left."""
+    left = []
+    for task in tasks:
+        result = None
+        if observed is not None and task.listed.partition == observed.partition:
+            result = observed.answer(source, task.analyzers, private)
+        if result is None:
+            left.append(task)
+            continue
+        run.count_routes(Counter(result.routes.values()))
+        rest = tuple(a for a in task.analyzers if a not in result.outcomes)
+        if rest:
+            left.append(replace(task, analyzers=rest, answered=result))
+        else:
+            measured = [_measured_files(source, task, result, time)]
+            run.commit(standing.settled([task], measured))
+    return left
+
+
 def _measure_files(
     source: Source,
     time: TimeFormat | None,
@@ -250,7 +286,7 @@ def _measure_files(
     Retries are left for Spark, because they begin with a single partition.
     """
     list_files = getattr(source, "parquet_files", None)
-    new = [task for task in tasks if not task.is_retry]
+    new = [task for task in tasks if not task.is_retry and task.answered is None]
     if list_files is None or not new:
         return list(tasks)
     planner = ColumnarPlanner()
@@ -282,7 +318,7 @@ def _measure_files(
 def _measured_files(
     source: Source, task: _Task, result: ColumnarResult, time: TimeFormat | None
 ) -> MeasuredPartition:
-    """Return the measurements of a partition that was measured without Spark."""
+    """Return the measurements of a partition that needs no scan by Spark."""
     return MeasuredPartition.from_measurements(
         task.listed.partition,
         measured_states(result.outcomes, task.analyzers),

@@ -450,7 +450,7 @@ def plan(
     schema = schema.without(schema.keys_only)
     result = Plan(capabilities(data.sparkSession), schema, small=small, expected=expected)
     for analyzer in dict.fromkeys(analyzers):
-        checked = attempt(partial(_requests, analyzer, schema, private))
+        checked = attempt(partial(requests_of, analyzer, schema, private))
         if isinstance(checked, Failure):
             result.failures[analyzer] = checked
         else:
@@ -520,7 +520,16 @@ def _drop(plan: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
         del plan.requests[analyzer]
 
 
-def _requests(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[Request, ...]:
+def requests_of(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[Request, ...]:
+    """Return an analyzer's requests for data with a schema.
+
+    Raises
+    ------
+    PreconditionError
+        If the analyzer does not fit the schema.
+    PrivateColumnError
+        If its state would hold values of private columns.
+    """
     analyzer.preconditions(schema)
     requests = analyzer.with_exact_comparisons(schema).requests(schema)
     private.check(requests, schema)
