@@ -118,7 +118,9 @@ def test_the_recipe_for_streams_runs(spark, tmp_path, monkeypatch):
     """The JVM has its own working directory, so the paths that Spark writes to are made absolute."""
     monkeypatch.chdir(tmp_path)
     (block,) = blocks_run_by(__file__)
-    code = block.code.replace("lake/", f"{tmp_path}/lake/").replace('"state"', f'"{tmp_path}/state"')
+    code = block.code.replace("lake/", f"{tmp_path}/lake/").replace(
+        '"state"', f'"{tmp_path}/state"'
+    )
     spark.range(0, 20).selectExpr("id AS amount").write.parquet(f"{tmp_path}/incoming")
     stream = spark.readStream.schema("amount long").parquet(f"{tmp_path}/incoming")
     exec(code, {"stream": stream, "tg": tg})
