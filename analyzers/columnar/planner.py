@@ -23,7 +23,7 @@ from tidegauge.analyzers.columnar.footers import (
     read_footers,
 )
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowGroup
+from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowFilter, RowGroup
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.metric import Failure, Success, attempt
 from tidegauge.analyzers.core.schema import Schema
@@ -174,10 +174,13 @@ def kernel_of(analyzer: AnyAnalyzer, schema: Schema) -> Kernel[Any] | None:
     """
     analyzer.preconditions(schema)
     kind = type(analyzer)
-    if analyzer.where is not None or kind.kernel.__module__ != kind.__module__:
+    if kind.kernel.__module__ != kind.__module__:
         return None
     kernel: Kernel[Any] | None = analyzer.kernel(schema)
-    return kernel
+    if kernel is None or analyzer.where is None:
+        return kernel
+    row_filter = RowFilter.from_sql(analyzer.where, schema)
+    return None if row_filter is None else kernel.where(row_filter)
 
 
 def row_groups(files: PartitionFooters, columns: Sequence[str]) -> Iterator[RowGroup]:
@@ -196,7 +199,10 @@ def _row_groups_of(footer: Footer, schema: Schema, columns: Sequence[str]) -> It
     strings = [name for c, name in names.items() if schema.field_type(c) == "string"]
     system, path = file_system(footer.location)
     with system.open_input_file(path) as stream:
-        file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=strings)
+        file = pq.ParquetFile(stream, read_dictionary=strings)
+        if not file.metadata.equals(footer.metadata):
+            msg = f"{footer.location} changed after its footer was read"
+            raise OSError(msg)
         for i in range(footer.metadata.num_row_groups):
             rows = footer.metadata.row_group(i).num_rows
             if not rows:

@@ -451,8 +451,9 @@ class Analyzer(Description, ABC, Generic[S, T]):
     def kernel(self, schema: Schema) -> Kernel[S] | None:
         """Return the computation of the state from Parquet files; None if only Spark computes it.
 
-        The kernel returns the state that `fold` returns for Spark's answers. It is used only for analyzers of the
-        same module as the kernel, and without ``where``: a subclass elsewhere may compute something else.
+        The kernel returns the state that `fold` returns for Spark's answers, without regard to ``where``, which the
+        planner applies to the rows. It is used only for analyzers of the same module as the kernel: a subclass
+        elsewhere may compute something else.
         """
         return None
 

@@ -12,15 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from tidegauge.analyzers.core.conditions import OneOf, Present, Within, parse_condition
+from tidegauge.analyzers.core.errors import PreconditionError
 from tidegauge.analyzers.core.hashes import (
     hash_doubles,
     hash_integers,
     hash_longs,
     hash_strings,
 )
-from tidegauge.analyzers.core.schema import EXACT_DIGITS
+from tidegauge.analyzers.core.schema import EXACT_DIGITS, INTEGRAL, Schema
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import Number, State
 
 if TYPE_CHECKING:
@@ -80,6 +84,117 @@ class Kernel(Generic[S]):
     from_rows: Callable[[RowGroup], S]
     from_metadata: Callable[[PartitionMetadata], S | None] = lambda _: None
 
+    def where(self, row_filter: RowFilter) -> Kernel[S]:
+        """Return the kernel of the rows on which a condition is true."""
+        columns = tuple(dict.fromkeys((*self.columns, row_filter.column)))
+        return Kernel(columns, lambda group: self.from_rows(group.where(row_filter)))
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A condition on one column that NumPy evaluates like Spark.
+
+    Attributes
+    ----------
+    column : str
+        The column.
+    kind : str
+        The column's type.
+    form : Present, OneOf or Within
+        The condition.
+    """
+
+    column: str
+    kind: str
+    form: Present | OneOf | Within
+
+    @classmethod
+    def from_sql(cls, condition: str, schema: Schema) -> RowFilter | None:
+        """Return the filter of a condition; None if only Spark can evaluate it.
+
+        Examples
+        --------
+        >>> schema = Schema.from_types({"x": "long", "s": "string"})
+        >>> RowFilter.from_sql("coalesce(X, 0) >= 0", schema)  # doctest: +ELLIPSIS
+        RowFilter(column='x', kind='long', form=Within(column='X', nulls=True, lower=0, ...))
+        >>> RowFilter.from_sql("s > 0", schema), RowFilter.from_sql("x > length(s)", schema)
+        (None, None)
+        """
+        form = parse_condition(condition)
+        if not isinstance(form, Present | OneOf | Within):
+            return None
+        try:
+            field = schema.field(quote(form.column))
+        except PreconditionError:
+            return None
+        columns = schema.top_level(field)
+        if columns is None or not (isinstance(form, Present) or _is_comparable(form, field.kind)):
+            return None
+        return cls(columns[0], field.kind, form)
+
+    def matches(self, group: RowGroup) -> npt.NDArray[np.bool_]:
+        """Return for each row whether the condition is true."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        array = group.columns[self.column]
+        is_present = pc.is_valid(array).to_numpy(zero_copy_only=False)
+        if isinstance(self.form, Present):
+            return is_present  # type: ignore[no-any-return]
+        result = np.full(group.rows, self.form.nulls)
+        values = array.drop_null()
+        if self.kind == "string":
+            assert isinstance(self.form, OneOf)
+            entries = np.isin(values.dictionary.to_numpy(zero_copy_only=False), self.form.values)
+            result[is_present] = entries[values.indices.to_numpy()]
+        else:
+            result[is_present] = self._holds(values.to_numpy(zero_copy_only=False))
+        return result
+
+    def _holds(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return for each number whether the condition is true; NaN is the greatest number."""
+        import numpy as np
+
+        form = self.form
+        if numbers.dtype.kind == "f":
+            numbers = numbers.astype(np.float64)
+        if isinstance(form, OneOf):
+            result = np.zeros(len(numbers), bool)
+            for value in form.values:
+                if numbers.dtype.kind == "f" or value == int(value):
+                    result |= numbers == (value if numbers.dtype.kind == "f" else int(value))
+            return result
+        assert isinstance(form, Within)
+        result = np.ones(len(numbers), bool)
+        if form.lower is not None:
+            low = form.lower if numbers.dtype.kind == "f" else floor(form.lower)
+            is_reached = form.has_lower and low == form.lower
+            result &= (numbers >= low if is_reached else numbers > low) | (numbers != numbers)  # noqa: PLR0124 - NaN
+        if form.upper is not None:
+            high = form.upper if numbers.dtype.kind == "f" else ceil(form.upper)
+            is_reached = form.has_upper and high == form.upper
+            result &= numbers <= high if is_reached else numbers < high
+        return result
+
+
+_MAX_EXACT_LITERAL = {"float": 1 << 24, "double": 1 << 53}
+"""Greatest whole number up to which all whole numbers are values of a type."""
+
+
+def _is_comparable(form: OneOf | Within, kind: str) -> bool:
+    """Return whether NumPy compares a column of a type with the constants as Spark does."""
+    if isinstance(form, OneOf):
+        constants = list(form.values)
+        if kind == "string":
+            return all(isinstance(value, str) for value in constants)
+    else:
+        constants = [value for value in (form.lower, form.upper) if value is not None]
+    if any(isinstance(value, str | bool) for value in constants):
+        return False
+    limit = _MAX_EXACT_LITERAL.get(kind, (1 << 63) - 1)
+    is_number = kind in {*INTEGRAL, *_MAX_EXACT_LITERAL}
+    return is_number and all(abs(value) <= limit for value in constants)
+
 
 @dataclass
 class RowGroup:
@@ -101,6 +216,18 @@ class RowGroup:
         if key not in self._cache:
             self._cache[key] = compute()
         return self._cache[key]
+
+    def where(self, row_filter: RowFilter) -> RowGroup:
+        """Return the rows on which a condition is true."""
+        return self._cached(("where", repr(row_filter)), lambda: self._where(row_filter))  # type: ignore[no-any-return]
+
+    def _where(self, row_filter: RowFilter) -> RowGroup:
+        import pyarrow as pa
+
+        mask = row_filter.matches(self)
+        is_match = pa.array(mask)
+        columns = {name: array.filter(is_match) for name, array in self.columns.items()}
+        return RowGroup(int(mask.sum()), columns)
 
     def values(self, column: str) -> int:
         """Return the number of values that are not null."""

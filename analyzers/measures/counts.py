@@ -29,7 +29,7 @@ from tidegauge.analyzers.core.analyzer import (
     ScanAnalyzer,
     analyzer,
 )
-from tidegauge.analyzers.core.columnar import Kernel, PartitionMetadata, RowGroup
+from tidegauge.analyzers.core.columnar import Kernel, PartitionMetadata, RowFilter, RowGroup
 from tidegauge.analyzers.core.conditions import known_sql
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
@@ -289,6 +289,19 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
         is_true = where_holds(self.where, predicate)
         is_not_null = where_holds(self.where, known_sql(predicate, schema))
         return (f"count_if({is_true})", f"count({is_not_null})", count_rows(self.where))
+
+    def kernel(self, schema: Schema) -> Kernel[ComplianceState] | None:
+        """Evaluate a condition on one column, if its form is known."""
+        row_filter = RowFilter.from_sql(self.predicate, schema)
+        known = known_sql(self.predicate, schema)
+        if row_filter is None or known not in {"1", quote(row_filter.column)}:
+            return None
+
+        def from_rows(group: RowGroup) -> ComplianceState:
+            values = group.rows if known == "1" else group.values(row_filter.column)
+            return ComplianceState(int(row_filter.matches(group).sum()), values, group.rows)
+
+        return Kernel((row_filter.column,), from_rows)
 
     def measure(self, state: ComplianceState) -> float:
         """Return the number of complying rows divided by all rows."""

@@ -575,7 +575,7 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
             return None
         field = schema.plain(self.grouping_columns[0])
         columns = schema.top_level(field)
-        is_plain = self.requests(schema) == (Frequencies((field.sql,), None),)
+        is_plain = self.requests(schema) == (Frequencies((field.sql,), self.where),)
         if columns is None or not is_plain or field.kind not in _COUNTED_KINDS:
             return None
         return Kernel(columns, lambda group: frequencies_in(group, *columns))

@@ -149,6 +149,8 @@ class _LengthAnalyzer(ExtremeAnalyzer):
             lengths = [] if length is None else [length]
             if values < group.rows:
                 lengths.append(0 if self.null_behavior == "empty" else self.worst)
+            if not lengths:
+                return self.state_type()
             if self.null_behavior == "fail":
                 lengths = list(map(float, lengths))
             return self.state_type({"min": min, "max": max}[end](lengths), group.rows)

@@ -67,7 +67,7 @@ def test_a_folder_is_measured_without_a_session(folder, no_session):
 
 @pytest.mark.parametrize(
     ("analyzer", "engine"),
-    [(tg.Size(), "spark"), (tg.Size(where="amount > 1"), "auto"), (tg.Entropy("amount"), "auto")],
+    [(tg.Size(), "spark"), (tg.Size(where="amount > ds"), "auto"), (tg.Entropy("amount"), "auto")],
 )
 def test_other_measurements_start_spark(folder, no_session, analyzer, engine):
     suite = tg.Suite("orders", [analyzer], partition_by=["ds"])

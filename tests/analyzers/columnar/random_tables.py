@@ -154,6 +154,31 @@ NUMBERS = (
 TIMES = ("day", "instant", "millis", "clock")
 
 
+CONDITIONS = (
+    "big > 0",
+    "-1 <= big",
+    "number BETWEEN -1.5 AND 1",
+    "tiny >= 0 AND tiny < 127.5",
+    "small IN (0, 1, 32767)",
+    "big = 9223372036854775807",
+    "double > 1.5",
+    "double <= 1.5",
+    "double >= 0 AND double < 1000.5",
+    "double = 0",
+    "single > 0.1",
+    "single IN (1.5, 0)",
+    "coalesce(double, 0) >= 0",
+    "coalesce(number, 1) > 0",
+    "text IN ('true', '1', 'é')",
+    "text IS NULL OR text = ''",
+    "`Long Name.x` = 'true '",
+    "word IS NOT NULL",
+    "price > 0",
+    "day IS NOT NULL",
+)
+"""Conditions, most of which have a known form."""
+
+
 def analyzers():
     """Return analyzers of all columns that have a kernel, and some that have none or do not fit."""
     by_column = (
@@ -189,6 +214,16 @@ def analyzers():
         *(tg.Uniqueness(name) for name in ("text", "big", "day", "nothing", "double", "wide")),
         *(tg.Histogram(name) for name in ("word", "flag", "tiny", "text")),
         tg.Uniqueness(["word", "flag"]),
+        *(tg.Compliance(condition, condition) for condition in CONDITIONS),
+        tg.Size(where="big >= 0"),
+        tg.Completeness("text", where="number > 0.5"),
+        tg.Sum("price", where="word IN ('a', '1')"),
+        tg.MaxLength("text", null_behavior="fail", where="double > 0"),
+        tg.DataType("text", where="tiny <= 0"),
+        tg.ApproxCountDistinct("day", where="number IS NOT NULL"),
+        tg.Uniqueness("word", where="coalesce(single, 0) >= 0"),
+        tg.Compliance("both", "text = 'true'", where="flag IS NOT NULL"),
+        tg.Mean("number", where="length(text) > 1"),
         tg.ExactQuantile("number", 0.5),
         tg.Correlation("double", "number"),
         tg.Correlation("price", "constant"),

@@ -5,7 +5,7 @@ from decimal import Decimal
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
 from tidegauge.analyzers.core.metric import Success
@@ -94,7 +94,7 @@ def are_close(state, reference):
 
 
 @pytest.mark.spark
-@settings(max_examples=soak(1, 20))
+@settings(max_examples=soak(1, 20), phases=[Phase.generate])  # shrinking would scan for minutes
 @given(st.integers(0, 2**32))
 def test_both_engines_give_the_same_states(spark, tmp_path_factory, seed):
     folder = tmp_path_factory.mktemp("routes")

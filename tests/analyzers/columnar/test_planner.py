@@ -13,12 +13,13 @@ from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, 
 from tidegauge.analyzers.columnar.footers import file_columns
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
 from tidegauge.analyzers.core.analyzer import analyzer
-from tidegauge.analyzers.core.columnar import InexactError, RowGroup, exact_times
+from tidegauge.analyzers.core.columnar import InexactError, RowFilter, RowGroup, exact_times
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SuiteError
 from tidegauge.analyzers.core.hashes import hash_strings
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.registry import Registry
-from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, TimeRangeState
 from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
 from tidegauge.analyzers.measures.texts import DataTypeState
@@ -388,3 +389,102 @@ def test_sketches_and_frequencies_are_merged_over_row_groups(tmp_path):
     state = states[tg.Histogram("s")][0]
     assert (state.as_dict(), state.num_nulls) == ({("a",): 2, ("b",): 1}, 3)
     assert list(states)[-1] == tg.CountDistinct("n")
+
+
+TABLE = pa.table(
+    {
+        "n": [1, None, -1, 5],
+        "x": [float("nan"), 1.5, None, -0.0],
+        "s": pa.array(["a", None, "b", "a"]).dictionary_encode(),
+        "d": [Decimal("1.5")] * 4,
+    }
+)
+SCHEMA = Schema.from_types({"n": "long", "x": "double", "s": "string", "d": "decimal(2,1)"})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("n > 0.5", [True, False, False, True]),
+        ("n >= 1 AND n < 4.5", [True, False, False, False]),
+        ("n IN (5, 1.0, 2.5)", [True, False, False, True]),
+        ("n IS NULL OR n <= -1", [False, True, True, False]),
+        ("coalesce(n, 0) >= 0", [True, True, False, True]),
+        ("x > 1.5", [True, False, False, False]),  # NaN is the greatest number
+        ("x <= 1.5", [False, True, False, True]),
+        ("x = 0", [False, False, False, True]),
+        ("s IN ('a', 'c')", [True, False, False, True]),
+        ("s IS NOT NULL", [True, False, True, True]),
+    ],
+)
+def test_conditions_are_evaluated_as_by_spark(condition, expected):
+    group = RowGroup(
+        4, {n: c.combine_chunks() for n, c in zip(TABLE.column_names, TABLE.columns, strict=True)}
+    )
+    assert RowFilter.from_sql(condition, SCHEMA).matches(group).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "d > 1",
+        "s > 1",
+        "n = 'a'",
+        "x > 9007199254740993",
+        "m > 1",
+        "n > x",
+        "s RLIKE 'a'",
+        "n > 0 -- c",
+    ],
+)
+def test_spark_evaluates_all_other_conditions(condition):
+    assert RowFilter.from_sql(condition, SCHEMA) is None
+
+
+def test_a_filter_selects_the_rows_of_the_columnar_scan(tmp_path):
+    tables = [TABLE.drop_columns(["d"])]
+    suite = [
+        tg.Size(where="n > 0"),
+        tg.Sum("n", where="s = 'a'"),
+        tg.Completeness("x", where="n < 0"),
+        tg.Compliance("c", "n > 0", where="s IS NOT NULL"),
+        tg.Size(where="length(s) > 0"),
+    ]
+    assert list(measure(tmp_path, tables, *suite, row_group_size=2).values()) == [
+        (NumMatches(2), COLUMNS),
+        (SumAndCount(6, 2), COLUMNS),
+        (NumMatchesAndCount(0, 1), COLUMNS),
+        (ComplianceState(2, 3, 3), COLUMNS),
+    ]
+
+
+def test_a_file_that_changes_after_its_footer_was_read_is_left_to_spark(tmp_path, monkeypatch):
+    file = tmp_path / "0.parquet"
+    whole = planner_module.merged_footers
+
+    def rewritten(*args):
+        pq.write_table(pa.table({"n": [1, 2, 3]}), file)
+        return whole(*args)
+
+    monkeypatch.setattr(planner_module, "merged_footers", rewritten)
+    assert measure(tmp_path, [pa.table({"n": [1]})], tg.Size(), tg.Mean("n")) is None
+
+
+def test_a_filter_without_matches_gives_the_state_of_no_data(tmp_path):
+    suite = [
+        tg.MaxLength("s", null_behavior="fail", where="n > 99"),
+        tg.Minimum("x", where="n > 99"),
+        tg.Uniqueness("s", where="n > 99"),
+        tg.ApproxQuantile("x", 0.5, where="n > 99"),
+        tg.ApproxCountDistinct("s", where="n > 99"),
+        tg.DataType("s", where="n > 99"),
+        tg.Correlation("n", "x", where="n > 99"),
+    ]
+    states = measure(tmp_path, [TABLE.drop_columns(["d"])], *suite)
+    assert [state for state, _ in states.values()] == [a.state_type() for a in suite]
+
+
+def test_sums_of_infinities_give_no_warning(tmp_path):
+    tables = [pa.table({"x": [float("inf"), -float("inf"), 1e308, 1e308]})]
+    states = measure(tmp_path, tables, tg.Sum("x"), tg.StandardDeviation("x"), tg.Kurtosis("x"))
+    assert all(np.isnan(a.compute_metric_from(state).value) for a, (state, _) in states.items())
