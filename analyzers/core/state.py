@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from decimal import Context, Decimal
 from functools import cache, reduce
 from importlib import import_module
-from math import isclose, isnan
+from math import isclose, isfinite, isnan
 from typing import Any, ClassVar, Self, TypeVar, final
 
 from tidegauge.analyzers.core.errors import (
@@ -94,18 +94,28 @@ def _order(value: Number) -> tuple[bool, Number]:
     return nan, 0 if nan else value
 
 
-def agree(a: Number, b: Number) -> bool:
+def agree(a: Number, b: Number, scale: float = 0.0) -> bool:
     """Return whether two numbers are equal: to 1e-9 if one is a double, NaN to NaN, else exactly.
+
+    Parameters
+    ----------
+    a, b : int, float or Decimal
+    scale : float
+        Size of the terms of which the numbers are sums (default: their own size). If terms cancel, their
+        sum is rounding noise, so doubles that differ by at most 1e-9 of the scale are equal, too.
 
     Examples
     --------
     >>> agree(0.1 + 0.2, 0.3), agree(float("nan"), float("nan")), agree(10**15, 10**15 + 1)
     (True, True, False)
+    >>> agree(-0.07, 0.14), agree(-0.07, 0.14, scale=1e12)
+    (False, True)
     """
     if not isinstance(a, float) and not isinstance(b, float):
         return a == b
     a, b = float(a), float(b)
-    return (isnan(a) and isnan(b)) or isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    tolerance = max(1e-12, 1e-9 * scale) if isfinite(scale) else 1e-12
+    return (isnan(a) and isnan(b)) or isclose(a, b, rel_tol=1e-9, abs_tol=tolerance)
 
 
 def pack_number(number: Number | None) -> bytes:

@@ -36,6 +36,7 @@ from tidegauge.analyzers.core.state import (
     Number,
     State,
     add,
+    agree,
     pack_number,
     register_state,
     shifted,
@@ -338,6 +339,11 @@ def merged_mean(count: int, mean: float, other_count: int, other_mean: float) ->
     return (count * mean + other_count * other_mean) / (count + other_count)
 
 
+def _deviation(count: int, m2: float) -> float:
+    """Return the standard deviation by the sum of squared deviations; 0 without numbers."""
+    return sqrt(m2 / count) if count and m2 > 0 else 0.0
+
+
 @register_state("central-moments-2/1")
 @dataclass(frozen=True, slots=True)
 class StandardDeviationState(DoubleValuedState):
@@ -364,6 +370,15 @@ class StandardDeviationState(DoubleValuedState):
         mean = merged_mean(self.count, self.mean, other.count, other.mean)
         m2 = self.m2 + other.m2 + delta * delta * self.count * other.count / count
         return type(self)(count, mean, m2)
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether counts are equal, and the moments to 1e-9 of the data's spread."""
+        return (
+            type(self) is type(other)
+            and self.count == other.count
+            and agree(self.mean, other.mean, _deviation(self.count, self.m2))
+            and agree(self.m2, other.m2)
+        )
 
     def variance(self) -> float:
         """Return the population variance; NaN for no numbers."""
@@ -418,6 +433,21 @@ class HigherMomentsState(State):
         )
         return type(self)(n, mean, m2, m3, m4)
 
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether counts are equal, and the moments to 1e-9 of the data's spread.
+
+        The third powers of symmetric data cancel, so what is left of them is rounding noise.
+        """
+        deviation = _deviation(self.count, self.m2)
+        return (
+            type(self) is type(other)
+            and self.count == other.count
+            and agree(self.mean, other.mean, deviation)
+            and agree(self.m2, other.m2)
+            and agree(self.m3, other.m3, self.m2 * deviation)
+            and agree(self.m4, other.m4)
+        )
+
 
 @register_state("co-moments/1")
 @dataclass(frozen=True, slots=True)
@@ -453,6 +483,19 @@ class CorrelationState(DoubleValuedState):
             self.xy + other.xy + dx * dy * weight,
             self.xx + other.xx + dx * dx * weight,
             self.yy + other.yy + dy * dy * weight,
+        )
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether counts are equal, and the moments to 1e-9 of the spread of their columns."""
+        x_deviation, y_deviation = _deviation(self.count, self.xx), _deviation(self.count, self.yy)
+        return (
+            type(self) is type(other)
+            and self.count == other.count
+            and agree(self.x_mean, other.x_mean, x_deviation)
+            and agree(self.y_mean, other.y_mean, y_deviation)
+            and agree(self.xy, other.xy, self.count * x_deviation * y_deviation)
+            and agree(self.xx, other.xx)
+            and agree(self.yy, other.yy)
         )
 
     def metric_value(self) -> float:

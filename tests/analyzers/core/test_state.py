@@ -2,9 +2,10 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -300,3 +301,27 @@ def test_the_minimum_is_nan_only_without_other_values():
     assert math.isnan((only_nan + MinState()).minimum)
     assert (only_nan + MinState(3.0, 1)).minimum == 3.0
     assert math.isnan((MaxState(math.nan, 1) + MaxState(3.0, 1)).maximum)
+
+
+@pytest.mark.parametrize(
+    "state_type", [HigherMomentsState, StandardDeviationState, CorrelationState]
+)
+def test_moments_that_cancel_agree_whatever_the_order_of_rows(state_type):
+    """Third powers, means and products of symmetric data are rounding noise around 0."""
+    values = 1000 * np.random.default_rng(7).normal(size=500)
+    x, y = np.concatenate([values, -values]), np.concatenate([values, values])
+    columns = (x, y) if state_type is CorrelationState else (x,)
+    states = []
+    for order in (np.arange(1000), np.random.default_rng(8).permutation(1000)):
+        rows = (state_type(1, *(float(column[i]) for column in columns)) for i in order)
+        states.append(state_type.merge(rows))
+    assert states[0] != states[1], "the order of rows changes the rounding"
+    assert states[0].agrees_with(states[1])
+    assert states[1].agrees_with(states[0])
+
+
+def test_moments_of_other_data_do_not_agree():
+    """A difference of a millionth of the spread is not rounding."""
+    state = HigherMomentsState(1000, 0.0, 1000.0, 0.0, 3000.0)
+    assert not state.agrees_with(replace(state, m3=1e-3))
+    assert not state.agrees_with(replace(state, mean=1e-6))
