@@ -110,14 +110,18 @@ def compare(repository: Repository, params: Mapping[str, Any]) -> Answer:
     params : mapping
         Parameters of the request, as `protocol.CompareQuestion`.
     """
-    comparison = compare_frame(repository, params)
+    dataset = params["dataset"]
+    summary = params.get("summary") or _default_summary(
+        repository, dataset, side(params["baseline"])
+    )
+    comparison = compare_frame(repository, {**params, "summary": summary})
     # Rows with a stored anomaly can rank low by surprise. Put them first, so that they are kept.
     marked = comparison.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
     sent = marked.head(MAX_COMPARED_ROWS).sort_index()
     totals = {"total": len(comparison), "unusual": int(comparison["unusual"].sum())}
-    answer = table(sent, **totals, dataset=truncate(params["dataset"]))
+    answer = table(sent, **totals, summary=summary, dataset=truncate(dataset))
     orders = row_orders(SORTABLE_COLUMNS, lambda name, down: _order(sent, name, down=down))
-    series = _series_arrays(repository, params["dataset"], sent)
+    series = _series_arrays(repository, dataset, sent)
     return Answer(answer.payload, {**answer.arrays, **series, **orders})
 
 
@@ -170,6 +174,7 @@ def compare_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataF
 
 
 def _default_summary(repository: Repository, dataset: str, baseline: Any) -> str:
+    """Return the summary of a window's partitions: merging the states of many series takes seconds."""
     if isinstance(baseline, str):  # a partition, which has one value
         return MEDIAN
     return MERGED if len(repository.series(dataset)) <= MAX_MERGED_SERIES else MEDIAN

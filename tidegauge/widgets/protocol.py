@@ -339,6 +339,7 @@ class CompareAnswer(Table):
     dataset: str
     total: Annotated[int, "Number of metrics, including metrics that are not sent."]
     unusual: Annotated[int, "Number of unusual differences."]
+    summary: Annotated[str, "How the partitions of a window are summarized: merged or median."]
 
 
 class ColumnsAnswer(TypedDict):

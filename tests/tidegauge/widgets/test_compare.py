@@ -155,6 +155,7 @@ def test_many_series_have_medians_unless_whole_windows_are_requested(repo, monke
     monkeypatch.setattr(comparison, "MAX_MERGED_SERIES", 3)
     question = {"dataset": "d", "baseline": EARLY, "current": LATE}
     assert set(comparison.compare_frame(repo, question)["summary"]) == {"median"}
+    assert comparison.compare(repo, question).payload["summary"] == "median", "the page says so"
     merged = comparison.compare_frame(repo, {**question, "summary": "merged"})
     assert "merged" in set(merged["summary"])
 

@@ -311,6 +311,8 @@ export interface CompareAnswer {
   total: number;
   /** Number of unusual differences. */
   unusual: number;
+  /** How the partitions of a window are summarized: merged or median. */
+  summary: string;
 }
 
 /** Columns with a stored distribution. */

@@ -152,7 +152,6 @@ export class Compare implements View {
     const [baseline, current] = sides;
     const { summary = null } = this.options;
     this.summary.hidden = kind === "partitions";
-    this.summary.querySelector("select")!.value = summary ?? "merged";
     const requestKey = JSON.stringify([key, sides, summary]);
     if (this.tableKey !== requestKey) {
       this.shell.announce("");
@@ -165,6 +164,7 @@ export class Compare implements View {
       if (!sameSides) this.rows.element.scrollTop = this.rows.active = 0;
       if (kind === "windows") void this.fetchColumns(requestKey).catch((error) => this.shell.showError(error));
     }
+    this.summary.querySelector("select")!.value = this.comparison!.summary;
     this.arrangeRows();
     const { unusual: count, total } = this.comparison!;
     this.shell.announce(`${pluralize(count, "unusual difference")} among ${pluralize(total, "metric")}.`);
@@ -253,7 +253,7 @@ export class Compare implements View {
     const unusual = value("unusual") === 1;
     const instance = text("instance");
     // A difference can be usual even if the current value is an anomaly, and vice versa.
-    const hasMedian = text("summary") === "median" && this.options.summary !== "median";
+    const hasMedian = text("summary") === "median" && this.comparison!.summary !== "median";
     const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status, hasMedian ? "median" : ""];
     const note = cell("unusual", notes.filter(Boolean).join(", "), this.distributionButton(row));
     note.title = notes.filter(Boolean).join(", ");
