@@ -25,6 +25,7 @@ FRESH = "spark35"
 """The extra, and the environment, for which pip chooses all versions."""
 SUITE = (
     "tests/matrix",
+    "tests/analyzers/columnar",
     "tests/analyzers/measures/test_edges.py",
     "tests/analyzers/measures/test_exactness.py",
     "tests/analyzers/measures/test_semantics.py",
