@@ -10,8 +10,7 @@ Each point is scored from earlier points only. Points that alarmed are left out.
    recent errors is used.
 4. The spread is the robust standard deviation of the errors of these predictions. It has a lower bound
    that follows from the number of rows behind a value.
-5. The tail is a mixture of Student's t distributions. Their weights are learned from the earlier errors
-   of all series of the table (`LearnedTail`). With few points the tail is heavier.
+5. The tail is Student's t distribution, heavier if there are few points.
 
 Small counts, and shares of few rows such as nulls, are scored by the distribution of their counts.
 Nearly constant series are scored by how rarely they leave their value. Only points with the same
@@ -40,13 +39,7 @@ from tidegauge.repository.detectors.season_effects import (
     reach_of,
     unsettled,
 )
-from tidegauge.repository.detectors.walk import (
-    AUTO_SEASON,
-    SEASON_NAMES,
-    Walk,
-    run_together,
-    table_numbers,
-)
+from tidegauge.repository.detectors.walk import AUTO_SEASON, SEASON_NAMES, Walk
 from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import MAX_OCCURRENCES, restore
 from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, Grid
@@ -114,30 +107,29 @@ class Seasonal(Detector):
         """Score points one partition after the other, in blocks of `BLOCK_SERIES` series.
 
         A label that calls a point harmless never raises a later score. Without the point in training the
-        usual values lie closer together, so tables with such labels are scored twice, with the labels
+        usual values lie closer together, so series with such labels are scored twice, with the labels
         and without, and the lower score counts.
         """
         scores = self.score_rises(history, start, earlier_scores, -np.inf)
         if history.harmless is None:
             return scores
         first = start - self.reach(history.grid or Grid.from_times(history.times))
-        is_labelled = history.harmless[:, max(first, 0) :].any(axis=1)
-        tables = table_numbers([history])
-        labelled = np.flatnonzero(np.isin(tables, tables[is_labelled]))
-        if not labelled.size:
-            return scores
-        return scores.replace_rows(labelled, self._score_labelled(history.rows(labelled), start))
+        labelled = np.flatnonzero(history.harmless[:, max(first, 0) :].any(axis=1))
+        for rows in _blocks(labelled):
+            scores = scores.replace_rows(rows, self._score_labelled(history.rows(rows), start))
+        return scores
 
     def _score_labelled(self, history: History, start: int) -> Scores:
-        """Return the scores of tables with harmless points, from partition ``start`` on."""
+        """Return the scores of series with harmless points, from partition ``start`` on."""
         is_harmless, muted = history.harmless, history.muted
         assert is_harmless is not None
         unlabelled = replace(
             history, harmless=None, muted=None if muted is None else muted & ~is_harmless
         )
-        labelled_scores, unlabelled_scores = (
-            self.score_rises(variant, 0, None, -np.inf) for variant in (history, unlabelled)
-        )
+        with np.errstate(all="ignore"):
+            labelled_scores, unlabelled_scores = (
+                Walk(variant, self.cycles, self.seasons).run() for variant in (history, unlabelled)
+            )
         return labelled_scores.lower_of(unlabelled_scores).since(start)
 
     def score_rises(
@@ -162,18 +154,16 @@ class Seasonal(Detector):
         if earlier_scores is not None and first > 0 and history.restarts is None:
             newest = history.part(slice(first, None))
             return self.score_rises(newest, start - first, earlier_scores.since(first), min_rise)
-        series = np.arange(len(history.values))
+        blocks, series = [], np.arange(len(history.values))
         with np.errstate(all="ignore"):
             is_settled = np.zeros(len(series), dtype=bool)
             if earlier_scores is not None and history.restarts is None:
                 is_settled = ~unsettled(history, self.cycles, begin, earlier_scores)
             order = np.argsort(is_settled, kind="stable")
-            walks = []
             for block in _blocks(series[~is_settled], series[is_settled]):
                 walk = Walk(history.rows(block), self.cycles, self.seasons, min_rise, begin)
                 block_scores = earlier_scores and earlier_scores.take(block)
-                walks.append((walk, block_scores, bool(is_settled[block][0])))
-            blocks = run_together(walks)
+                blocks.append(walk.run(block_scores, is_settled=bool(is_settled[block][0])))
         scores = Scores.concatenate(blocks, (0, len(history.times) - begin))
         return scores.take(np.argsort(order)).since(start - begin)
 

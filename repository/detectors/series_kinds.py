@@ -22,7 +22,6 @@ from tidegauge.repository.numerics.forecasts import (
     rows_of,
     transform,
 )
-from tidegauge.repository.numerics.tails import HEAVY_TAIL_PRIOR, TAIL_PRIOR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,8 +150,9 @@ class SeriesKinds:
         Largest ratio of the lower bound of the spread to the observed spread, for mature counts.
     shares : array of int
         Indices of the series that are shares of rows.
-    tail_prior : array of float, shape (series, distributions)
-        Logarithms of the prior weights of `LearnedTail`. Positive numbers and extremes have heavier tails.
+    heavy : array of int
+        Indices of the series that can have heavy tails: positive numbers and extremes. Counts and shares
+        of rows have tails of their own.
     extremes : array of int
         Indices of the series that a single row can move.
     unknown_week : array of float, shape (series,)
@@ -164,7 +164,7 @@ class SeriesKinds:
     counts_of_values: NDArray[np.bool_]
     max_spread_ratio: Floats
     shares: NDArray[np.intp]
-    tail_prior: Floats
+    heavy: NDArray[np.intp]
     extremes: NDArray[np.intp]
     unknown_week: Floats
 
@@ -187,7 +187,6 @@ class SeriesKinds:
         is_positive = np.array([scale is Scale.POSITIVE for scale in scales], dtype=bool)
         is_positive[sums] = True
         is_log = is_positive | [scale is Scale.COUNT for scale in scales]
-        is_heavy = is_positive | is_extreme
         return cls(
             distances=np.array([scale is Scale.DISTANCE for scale in scales], dtype=bool),
             counts=np.array([scale is Scale.COUNT for scale in scales], dtype=bool),
@@ -196,7 +195,7 @@ class SeriesKinds:
                 is_distinct_count, MAX_DISTINCT_SPREAD_RATIO, MAX_SPREAD_RATIO
             ),
             shares=rows_of(Scale.RATIO, scales),
-            tail_prior=np.log(np.where(is_heavy[:, None], HEAVY_TAIL_PRIOR, TAIL_PRIOR)),
+            heavy=np.flatnonzero(is_positive | is_extreme),
             extremes=np.flatnonzero(is_extreme),
             unknown_week=np.where(is_log, UNKNOWN_WEEK_SPREAD, 0.0),
         )

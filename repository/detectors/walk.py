@@ -103,7 +103,7 @@ def _band_limit(freedom: Floats) -> Floats:
 
 
 def _reasons(
-    expected: Expected,
+    expected: _Expected,
     is_scored: NDArray[np.bool_],
     is_notable: NDArray[np.bool_],
     is_drift: NDArray[np.bool_],
@@ -164,7 +164,7 @@ class _Level:
 
 
 @dataclass(frozen=True)
-class Expected:
+class _Expected:
     """Expectation of one partition; arrays are of shape (series,).
 
     Attributes
@@ -306,11 +306,28 @@ class Walk:
         )
 
     def run(self, earlier_scores: Scores | None = None, *, is_settled: bool = False) -> Scores:
-        """Score the partitions from `start`; see `run_together`."""
-        (scores,) = run_together([(self, earlier_scores, is_settled)])
+        """Score the partitions from `start`.
+
+        Parameters
+        ----------
+        earlier_scores : Scores, optional
+            The scores of the partitions before `start`.
+        is_settled : bool
+            True if none of the series is `unsettled`.
+        """
+        h, start = self.history, self.start
+        if earlier_scores is not None:
+            self._relearn(start, earlier_scores, is_settled=is_settled)
+        scores = Scores.unscored((len(self.y), len(h.times) - start))
+        for t in range(start, len(h.times)):
+            self._restart(t)
+            self._score(t, scores, t - start)
+            k = t - start
+            centre = self.units.transformed(scores.expected[:, [k]], slice(t, t + 1))[:, 0]
+            self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
         return scores
 
-    def relearn(self, start: int, earlier_scores: Scores, *, is_settled: bool) -> None:
+    def _relearn(self, start: int, earlier_scores: Scores, *, is_settled: bool) -> None:
         """Learn from the partitions before `start` and their scores."""
         h = self.history
         # A restart moves the whole past by the error of its forecast, so learn from the beginning.
@@ -357,51 +374,16 @@ class Walk:
             self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
             self.effects = self.by_season.effects(c, self.points)
 
-    def expect(self, t: int) -> tuple[Expected, Floats]:
-        """Return the expectation of partition ``t``, and the evidence of earlier errors about the tails."""
-        self._restart(t)
-        c = self.column[t]
-        expected = self._expect(t)
-        # Do not learn the tail from the run of alarms that is being judged.
-        is_ongoing = tails.ongoing(self.signs[:, c - self.windows.level + 1 : c] != 0)
-        errors = np.where(is_ongoing, np.nan, np.abs(expected.now.surprises))
-        spread = expected.now.error_spread
-        if self.grid.within_days:  # errors by unknown weekends are no evidence
-            spread = np.where(self.points < NEW_WEEKS * self.grid.cycle, 0.0, spread)
-        return expected, tails.tail_evidence(errors, spread)
-
-    def score(self, t: int, expected: Expected, evidence: Floats, scores: Scores) -> None:
-        """Score partition ``t``, write its scores, reasons and bands to ``scores``, and learn from it.
-
-        Parameters
-        ----------
-        t : int
-            The partition.
-        expected : Expected
-            Its expectation.
-        evidence : array of float, shape (series, distributions)
-            Evidence of earlier errors, with the evidence of other series of the same table.
-        scores : Scores
-            The scores of the partitions from `start`.
-        """
-        k = t - self.start
-        tail = tails.LearnedTail.from_evidence(
-            evidence + self.kinds.tail_prior, expected.now.points
-        )
-        self._score(t, expected, tail, scores, k)
-        centre = self.units.transformed(scores.expected[:, [k]], slice(t, t + 1))[:, 0]
-        self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
-
-    def _score(
-        self, t: int, expected: Expected, tail: tails.LearnedTail, scores: Scores, k: int
-    ) -> None:
+    def _score(self, t: int, scores: Scores, k: int) -> None:
         """Score partition ``t``, and write its scores, reasons and bands to column ``k``."""
         c = self.column[t]
         past = slice(c - self.windows.level, c)
-        y, now = self.y[:, c], expected.now
+        y, expected = self.y[:, c], self._expect(t)
+        now = expected.now
         distance = np.abs(y - now.centre)
         alarms = self.signs[:, past] != 0
         # Each model scores the point: the forecast's errors, slow drifts, nearly constant series.
+        tail = self._heavy_tail(alarms, expected)
         base_score = self._base_score(y, past, expected, tail)
         drift_score, start_level, drift_spread = self._drift(t, expected)
         constants = self._constants(past, alarms, expected)
@@ -425,8 +407,9 @@ class Walk:
         scores.score[:, k] = np.where(is_scored, score, np.nan)
         is_notable = is_scored & (score > MIN_REASON_SCORE)
         scores.reason[:, k] = _reasons(expected, is_scored, is_notable, is_drift, is_constant)
-        reach = expected.width * tail.limit(BAND_P_VALUE)
-        reach = np.where(is_drift, drift_spread * _band_limit(now.freedom), reach)
+        limit = _band_limit(now.freedom)
+        reach = expected.width * self._tail_limit(limit, tail)
+        reach = np.where(is_drift, drift_spread * limit, reach)
         band = np.stack([centre, centre - reach, centre + reach], axis=1)
         if constants is not None:
             band[constants.rows, 1:] = constants.band(-math.log10(BAND_P_VALUE))
@@ -451,13 +434,29 @@ class Walk:
             )
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
+    def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
+        """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""
+        rows = self.kinds.heavy
+        is_ongoing = tails.ongoing(
+            alarms[rows, 1:]
+        )  # do not fit the tail to the run that is being judged
+        errors = np.where(is_ongoing, np.nan, np.abs(expected.now.surprises[rows]))
+        return tails.HeavyTail.from_errors(errors, expected.width[rows])
+
+    def _tail_limit(self, limit: Floats, tail: tails.HeavyTail) -> Floats:
+        """Return the limits of the band in spreads, given the limits of Student's t."""
+        rows, tail_limit = self.kinds.heavy, limit.copy()
+        tail_limit[rows] = np.maximum(limit[rows], tail.limit(BAND_P_VALUE))
+        return tail_limit
+
     def _base_score(
-        self, y: Floats, past: slice, expected: Expected, tail: tails.LearnedTail
+        self, y: Floats, past: slice, expected: _Expected, tail: tails.HeavyTail
     ) -> Floats:
         """Return scores by Student's t, a heavier tail, or the distribution of small counts."""
         error = y - expected.now.centre
-        few = expected.few
-        score = tail.score(np.abs(error) / expected.width)
+        z, rows, few = np.abs(error) / expected.width, self.kinds.heavy, expected.few
+        score = tails.student_score(z, expected.now.freedom)
+        score[rows] = np.minimum(score[rows], tail.score(z[rows]))
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
         rare = expected.rare
@@ -475,7 +474,7 @@ class Walk:
         )
         return errors
 
-    def _drift(self, t: int, expected: Expected) -> tuple[Floats, Floats, Floats]:
+    def _drift(self, t: int, expected: _Expected) -> tuple[Floats, Floats, Floats]:
         """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.
 
         No drift is reported for times that stay the same, for values that the calendar predicts, or for
@@ -490,7 +489,7 @@ class Walk:
         return score, start, spread
 
     def _constants(
-        self, past: slice, alarms: NDArray[np.bool_], expected: Expected
+        self, past: slice, alarms: NDArray[np.bool_], expected: _Expected
     ) -> tails.ConstantModel | None:
         """Return the model of the nearly constant series; None if no series is."""
         repeating = tails.has_repeats(self.unmuted[:, past])
@@ -505,7 +504,7 @@ class Walk:
         )
 
     def _same_season_values(
-        self, past: slice, seasonal: NDArray[np.intp], expected: Expected
+        self, past: slice, seasonal: NDArray[np.intp], expected: _Expected
     ) -> Floats:
         """Return the past values against which a value is tested for constancy; others are NaN.
 
@@ -519,7 +518,7 @@ class Walk:
             Columns of the past.
         seasonal : array of int
             The series that repeat values.
-        expected : Expected
+        expected : _Expected
         """
         now, values = expected.now, self.unmuted[:, past]
         seasonal = seasonal[np.ptp(self.effects[seasonal], axis=1) > expected.width[seasonal]]
@@ -560,7 +559,7 @@ class Walk:
         )
         return capped
 
-    def _expect(self, t: int) -> Expected:
+    def _expect(self, t: int) -> _Expected:
         """Return the forecast of a partition after all corrections that can explain its values."""
         c = self.column[t]
         now, y = self._forecast(t), self.y[:, c]
@@ -577,7 +576,7 @@ class Walk:
         rare = self._rare_shares(now, slice(c - self.windows.level, c), t)
         rare = rare.take(expected_level[rare.rows] == forecast_centre[rare.rows])
         stays = self.units.stays[:, t]
-        return Expected(
+        return _Expected(
             now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
             width=width,
             min_spread=min_spread,
@@ -825,48 +824,3 @@ class Walk:
         offsets = self.y[:, self.column[t]] - self._forecast(t).centre
         for i in np.flatnonzero(restarts[:, t] & ~np.isnan(offsets)):
             self._move(int(i), int(self.column[t]), float(offsets[i]))
-
-
-def run_together(walks: Sequence[tuple[Walk, Scores | None, bool]]) -> list[Scores]:
-    """Score the same partitions of several walks, one partition after the other.
-
-    The series of a table learn their tails together, even if different walks score them.
-
-    Parameters
-    ----------
-    walks : sequence of tuple
-        Each walk, the scores of the partitions before its `start` if known, and whether none of its
-        series is `unsettled`.
-
-    Returns
-    -------
-    list of Scores
-        The scores of each walk, from its `start` on.
-    """
-    if not walks:
-        return []
-    start, end = walks[0][0].start, len(walks[0][0].history.times)
-    scores = []
-    for walk, earlier_scores, is_settled in walks:
-        if earlier_scores is not None:
-            walk.relearn(start, earlier_scores, is_settled=is_settled)
-        scores.append(Scores.unscored((len(walk.y), end - start)))
-    tables = table_numbers([walk.history for walk, _, _ in walks])
-    ends = np.cumsum([len(walk.y) for walk, _, _ in walks])[:-1]
-    for t in range(start, end):
-        expectations = [walk.expect(t) for walk, _, _ in walks]
-        evidence = tails.pooled_evidence(np.concatenate([own for _, own in expectations]), tables)
-        steps = zip(walks, expectations, np.split(evidence, ends), scores, strict=True)
-        for (walk, _, _), (expected, _), walk_evidence, walk_scores in steps:
-            walk.score(t, expected, walk_evidence, walk_scores)
-    return scores
-
-
-def table_numbers(histories: Sequence[History]) -> NDArray[np.intp]:
-    """Return the number of the table of each series; a series without a known table is alone."""
-    names: list[object] = []
-    for number, history in enumerate(histories):
-        rows = history.series or [{}] * len(history.values)
-        names += [row.get("dataset", (number, i)) for i, row in enumerate(rows)]
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([numbers[name] for name in names], dtype=np.intp)

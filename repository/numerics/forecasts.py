@@ -401,9 +401,7 @@ class Forecast:
     points : array of int, shape (series,)
         Number of known points in the past.
     centre, spread : array of float, shape (series,)
-        The expected value, and the standard deviation of its error.
-    error_spread : array of float, shape (series,)
-        The robust standard deviation of earlier forecast errors.
+        The expected value, and the standard deviation of earlier forecast errors.
     freedom : array of float, shape (series,)
         Degrees of freedom of the error's Student's t distribution.
     errors : array of float, shape (series, memory)
@@ -421,7 +419,6 @@ class Forecast:
     points: NDArray[np.intp]
     centre: Floats
     spread: Floats
-    error_spread: Floats
     freedom: Floats
     errors: Floats
     surprises: Floats
@@ -464,12 +461,10 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     length = np.array(LEVEL_WINDOWS)[choice]
     # The errors of a one-point window already include its noise, so inflate it like a window of three.
     inflation = np.sqrt(1 + 1 / np.maximum(length, LEVEL_WINDOWS[0]) + 3 / np.maximum(points, 1))
-    error_spread = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
     return Forecast(
         points=points,
         centre=newest_level + effect,
-        spread=error_spread * inflation,
-        error_spread=error_spread,
+        spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
         freedom=np.clip(points / 2.5, 2.5, 12),
         errors=errors,
         surprises=moved[:, 1:] - season[:, 1:] - forecasts,

@@ -14,7 +14,6 @@ weeks before. Points at which most series jump, such as the beginning of a new l
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,30 +48,12 @@ RECURRING_ERRORS, RECURRING_ALARMS = 2, 4
 """An error is usual after this many similar errors, or runs of alarms that began with a similar error."""
 SIMILAR_FACTOR, MAX_SIMILAR_RATIO = 1.25, 2.0
 """A similar alarm is at most a fifth smaller, and less than twice as large."""
-TAIL_FREEDOMS = (2.0, 3.0, 5.0, 10.0, 60.0)
-"""Degrees of freedom of the distributions of errors, from wild to nearly normal."""
-TAIL_PRIOR = (0.005, 0.02, 0.075, 0.3, 0.6)
-"""Prior weights of the distributions."""
-HEAVY_TAIL_PRIOR = (0.05, 0.15, 0.3, 0.3, 0.2)
-"""Prior weights for positive numbers and extremes, which a few rows can move."""
-BINS_PER_SPREAD, ERROR_BINS = 4, 21
-"""Errors are counted in bins of a quarter of the spread. The last bin begins at 5 spreads."""
-INCIDENT_SHARE = 0.001
-"""Share of errors that are incidents of any size, and again of incidents beyond 5 spreads.
-
-With larger shares, the rare large errors of a heavy tail look like incidents: at 0.02, t distributions of 3
-degrees of freedom had twice as many false alarms.
-"""
-MAX_POOLED_SERIES = 9
-"""The other series of a table are evidence like at most this many series."""
-POINTS_PER_FREEDOM, MIN_FREEDOM = 2.5, 2.5
-"""A robust spread of n points is as uncertain as a standard deviation of n / 2.5 points."""
-MAX_FREEDOM_POINTS = int(POINTS_PER_FREEDOM * TAIL_FREEDOMS[-1])
-"""More points do not add degrees of freedom."""
-MAX_SERIES_EVIDENCE = 6.0
-"""Logarithm of the likelihood ratio that one series can contribute to others, so that none decides alone."""
-TAIL_NODES, NODE_STEP, MAX_DISTANCE = 128, 0.036, 1e15
-"""Tail probabilities are stored up to 96 spreads, and extrapolated beyond."""
+TAIL_START = 2.5
+"""The tail begins at this many spreads."""
+MAX_TAIL_EXCESS = 2.0
+"""Larger errors count as this multiple of the start of the tail, because they can be incidents."""
+PRIOR_EXPONENT, PRIOR_ERRORS, PRIOR_POINTS = 4.0, 4.0, 60.0
+"""Exponent of a tail without known errors, and the weight of this prior in errors and in points."""
 MIN_CONSTANT_SHARE = 0.6
 """A series is nearly constant if one value has at least this share."""
 COUNT_STEP_TOLERANCE = 1.5
@@ -107,152 +88,48 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class TailTables:
-    """Student's t distributions of errors, in units of a robust spread.
+class HeavyTail:
+    """Pareto tails beyond 2.5 spreads, fitted to earlier errors (Hill 1975).
 
-    Each distribution is scaled so that its spread, as `forecast` measures it, is 1. A series of few points has
-    fewer degrees of freedom, because its spread is uncertain.
+    The errors include the first alarm of each run. If alarms were left out, a heavy tail would look light and
+    cause alarms again and again. Because alarms can be incidents, larger errors count as twice the start of
+    the tail.
 
-    Attributes
-    ----------
-    evidence : array of float, shape (bins, distributions)
-        Logarithm of the probability of an error in each bin.
-    p_value : array of float, shape (freedoms, distributions, nodes)
-        Two-sided tail probabilities at distances whose log(1 + distance) is a multiple of `NODE_STEP`, for
-        each number of points.
-    """
-
-    evidence: Floats
-    p_value: Floats
-
-    @classmethod
-    @functools.cache
-    def shared(cls) -> TailTables:
-        """Return the tables, computed once."""
-        edges = np.arange(ERROR_BINS) / BINS_PER_SPREAD
-        beyond = _tail_probability(np.array(TAIL_FREEDOMS), edges[:, None])
-        mass = np.concatenate([beyond[:-1] - beyond[1:], beyond[-1:]])
-        # Under each distribution, a share of the errors are incidents of any size.
-        mass = (1 - 2 * INCIDENT_SHARE) * mass + INCIDENT_SHARE / ERROR_BINS
-        mass[-1] += INCIDENT_SHARE
-        points = np.arange(MAX_FREEDOM_POINTS + 1)[:, None, None]
-        freedom = np.maximum(points / POINTS_PER_FREEDOM, MIN_FREEDOM)
-        distance = np.expm1(np.arange(TAIL_NODES) * NODE_STEP)
-        p_value = _tail_probability(np.minimum(freedom, np.array(TAIL_FREEDOMS)[:, None]), distance)
-        return cls(np.log(mass), p_value)
-
-
-def _tail_probability(freedom: Floats, distance: Floats) -> Floats:
-    """Return the two-sided tail probabilities of t distributions, in units of their robust spread."""
-    middle, high = special.stdtrit(freedom, 0.75), special.stdtrit(freedom, 0.95)
-    spread = np.maximum(1.4826 * middle, high / 1.645)
-    probability: Floats = 2 * special.stdtr(freedom, -distance * spread)
-    return probability
-
-
-@dataclass(frozen=True)
-class LearnedTail:
-    """Mixtures of Student's t distributions, weighted by how well they describe earlier errors.
-
-    The errors include the first alarm of each run. Without alarms a heavy tail would look light and alarm
-    again and again. Because alarms can be incidents, errors beyond 5 spreads are not distinguished, and a few
-    incidents are expected under each distribution.
+    The exponent is shrunk toward 4, as if four more errors had been observed.
 
     Attributes
     ----------
-    weights : array of float, shape (series, distributions)
-        Weight of each distribution.
-    points : array of int, shape (series,)
-        Number of known points, which limits the degrees of freedom.
+    share, exponent : array of float, shape (series,)
+        Share of errors in the tail, and the exponent of the distance with which the tail decreases.
     """
 
-    weights: Floats
-    points: NDArray[np.intp]
+    share: Floats
+    exponent: Floats
 
     @classmethod
-    def from_evidence(cls, evidence: Floats, points: NDArray[np.intp]) -> LearnedTail:
-        """Return the mixtures of logarithms of posterior probabilities, of shape (series, distributions)."""
-        weights = np.exp(evidence - evidence.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        return cls(weights, np.minimum(points, MAX_FREEDOM_POINTS))
+    def from_errors(cls, errors: Floats, spread: Floats) -> HeavyTail:
+        """Fit tails to absolute errors of shape (series, memory); NaN where unknown."""
+        start = TAIL_START * spread
+        rows, columns = np.nonzero(errors > start[:, None])
+        excess = np.log(np.minimum(errors[rows, columns] / start[rows], MAX_TAIL_EXCESS))
+        beyond = np.bincount(rows, minlength=len(errors))
+        sums = np.bincount(rows, weights=excess, minlength=len(errors))
+        error_counts = (~np.isnan(errors)).sum(axis=1)
+        share = (beyond + 1) / (error_counts + PRIOR_POINTS)
+        return cls(share, (PRIOR_ERRORS + beyond) / (PRIOR_ERRORS / PRIOR_EXPONENT + sums))
 
     def score(self, z: Floats) -> Floats:
-        """Return the scores of z-values."""
-        place = np.log1p(np.nan_to_num(np.abs(z), posinf=MAX_DISTANCE)) / NODE_STEP
-        node = np.minimum(place.astype(np.intp), TAIL_NODES - 2)
-        tables = TailTables.shared().p_value
-        first, second = (
-            np.log10((self.weights * tables[self.points, :, nodes]).sum(axis=1))
-            for nodes in (node, node + 1)
+        """Return the scores of z-values; infinite before the tail begins."""
+        far = np.abs(z) / TAIL_START
+        score: Floats = np.where(
+            far > 1, self.exponent * np.log10(np.maximum(far, 1)) - np.log10(self.share), np.inf
         )
-        score = np.clip(-(first + (second - first) * (place - node)), 0, MAX_SCORE)
-        score = np.where(z == 0, 0.0, score)  # the weights add up to 1 except for rounding
-        return np.where(np.isnan(z), np.nan, score)
+        return score
 
     def limit(self, p_value: float) -> Floats:
         """Return the z-values of a p-value."""
-        tables = TailTables.shared().p_value
-        p_values = np.empty((len(self.points), TAIL_NODES))
-        for points in np.unique(self.points):
-            rows = self.points == points
-            p_values[rows] = self.weights[rows] @ tables[points]
-        # Interpolate as `score` does.
-        node = np.clip((p_values > p_value).sum(axis=1) - 1, 0, TAIL_NODES - 2)
-        rows = np.arange(len(node))
-        first, second = np.log10(p_values[rows, node]), np.log10(p_values[rows, node + 1])
-        limit: Floats = np.expm1(
-            (node + (math.log10(p_value) - first) / (second - first)) * NODE_STEP
-        )
-        return limit
-
-
-def tail_evidence(errors: Floats, spread: Floats) -> Floats:
-    """Return the log-likelihoods of the distributions of `LearnedTail`, of shape (series, distributions).
-
-    Parameters
-    ----------
-    errors : array of float, shape (series, memory)
-        Absolute errors; NaN where unknown.
-    spread : array of float, shape (series,)
-        Their robust standard deviation. If it is 0, the errors are no evidence.
-    """
-    count = len(errors)
-    unit = np.where(spread > 0, spread, np.nan) / BINS_PER_SPREAD
-    scaled = errors / unit[:, None]
-    bins = np.fmin(
-        scaled, ERROR_BINS - 1
-    )  # unknown errors are in the last bin, and are removed below
-    indices = bins.astype(np.intp) + ERROR_BINS * np.arange(count)[:, None]
-    counts = np.bincount(indices.ravel(), minlength=ERROR_BINS * count).reshape(count, ERROR_BINS)
-    counts[:, -1] -= np.isnan(scaled).sum(axis=1)
-    evidence: Floats = counts @ TailTables.shared().evidence
-    return evidence
-
-
-def pooled_evidence(evidence: Floats, tables: NDArray[np.intp]) -> Floats:
-    """Add the evidence of the other series of a table: their mean, as if they were at most nine.
-
-    The series of a table have similar tails, but are not independent: a number of rows and a sum depart together.
-
-    Parameters
-    ----------
-    evidence : array of float, shape (series, distributions)
-    tables : array of int, shape (series,)
-        Number of the table of each series.
-
-    Examples
-    --------
-    >>> pooled_evidence(np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]]), np.array([0, 0, 1])).tolist()
-    [[4.0, 0.0], [4.0, 0.0], [5.0, 0.0]]
-    """
-    size = np.bincount(tables)
-    relative = np.clip(evidence - evidence[:, -1:], -MAX_SERIES_EVIDENCE, MAX_SERIES_EVIDENCE)
-    totals = np.zeros((len(size), evidence.shape[1]))
-    np.add.at(totals, tables, relative)
-    others = (size - 1)[tables, None]
-    weight = np.minimum(others, MAX_POOLED_SERIES) / np.maximum(others, 1)
-    pooled: Floats = evidence + weight * (totals[tables] - relative)
-    return pooled
+        z: Floats = TAIL_START * np.power(np.maximum(self.share / p_value, 1), 1 / self.exponent)
+        return z
 
 
 def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:

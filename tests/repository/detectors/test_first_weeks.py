@@ -11,12 +11,12 @@ from tidegauge.repository.detectors.seasonal import shifts
 from tidegauge.repository.detectors.walk import BAND_P_VALUE
 from tidegauge.repository.numerics.forecasts import forecast
 from tidegauge.repository.numerics.tails import (
-    MAX_POOLED_SERIES,
-    TAIL_FREEDOMS,
-    TAIL_PRIOR,
-    LearnedTail,
-    pooled_evidence,
-    tail_evidence,
+    MAX_TAIL_EXCESS,
+    PRIOR_ERRORS,
+    PRIOR_EXPONENT,
+    PRIOR_POINTS,
+    TAIL_START,
+    HeavyTail,
 )
 
 import tidegauge as tg
@@ -85,56 +85,23 @@ def test_a_level_of_three_days_is_learned_in_the_second_week(period):
     assert accepted // period == 11  # after three quarters of three days
 
 
-def learned_tail(errors):
-    """Return the tail that is learned from errors of shape (series, points) of a single table."""
-    spread = np.median(np.abs(errors), axis=1) * 1.4826
-    evidence = pooled_evidence(
-        tail_evidence(np.abs(errors), spread), np.zeros(len(errors), dtype=int)
+def test_a_tail_is_fitted_to_the_errors_beyond_its_start():
+    errors = np.full((2, 40), 0.5)
+    errors[0, :2] = TAIL_START * 1.5, TAIL_START * 50
+    errors[1, 5:] = np.nan
+    tail = HeavyTail.from_errors(errors, np.ones(2))
+    assert tail.share == pytest.approx([3 / (40 + PRIOR_POINTS), 1 / (5 + PRIOR_POINTS)])
+    assert tail.exponent == pytest.approx(
+        [
+            (PRIOR_ERRORS + 2)
+            / (PRIOR_ERRORS / PRIOR_EXPONENT + np.log(1.5) + np.log(MAX_TAIL_EXCESS)),
+            PRIOR_EXPONENT,
+        ]
     )
-    return LearnedTail.from_evidence(evidence + np.log(TAIL_PRIOR), np.full(len(errors), 98))
-
-
-def test_the_tail_is_learned_from_the_errors_of_the_table():
-    """At five deviations the p-values differ by a factor of over thirty."""
-    chance = np.random.default_rng(1)
-    normal = learned_tail(chance.normal(size=(10, 98)))
-    wild = learned_tail(chance.standard_t(3, (10, 98)))
-    assert normal.weights[:, -2:].sum(axis=1).min() > 0.9
-    assert wild.weights[:, :3].sum(axis=1).min() > 0.9
-    far = np.full(10, 5.0)
-    assert (normal.score(far) > wild.score(far) + 1.5).all()
-
-
-def test_few_incidents_do_not_make_a_tail_heavy():
-    errors = np.random.default_rng(2).normal(size=(10, 98))
-    before = learned_tail(errors).score(np.full(10, 6.0))
-    errors[0, [20, 50, 80]] = 30, -20, 40
-    after = learned_tail(errors).score(np.full(10, 6.0))
-    assert (after > 5).all()
-    assert np.abs(after - before)[1:].max() < 1
-
-
-def test_unknown_and_constant_errors_are_no_evidence():
-    errors = np.array([[0.3, np.nan, 0.6], [0.3, 0.6, np.nan], [0.0, 0.0, 1.0]])
-    known, also_known, constant = tail_evidence(errors, np.array([1.0, 1.0, 0.0]))
-    assert known == pytest.approx(also_known)
-    assert constant == pytest.approx(np.zeros(len(TAIL_FREEDOMS)))
-
-
-def test_at_most_nine_other_series_are_evidence():
-    evidence = np.tile([[1.0, 0.0]], (30, 1))
-    tables = np.repeat([0, 1], [29, 1])
-    pooled = pooled_evidence(evidence, tables)
-    assert pooled[:29, 0] == pytest.approx(np.full(29, 1.0 + MAX_POOLED_SERIES))
-    assert pooled[29].tolist() == [1.0, 0.0]
-
-
-@pytest.mark.parametrize("p_value", [1e-2, 1e-4, 1e-12])
-def test_the_limit_of_a_tail_has_the_score_of_its_p_value(p_value):
-    chance = np.random.default_rng(3)
-    weights = chance.dirichlet(np.ones(len(TAIL_FREEDOMS)), size=50)
-    tail = LearnedTail.from_evidence(np.log(weights), chance.integers(1, 400, 50))
-    assert tail.score(tail.limit(p_value)) == pytest.approx(-np.log10(p_value))
+    near, far = tail.score(np.array([TAIL_START, 10 * TAIL_START]))
+    assert near == np.inf
+    assert far == pytest.approx(PRIOR_EXPONENT - np.log10(1 / (5 + PRIOR_POINTS)))
+    assert 10.0 ** -tail.score(tail.limit(1e-4)) == pytest.approx([1e-4, 1e-4])
 
 
 def test_falls_and_rises_by_the_same_factor_are_equally_severe():
@@ -150,9 +117,7 @@ def test_column_extremes_have_heavy_tails_on_any_scale():
     extremes = np.array([False, True])  # a mean, and a minimum, which depends on one row
     history = History(times, minima, minima, [Scale.SIGNED] * 2, extremes=extremes)
     mean, minimum = tg.Seasonal().score(history).score[:, -1]
-    # Both learn their tails, but a single row can move the minimum. The error has p = 0.0016.
-    assert mean > minimum > 2
-    assert minimum < np.log10(4500)  # a single series is an anomaly at one in 4,500
+    assert mean > np.log10(4500) > minimum > 2  # a single series is an anomaly at one in 4,500
     rows = [{"kind": kind} for kind in ("Mean", "Minimum", "MaxLength")]
     assert extremes_of(rows).tolist() == [False, True, True]
 
