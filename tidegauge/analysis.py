@@ -33,7 +33,7 @@ from tidegauge.repository.repository import as_repository
 from tidegauge.rules.judging import judge_run
 from tidegauge.rules.tally import DEFAULT_SAMPLES, sample_partitions
 from tidegauge.rules.verdicts import CheckResult
-from tidegauge.spark.session import active_session
+from tidegauge.spark.session import active_session, require_spark
 from tidegauge.suite import privacy_of
 
 if TYPE_CHECKING:
@@ -463,6 +463,7 @@ def open_source(
     )
     if is_folder(table):
         return open_folder(session, table, suite.partition_by, format, options)
+    require_spark()
     return open_table(session, table, suite.partition_by)
 
 
@@ -484,11 +485,9 @@ def as_partition(partition: Mapping[str, str] | str, keys: tuple[str, ...]) -> P
 
 
 def _require_active_session() -> SparkSession:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
-        raise SourceError(msg) from error
+    require_spark()
+    from pyspark.sql import SparkSession
+
     session = SparkSession.getActiveSession()
     if session is None:
         msg = "no Spark session is active; pass spark=, or start one: tg.spark_session()"

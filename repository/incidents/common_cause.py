@@ -21,12 +21,10 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import one_line, plain, plural
-from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.incidents.anomaly import span, step_of
 from tidegauge.repository.incidents.context import upstreams
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.listing import tags_of_datasets
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of
 from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
@@ -378,6 +376,9 @@ def _with_weak_tables(
     connection: Connection, group: IncidentGroup, commit: int | None
 ) -> IncidentGroup:
     """Return a group with the tables whose row counts depart in the same way at the same time."""
+    from tidegauge.repository.detectors.seasonal import Seasonal  # imports NumPy and SciPy
+    from tidegauge.repository.store import scorebook
+
     side = _ROW_SIDES.get(group.kind)
     if side is None:
         return group

@@ -27,9 +27,11 @@ def root(page, served):
 
 
 def names(root):
+    """Return the names of the listed features, also of those that are shortened to their cell."""
     root.page.wait_for_timeout(200)
-    rows = root.locator(".tg-features-list .tg-row").all_inner_texts()
-    return [" ".join(one.splitlines()[:2]) for one in rows]
+    return root.locator(".tg-features-list .tg-row").evaluate_all(
+        "rows => rows.map((row) => [...row.querySelectorAll('.tg-name')].map((name) => name.title || name.textContent).join(' '))"
+    )
 
 
 def charts(root):

@@ -253,7 +253,8 @@ class StoredStates:
             "baseline": {"partition": f"ds={DAYS[0]}"},
             "current": {"partition": f"ds={DAYS[1]}"},
         }
-        questions = [("merged", halves), ("compare", halves), ("compare", days), ("columns", {})]
+        merged = {**halves, "summary": "merged"}
+        questions = [("compare", merged), ("compare", days), ("columns", {})]
         for column in self.columns[tag]:
             questions += [("distribution", {"column": column, **sides}) for sides in (halves, days)]
             questions += [("drifts", {"column": column})]

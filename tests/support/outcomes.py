@@ -203,7 +203,7 @@ class _Expected:
     make: Callable[[Making], None]
     outcome: str
     fails_by: str = ""
-    health: str = "ok"
+    health: str = "not scored"
     messages: int = 0
     fail_on_anomaly: bool = False
 

@@ -200,11 +200,9 @@ def spark_session(
     >>> spark.range(3).count()  # doctest: +SKIP
     3
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
-        raise SourceError(msg) from error
+    require_spark()
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -328,6 +326,15 @@ def _has_java_options() -> bool:
     defaults = Path(folder, "spark-defaults.conf")
     options = defaults.read_text(encoding="utf-8") if defaults.is_file() else ""
     return JAVA_OPTIONS in options or Path(folder, "log4j2.properties").is_file()
+
+
+def require_spark() -> None:
+    """Raise a `SourceError` with the command that installs Spark if it is not installed."""
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError as error:
+        msg = "measuring needs Spark: pip install 'tidegauge[spark]'"
+        raise SourceError(msg) from error
 
 
 def active_session() -> SparkSession | None:

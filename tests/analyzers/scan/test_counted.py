@@ -270,7 +270,7 @@ def test_a_run_learns_from_the_previous_partition(spark, tmp_path, repo, monkeyp
         data = frame(spark, rows).coalesce(1)
         data.write.mode("append").partitionBy("ds").parquet(folder)
         planned.clear()
-        tg.analyze(folder, suite, repository=repo, spark=spark)
+        tg.analyze(folder, suite, repository=repo, spark=spark, engine="spark")
         few = [job.columns for job in planned[0] if isinstance(job, CountedAggregation)]
         # 200 rows allow 10 groups; c has 200 values.
         assert few == ([] if day.endswith("01") else [("s",), ("n",)])
