@@ -5,12 +5,14 @@ They are drawn from a seed: strategies of Hypothesis would need too many choices
 
 import datetime as dt
 import decimal
+from inspect import signature
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tidegauge as tg
 
+OPTIONS_OF_NEW_PYARROW = {"store_decimal_as_integer"} & set(signature(pq.write_table).parameters)
 DOUBLES = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-35, 1.5, 1e15]
 TEXTS = [
     "", " ", "true", "false", "True", "true ", "1", "-1", "+ 1", "- 1.5", "1e5", "1E-5", "1.", ".5", "1\n",
@@ -124,7 +126,7 @@ def random_partition(random, *, same_columns, max_rows=MAX_ROWS):
                 "write_statistics": random.random() < 0.7,
                 "data_page_version": random.choice(["1.0", "2.0"]),
                 "store_schema": random.random() < 0.5,
-                "store_decimal_as_integer": random.random() < 0.5,
+                **{name: random.random() < 0.5 for name in OPTIONS_OF_NEW_PYARROW},
             },
         )
         for _ in range(random.choice([1, 1, 2, 3]))
