@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tidegauge as tg
+from benchmarks.wide import cpu_seconds
 
 NUMBERS = ("a", "b", "c", "d")
 TEXTS = ("s", "t", "u", "v")
@@ -69,25 +69,6 @@ def observed_write(spark, frame, folder, repo):
 
 
 VARIANTS = {"write": plain, "write and run": write_and_run, "observed write": observed_write}
-
-
-def cpu_seconds():
-    """Return the CPU time of this process and its descendants, from /proc."""
-    ticks = 0
-    parents, times = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(folder.name)] = int(fields[1])
-        times[int(folder.name)] = int(fields[11]) + int(fields[12])
-    for process, own in times.items():
-        ancestor = process
-        while ancestor in parents and ancestor != os.getpid():
-            ancestor = parents[ancestor]
-        ticks += own if ancestor == os.getpid() else 0
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main():
