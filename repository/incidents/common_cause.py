@@ -376,12 +376,12 @@ def _with_weak_tables(
     connection: Connection, group: IncidentGroup, commit: int | None
 ) -> IncidentGroup:
     """Return a group with the tables whose row counts depart in the same way at the same time."""
-    from tidegauge.repository.detectors.seasonal import Seasonal  # imports NumPy and SciPy
-    from tidegauge.repository.store import scorebook
-
     side = _ROW_SIDES.get(group.kind)
     if side is None:
         return group
+    from tidegauge.repository.detectors.seasonal import Seasonal  # imports NumPy and SciPy
+    from tidegauge.repository.store import scorebook
+
     d, a, e, p, m = s.dataset.c, s.analyzer.c, s.series.c, s.partition.c, s.metric.c
     query = (
         sa.select(d.name, m.series_id, m.partition_id, m.version, m.value)

@@ -104,10 +104,12 @@ class PartitionAxis:
             newest = columns[position] - cycle * -(
                 -(columns[position] - columns[before] + 1) // cycle
             )
-            wanted = newest - cycle * np.arange(2 * REFERENCE_VALUES)
-            found = np.searchsorted(columns, wanted)
+            slot_columns = newest - cycle * np.arange(2 * REFERENCE_VALUES)
+            candidates = np.searchsorted(columns, slot_columns)
             same = [
-                int(k) for k, c in zip(found, wanted, strict=True) if c >= 0 and columns[k] == c
+                int(k)
+                for k, column in zip(candidates, slot_columns, strict=True)
+                if column >= 0 and columns[k] == column
             ]
             quiet = [k for k in same if k not in excluded][:REFERENCE_VALUES]
             if quiet:

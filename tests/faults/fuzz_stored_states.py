@@ -145,10 +145,10 @@ class StoredStates:
             days = [day(n, extra=extra, only=analyzers) for n in range(1, len(DAYS) + 1)]
             commit(self.repository, *days, dataset=tag)
             self.repository.roll_up(tag, ["2d"])
-            params = self.backend.answer(
+            reply, _ = self.backend.answer(
                 {"id": 0, "question": "columns", "params": {"dataset": tag}}, None
             )
-            self.columns[tag] = params[0]["payload"]["names"]
+            self.columns[tag] = reply["payload"]["names"]
 
     def run(self, first: int, rounds: int) -> None:
         """Use changed states from a round on.
@@ -223,10 +223,10 @@ class StoredStates:
         faulthandler.cancel_dump_traceback_later()
         refused = set()
         for problem in problems:
-            if actual := re.search(r"statistic \d+", problem):
-                refused.add(tags[actual[0]])
-            elif actual := re.search(r"the state named '(.*?)'", problem):
-                refused.add(actual[1])
+            if match := re.search(r"statistic \d+", problem):
+                refused.add(tags[match[0]])
+            elif match := re.search(r"the state named '(.*?)'", problem):
+                refused.add(match[1])
         for tag in self.analyzers:
             outcome = "slow" if slow else "refused" if tag in refused else "answered"
             print(json.dumps([number, tag, "check", outcome, ""]), flush=True)

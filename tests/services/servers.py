@@ -263,11 +263,11 @@ class Server:
     def wait_for(self, pattern: str, *, within: float = 60.0) -> re.Match[str]:
         """Wait until the output matches a pattern, and return the match."""
         deadline = time.monotonic() + within
-        while (actual := re.search(pattern, self.output)) is None:
+        while (match := re.search(pattern, self.output)) is None:
             assert self.process.poll() is None, f"it ended: {self.output}"
             assert time.monotonic() < deadline, f"nothing like {pattern!r} in: {self.output}"
             time.sleep(0.05)
-        return actual
+        return match
 
     def children(self) -> list[psutil.Process]:
         """The child processes of the server, which are its kernels."""

@@ -139,10 +139,10 @@ class Comparison:
     >>> spark = tg.spark_session()  # doctest: +SKIP
     >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
     >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
-    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
-    >>> found  # doctest: +SKIP
+    >>> comparison = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> comparison  # doctest: +SKIP
     <Comparison of 1 feature in 1 row and 1 group>
-    >>> metrics = found.merged().metrics().set_index("metric_name")["number"]  # doctest: +SKIP
+    >>> metrics = comparison.merged().metrics().set_index("metric_name")["number"]  # doctest: +SKIP
     >>> metrics[["mismatch", "delta-p50"]].tolist()  # doctest: +SKIP
     [1.0, 1.0]
     """
@@ -249,8 +249,8 @@ class Comparison:
         >>> spark = tg.spark_session()  # doctest: +SKIP
         >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
         >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
-        >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
-        >>> rows = found.merged().long().set_index("metric_name")  # doctest: +SKIP
+        >>> comparison = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+        >>> rows = comparison.merged().long().set_index("metric_name")  # doctest: +SKIP
         >>> rows.loc["mismatch", "number"], rows.loc["delta", "histogram"][3]  # doctest: +SKIP
         (1.0, 1.0)
         """
@@ -335,9 +335,9 @@ def record(
     >>> spark = tg.spark_session()  # doctest: +SKIP
     >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
     >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
-    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> comparison = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
     >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
-    ...     report = tg.consistency.record(found, repo, "shop.search")
+    ...     report = tg.consistency.record(comparison, repo, "shop.search")
     ...     repo.metrics("shop.search", "Consistency.mismatch")["value"].tolist()
     [1.0]
     """
@@ -487,9 +487,9 @@ def drift(
     >>> spark = tg.spark_session()  # doctest: +SKIP
     >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
     >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
-    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> comparison = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
     >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
-    ...     report = tg.consistency.record(found, repo, "shop.search")
+    ...     report = tg.consistency.record(comparison, repo, "shop.search")
     ...     hour = repo.metrics("shop.search")["partition"].iloc[0]
     ...     tg.consistency.drift(repo, "shop.search", "*.age", hour).ks
     1.0
@@ -827,8 +827,8 @@ def compare(
     >>> spark = tg.spark_session()  # doctest: +SKIP
     >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
     >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
-    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
-    >>> metrics = found.merged(["ds"]).metrics()  # doctest: +SKIP
+    >>> comparison = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> metrics = comparison.merged(["ds"]).metrics()  # doctest: +SKIP
     >>> metrics.loc[metrics["metric_name"] == "mismatch", "number"].tolist()  # doctest: +SKIP
     [1.0]
 
@@ -1052,8 +1052,8 @@ def value_pairs(
     >>> spark = tg.spark_session()  # doctest: +SKIP
     >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
     >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
-    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
-    >>> tg.consistency.value_pairs(found.table, "age").values.tolist()  # doctest: +SKIP
+    >>> comparison = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> tg.consistency.value_pairs(comparison.table, "age").values.tolist()  # doctest: +SKIP
     [['30', '31', 1]]
     """
     import pandas as pd
