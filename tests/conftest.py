@@ -305,6 +305,7 @@ def _statements_compiled_once():
     """
     from sqlalchemy import util
     from sqlalchemy.engine.default import DefaultDialect
+
     from tidegauge.repository.store import engines
 
     real, kept = engines.make_engine, util.LRUCache(10_000)

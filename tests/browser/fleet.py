@@ -4,6 +4,7 @@ No Spark.
 """
 
 import numpy as np
+
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.moments import Mean, SumAndCount

@@ -4,14 +4,14 @@ import json
 import re
 
 import pytest
-from tidegauge.notifications.notify import notify
-from tidegauge.repository.repository import Repository
 
 from tests.browser.coast import BAD_PARTITION, PLAIN
 from tests.browser.conftest import leave, open_lab, open_served, wait_for_state, wait_until
 from tests.browser.fleet import BAD_PARTITION as FLEET_PARTITION
 from tests.browser.fleet import STRUCK, make_fleet
 from tests.services.servers import dashboard_server
+from tidegauge.notifications.notify import notify
+from tidegauge.repository.repository import Repository
 
 STATE = """() => {
   const {model} = document.querySelector('.tidegauge').tidegauge, view = model.get('view');

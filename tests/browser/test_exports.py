@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-from tidegauge.repository.repository import Repository
-from tidegauge.widgets.answers import csv
 
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_served, wait_for_state
+from tidegauge.repository.repository import Repository
+from tidegauge.widgets.answers import csv
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIDES = {

@@ -7,11 +7,11 @@ import urllib.error
 import urllib.request
 
 import pytest
-from tidegauge.repository.repository import Repository
 
 from tests.browser.conftest import leave, wait_for_state
 from tests.docs.pages import blocks_run_by
 from tests.services.servers import Server, dashboard_server, free_port
+from tidegauge.repository.repository import Repository
 
 NGINX = """
 daemon off; pid nginx.pid; {user}

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pandas as pd
 import pytest
-from tidegauge.repository.repository import Repository
 
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_served, wait_until
 from tests.services.servers import dashboard_server
+from tidegauge.repository.repository import Repository
 
 VIEWS = {
     "Tables": "home",

@@ -92,12 +92,11 @@ def griffin(spark, folder):
 
 def pipeline(spark, repository):
     """Return the mismatches that a configured consistency run stores."""
+    from tests.tidegauge.consistency import test_pipeline as t
+    from tidegauge.consistency import pipeline as configured
     from tidegauge.consistency.log.client import QueryLog
     from tidegauge.consistency.log.schemas import LogSchema
     from tidegauge.consistency.log.table import create_log_table, log_folder
-
-    from tests.tidegauge.consistency import test_pipeline as t
-    from tidegauge.consistency import pipeline as configured
 
     spark.sql("CREATE DATABASE serving")
     create_log_table(spark, "serving")

@@ -74,6 +74,7 @@ def archive(folder: Path) -> Path:
 def cluster(folder: Path):
     """Start a cluster in a folder; yield it."""
     import pyspark
+
     from tidegauge.spark.session import ensure_java
 
     ensure_java()

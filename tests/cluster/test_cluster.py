@@ -7,13 +7,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tidegauge.repository.repository import Repository
 
 import tidegauge as tg
 from tests.analyzers.measures.test_merging_flights import EVERY
 from tests.cluster.standalone import cluster
 from tests.paths import ROOT
 from tests.services.servers import Server, kill
+from tidegauge.repository.repository import Repository
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.soak]
 DAYS = 20

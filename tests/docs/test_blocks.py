@@ -9,6 +9,11 @@ import tomllib
 
 import pytest
 import yaml
+
+import tidegauge as tg
+from tests.docs.pages import PAGES, blocks, blocks_run_by, matches, name_of
+from tests.docs.prepared import drop_search
+from tests.paths import ROOT
 from tidegauge.repository.store.config import (
     DEFAULT_URL,
     dashboard_url,
@@ -16,11 +21,6 @@ from tidegauge.repository.store.config import (
     privacy_settings,
     settings,
 )
-
-import tidegauge as tg
-from tests.docs.pages import PAGES, blocks, blocks_run_by, matches, name_of
-from tests.docs.prepared import drop_search
-from tests.paths import ROOT
 
 LANGUAGES = {"python", "text", "shell", "yaml", "toml", "sql"}
 
@@ -175,8 +175,9 @@ def test_shown_files_are_valid(block, tmp_path):
 def check_command(words):
     """Fail unless one of our commands accepts these arguments and options."""
     import typer
-    from tidegauge.cli.main import app
     from typer.main import get_command
+
+    from tidegauge.cli.main import app
 
     assert words[0] == "tidegauge"
     command, arguments = get_command(app), words[1:]
@@ -244,6 +245,7 @@ def test_sql_queries_run_on_the_views(block, repo):
 def test_the_documented_roles_of_postgresql_can_do_their_work_and_no_more(postgres, tmp_path):
     """The cookbook creates a database and roles, and the guide grants their rights."""
     import psycopg
+
     from tidegauge.repository.testing.samples import commit, day
 
     roles, grants = (block.code for block in blocks_run_by(__file__))

@@ -4,6 +4,9 @@ import re
 
 import numpy as np
 import pytest
+
+from tests.paths import ROOT
+from tests.repository.detectors.test_every_detector import EVERY
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import (
     DETECTORS,
@@ -13,9 +16,6 @@ from tidegauge.repository.detectors.base import (
 )
 from tidegauge.repository.detectors.changes import VolatilityShift
 from tidegauge.repository.detectors.deequ import HoltWinters
-
-from tests.paths import ROOT
-from tests.repository.detectors.test_every_detector import EVERY
 
 PAGE = ROOT / "docs" / "reference" / "detectors.md"
 

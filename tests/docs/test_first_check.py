@@ -8,10 +8,10 @@ import shlex
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegauge.cli.main import run_command
 
 from tests.docs.pages import assert_printed, blocks_run_by
 from tests.docs.test_blocks import lines
+from tidegauge.cli.main import run_command
 
 ROWS = 200
 

@@ -4,11 +4,11 @@ import ast
 import re
 
 import pytest
-from tidegauge.files.schema import FILE_KINDS
 
 import tidegauge as tg
 from tests.docs.pages import PAGES, anchors, links, name_of, prose
 from tests.paths import ROOT
+from tidegauge.files.schema import FILE_KINDS
 
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
 GENERATED = {"reference/cli.md", "architecture.md", "changelog.md", "security.md"} | NOTEBOOKS

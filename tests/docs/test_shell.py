@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidegauge.cli.main import run_command
 
 import tidegauge as tg
 from tests.docs.pages import PAGES, blocks, blocks_run_by, name_of
@@ -24,6 +23,7 @@ from tests.docs.prepared import drop_search, make_search, write_block, write_job
 from tests.docs.test_blocks import lines
 from tests.paths import ROOT
 from tests.tidegauge.notifications.web import web
+from tidegauge.cli.main import run_command
 
 ELSEWHERE = {
     "tidegauge demo": "tests/tidegauge/demo",

@@ -9,11 +9,10 @@ import threading
 import time
 from pathlib import Path
 
+import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import recording
 from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
-
-import tidegauge as tg
 
 
 def set_clock(file, seconds):

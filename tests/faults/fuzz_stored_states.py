@@ -122,12 +122,11 @@ class StoredStates:
     """
 
     def __init__(self, folder: Path, by_tag: dict[str, list[bytes]], seed: int) -> None:
+        import tidegauge as tg
         from tidegauge.analyzers.core.errors import TidegaugeError
         from tidegauge.analyzers.core.state import read_state
         from tidegauge.repository.testing.samples import commit, day, measurement
         from tidegauge.widgets.backend import Backend
-
-        import tidegauge as tg
 
         self.by_tag, self.seed = by_tag, seed
         self.repository = tg.Repository(f"sqlite:///{folder / 'stored.db'}")
@@ -169,6 +168,7 @@ class StoredStates:
     def _store(self, payloads: dict[str, tuple[bytes, bytes]], draw: random.Random) -> None:
         """Store intact states of each kind for each day, and a changed state for a day or as the total."""
         import sqlalchemy as sa
+
         from tidegauge.repository.store import schema as s
 
         def write(connection: sa.Connection) -> None:
@@ -205,9 +205,9 @@ class StoredStates:
     def _check(self, number: int) -> None:
         """Check all states at once. A problem names the statistic or the name of its state."""
         import sqlalchemy as sa
-        from tidegauge.repository.store import schema as s
 
         from tests.support.integrity import check
+        from tidegauge.repository.store import schema as s
 
         for (
             tag

@@ -20,6 +20,14 @@ import sqlalchemy as sa
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.paths import ROOT
+from tests.support.crafted import hll_sketches
+from tests.support.hostile import TEXTS
+from tests.support.in_time import run_in_time
+from tests.support.integrity import check
 from tidegauge.analyzers.core.errors import StateError
 from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.analyzers.core.registry import STATE_MODULES
@@ -44,14 +52,6 @@ from tidegauge.repository.store.stored_states import Payload
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
 from tidegauge.rules.record_counts import RecordCounts
 from tidegauge.widgets.source import DashboardConfig, DashboardSource
-
-import tidegauge as tg
-from tests.conftest import soak
-from tests.paths import ROOT
-from tests.support.crafted import hll_sketches
-from tests.support.hostile import TEXTS
-from tests.support.in_time import run_in_time
-from tests.support.integrity import check
 
 EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 

@@ -5,14 +5,14 @@ import random
 
 import pytest
 import sqlalchemy as sa
-from tidegauge.analyzers.runs.recording import recording
-from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import day, judged, spec
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.faults.proxy import Proxy
 from tests.support.integrity import check
+from tidegauge.analyzers.runs.recording import recording
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import day, judged, spec
 
 
 @pytest.mark.soak

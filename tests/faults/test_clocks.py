@@ -7,12 +7,12 @@ import threading
 
 import pytest
 import sqlalchemy as sa
-from tidegauge.repository.store import runs
-from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.support.integrity import check
+from tidegauge.repository.store import runs
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import commit, day
 
 
 @pytest.fixture

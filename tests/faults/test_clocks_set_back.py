@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tidegauge.repository.store import schema as s
 
 import tidegauge as tg
 from tests.paths import ROOT
 from tests.support.integrity import check
+from tidegauge.repository.store import schema as s
 
 pytestmark = pytest.mark.soak
 HOUR, DAY = 3600, 86400

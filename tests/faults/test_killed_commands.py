@@ -12,8 +12,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tidegauge.repository.maintenance.backups import back_up
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.conftest import KINDS, soak
@@ -22,6 +20,8 @@ from tests.support import features
 from tests.support.integrity import check
 from tests.support.kept import put_kept
 from tests.support.kills import random_moments
+from tidegauge.repository.maintenance.backups import back_up
+from tidegauge.repository.testing.samples import commit, day
 
 MODULES = [
     "tidegauge.cli.main",

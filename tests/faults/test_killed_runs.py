@@ -4,13 +4,13 @@ import datetime as dt
 import time
 
 import pytest
-from tidegauge.cli.main import run_command
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.support.integrity import check
 from tests.support.kills import kill, random_moments, start, wait_for
 from tests.tidegauge.notifications.web import web
+from tidegauge.cli.main import run_command
 from tidegauge.notifications import notify
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]

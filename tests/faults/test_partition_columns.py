@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from pyarrow import orc
-from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.repository.store import schema as s
 
 import tidegauge as tg
 from tests.conftest import soak
+from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.griffin.connectors import has_format
+from tidegauge.repository.store import schema as s
 
 FORMATS = ["parquet", "orc", "avro", "csv", "json"]
 SUITE = tg.Suite(

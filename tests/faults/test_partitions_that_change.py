@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv, orc
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.scan.spark_errors import measure_readable, named_partitions
 from tidegauge.analyzers.sources.path_source import PathSource
-
-import tidegauge as tg
 from tidegauge.griffin.connectors import has_format
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")

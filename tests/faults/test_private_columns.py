@@ -1,13 +1,13 @@
 """Values of private columns appear in no state, series, segment, sample or error that is stored."""
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.partitions import TimeFormat
 from tidegauge.analyzers.core.privacy import PARTITIONS, SEGMENTS, Privacy
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.sources.iceberg_partitions import PartitionField
 from tidegauge.repository.store.config import privacy_settings
-
-import tidegauge as tg
 
 PERSON = "ann@example.org"
 ADDRESS = {

@@ -13,18 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import tidegauge as tg
+from tests.paths import ROOT
+from tests.support.in_time import run_in_time
 from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.cli.main import run_command
 from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
 from tidegauge.griffin.execution.loader import open_batch
+from tidegauge.griffin.sinks import open_sinks
 from tidegauge.repository.testing.samples import commit, day, judged
 from tidegauge.spark.session import java_arguments
-
-import tidegauge as tg
-from tests.paths import ROOT
-from tests.support.in_time import run_in_time
-from tidegauge.griffin.sinks import open_sinks
 
 SECRET = "T0pS3cret4711"
 

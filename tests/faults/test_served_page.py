@@ -12,15 +12,15 @@ from http.cookiejar import CookieJar
 from importlib.util import find_spec
 
 import pytest
+
+import tidegauge as tg
+from tests.services.servers import dashboard_server
 from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.recording import recording
 from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
 from tidegauge.widgets.backend import Backend
-
-import tidegauge as tg
-from tests.services.servers import dashboard_server
 
 pytestmark = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
 
@@ -300,8 +300,9 @@ def limits(monkeypatch):
 @contextlib.asynccontextmanager
 async def running(server, url, *, read_only=False, **site):
     """Serve in this event loop; yield the port."""
-    from tidegauge.widgets.source import DashboardConfig, DashboardSource
     from tornado.testing import bind_unused_port
+
+    from tidegauge.widgets.source import DashboardConfig, DashboardSource
 
     site = server.Site(DashboardSource(DashboardConfig(url, read_only=read_only)), **site)
     listening, port = bind_unused_port()
@@ -584,10 +585,11 @@ def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
 
 def test_too_many_requests_are_refused(url):
     """The queue is bounded, so memory is bounded."""
-    from tidegauge.widgets.server import MAX_WAITING_QUESTIONS, Site, application
-    from tidegauge.widgets.source import DashboardConfig, DashboardSource
     from tornado.httpclient import AsyncHTTPClient
     from tornado.testing import bind_unused_port
+
+    from tidegauge.widgets.server import MAX_WAITING_QUESTIONS, Site, application
+    from tidegauge.widgets.source import DashboardConfig, DashboardSource
 
     async def statuses():
         site = Site(DashboardSource(DashboardConfig(url)))

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidegauge.analyzers.sources.opening import open_folder, open_table
-from tidegauge.cli.main import run_command
-from tidegauge.griffin.connectors.files import FileConnector
 
 import tidegauge as tg
 from tests.docs.pages import blocks, blocks_run_by
 from tests.paths import ROOT
+from tidegauge.analyzers.sources.opening import open_folder, open_table
+from tidegauge.cli.main import run_command
+from tidegauge.griffin.connectors.files import FileConnector
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
 

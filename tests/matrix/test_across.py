@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tidegauge.analyzers.core.analyzer import FileSystemStateProvider
-from tidegauge.analyzers.scan.scan import scan
 
 from tests.analyzers.measures.test_merging_flights import EVERY, assert_equal, data, exact
+from tidegauge.analyzers.core.analyzer import FileSystemStateProvider
+from tidegauge.analyzers.scan.scan import scan
 
 __all__ = ["data", "exact"]  # fixtures
 pytestmark = [

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pyspark
-from tidegauge.spark.session import ensure_java
 
 from tests.services.maven import jars_of
 from tests.services.servers import S3, Server, free_port
+from tidegauge.spark.session import ensure_java
 
 METASTORE = "org.apache.hive:hive-standalone-metastore:3.1.3:tar.gz:bin!"
 BESIDE = ("org.postgresql:postgresql:42.7.8!", "commons-collections:commons-collections:3.2.2")

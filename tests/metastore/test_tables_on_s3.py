@@ -1,9 +1,9 @@
 """Tables on S3 in a Hive Metastore service: listing, changes, states and artifacts."""
 
 import pytest
-from tidegauge.analyzers.sources import sources
 
 import tidegauge as tg
+from tidegauge.analyzers.sources import sources
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 

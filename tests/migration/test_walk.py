@@ -11,14 +11,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidegauge.cli.main import run_command
-from tidegauge.repository.exchange import import_deequ
-from tidegauge.spark.session import find_java
 
 import tidegauge as tg
 from tests.migration.tables import ORDER_COLUMNS, ORDERS, REVIEWS, TRIP_COLUMNS, TRIPS
 from tests.services import maven
 from tests.services.environments import environment
+from tidegauge.cli.main import run_command
+from tidegauge.repository.exchange import import_deequ
+from tidegauge.spark.session import find_java
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 HERE = Path(__file__).parent

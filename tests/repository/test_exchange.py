@@ -6,6 +6,10 @@ import os
 
 import pandas as pd
 import pytest
+
+import tidegauge as tg
+from tests.paths import DATA
+from tests.support.integrity import check
 from tidegauge.cli.main import run_command
 from tidegauge.repository.exchange import (
     analyzer_from_deequ,
@@ -16,10 +20,6 @@ from tidegauge.repository.exchange import (
     prometheus_text,
 )
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
-
-import tidegauge as tg
-from tests.paths import DATA
-from tests.support.integrity import check
 
 DEEQU = DATA / "deequ.json"
 """As written by the serde of Deequ 2.1.0: every kind of metric, a NaN, an infinity."""

@@ -10,11 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tidegauge.spark.session import ensure_java
-
 from tests.services import maven
 from tests.services.environments import environment
 from tests.services.servers import Server, free_port
+from tidegauge.spark.session import ensure_java
 
 PROJECT = maven.pom("org.apache.cassandra:cassandra-all:5.0.5")
 CONNECTOR = maven.pom("com.datastax.spark:spark-cassandra-connector_2.13:3.5.1")

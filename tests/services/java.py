@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidegauge.spark.session import ensure_java
-
 from tests.services import maven
 from tests.services.servers import Server, free_port
+from tidegauge.spark.session import ensure_java
 
 GATEWAY = "net.sf.py4j:py4j:0.10.9.9!"
 """The package that a project of `java` must have."""

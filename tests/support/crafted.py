@@ -8,6 +8,8 @@ from decimal import Decimal
 from importlib import import_module
 
 import numpy as np
+
+from tests.paths import DATA
 from tidegauge.analyzers.core.registry import STATE_MODULES
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.cardinality import HllState, TupleState
@@ -17,8 +19,6 @@ from tidegauge.analyzers.measures.moments import SumAndCount, TwoSums
 from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.griffin.measures.base import Parts
-
-from tests.paths import DATA
 
 SIZES = (1, 7, 20, 900, 60_000)
 """Numbers of values:
@@ -135,6 +135,7 @@ def frequent_items(lg_slots: int, size: int) -> bytes:
 def tuple_sketch(lg_k: int, size: int) -> bytes:
     """Return a sample of distinct values with their counts."""
     from datasketches import AccumulatorPolicy, update_tuple_sketch
+
     from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
     sketch = update_tuple_sketch(AccumulatorPolicy(), lg_k)

@@ -12,6 +12,16 @@ from datetime import datetime
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+from tests.support.memory_store import (
+    Fact,
+    Incident,
+    Lifetime,
+    MemoryAnomaly,
+    MemoryDataset,
+    MemoryVerdicts,
+    Version,
+    place_of,
+)
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_you_mean
 from tidegauge.analyzers.core.metric import Metric, flatten
@@ -38,19 +48,9 @@ from tidegauge.repository.store.stored_states import TOTAL_STATE
 from tidegauge.repository.store.user_metrics import Record, Values, values_by_partition_name
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 
-from tests.support.memory_store import (
-    Fact,
-    Incident,
-    Lifetime,
-    MemoryAnomaly,
-    MemoryDataset,
-    MemoryVerdicts,
-    Version,
-    place_of,
-)
-
 if TYPE_CHECKING:
     import pandas as pd
+
     from tidegauge.repository.detectors.monitor import Monitor
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import tidegauge as tg
 from tidegauge.analysis import Run
 from tidegauge.analyzers.core.errors import NoSuchColumnError, NoSuchTableError
 from tidegauge.analyzers.core.partitions import Partition
@@ -26,8 +27,6 @@ from tidegauge.files.suite_files import load_suite
 from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
 from tidegauge.rules.known_failures import KnownFailures
 from tidegauge.rules.verdicts import CheckResult
-
-import tidegauge as tg
 
 HEAD = "dataset: d\ntable: db.t\nanalyzers: [Size]\n"
 GOOD = HEAD + "checks:\n  - has_size: {at_least: 10}\n"

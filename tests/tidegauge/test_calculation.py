@@ -4,11 +4,11 @@ import json
 
 import pandas as pd
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.moments import SumAndCount
-
-import tidegauge as tg
 
 SIZE, FULL, MEAN, SUM = tg.Size(), tg.Completeness("a"), tg.Mean("a"), tg.Sum("a")
 

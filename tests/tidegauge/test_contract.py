@@ -40,6 +40,7 @@ def parameters():
 def commands():
     """Return the options and arguments of every command."""
     import typer
+
     from tidegauge.cli.main import app
 
     actual = {}

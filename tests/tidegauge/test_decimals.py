@@ -3,10 +3,10 @@
 from decimal import Decimal
 
 import pytest
-from tidegauge.analyzers.core.conditions import compare_exactly
-from tidegauge.analyzers.core.schema import Schema
 
 import tidegauge as tg
+from tidegauge.analyzers.core.conditions import compare_exactly
+from tidegauge.analyzers.core.schema import Schema
 
 pytestmark = pytest.mark.spark
 

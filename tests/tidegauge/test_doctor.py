@@ -1,6 +1,8 @@
 """The report of `doctor` on a session."""
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.scan import capabilities as module
 from tidegauge.analyzers.scan.capabilities import Capabilities
 from tidegauge.installation import (
@@ -11,8 +13,6 @@ from tidegauge.installation import (
     examine,
     examine_spark,
 )
-
-import tidegauge as tg
 
 PACKAGES = {f"{name} of Spark's Python workers" for name in ("pyarrow", "numpy", "datasketches")}
 

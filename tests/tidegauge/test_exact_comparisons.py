@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from decimal import Decimal
 
 import pytest
-from tidegauge.analyzers.core.conditions import compare_exactly
-from tidegauge.analyzers.core.schema import Schema
 
 import tidegauge as tg
+from tidegauge.analyzers.core.conditions import compare_exactly
+from tidegauge.analyzers.core.schema import Schema
 
 SIGNS = {
     "<": operator.lt,

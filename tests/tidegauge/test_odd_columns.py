@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.scan.spark_errors import merge_conflict
 
 import tidegauge as tg
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.scan.spark_errors import merge_conflict
 
 WORDS = (
     "null", "true", "false", "current_path", "current_date", "current_user", "interval", "case", "not", "1a",

@@ -6,15 +6,6 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
 import pytest
-from tidegauge.analyzers.core.errors import StandingError
-from tidegauge.analyzers.core.partitions import parse_selection
-from tidegauge.cli.main import run_command
-from tidegauge.files.runs import SuiteResult
-from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
-from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
-from tidegauge.repository.history.health import table_rows
-from tidegauge.repository.testing.samples import SIZE, day
-from tidegauge.rules.known_failures import KnownFailures
 
 import tidegauge as tg
 from tests.support.outcomes import (
@@ -28,7 +19,16 @@ from tests.support.outcomes import (
     case_of,
     size,
 )
+from tidegauge.analyzers.core.errors import StandingError
+from tidegauge.analyzers.core.partitions import parse_selection
+from tidegauge.cli.main import run_command
+from tidegauge.files.runs import SuiteResult
+from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
+from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
+from tidegauge.repository.history.health import table_rows
+from tidegauge.repository.testing.samples import SIZE, day
 from tidegauge.rules import known_failures
+from tidegauge.rules.known_failures import KnownFailures
 
 EXIT = {"passed": 0, "warning": 0, "failed": 2, "error": 1}
 

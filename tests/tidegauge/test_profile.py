@@ -3,12 +3,12 @@
 import gzip
 
 import pytest
-from tidegauge.analyzers.core.errors import NoSuchColumnError
-from tidegauge.files.rules_files import load_rules
-from tidegauge.files.suite_files import load_suite
 
 import tidegauge as tg
 from tests.support.pages import read_page, shown
+from tidegauge.analyzers.core.errors import NoSuchColumnError
+from tidegauge.files.rules_files import load_rules
+from tidegauge.files.suite_files import load_suite
 
 pytestmark = pytest.mark.spark
 

@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.measures.counts import non_negative
 from tidegauge.checks.suggestions import Suggestions, make_suggestion
 from tidegauge.cli.main import run_command
 from tidegauge.files.suite_files import load_suite
 from tidegauge.profiler import Choice, Profile, _ColumnProfile, _completeness_limit, is_identifier
-
-import tidegauge as tg
 
 
 def metric(value):

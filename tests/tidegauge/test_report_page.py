@@ -6,6 +6,9 @@ import io
 import json
 
 import pytest
+
+import tidegauge as tg
+from tests.support.pages import HOSTILE, LONG, read_page, shown
 from tidegauge.analysis import Run
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
@@ -14,9 +17,6 @@ from tidegauge.cli.main import run_command
 from tidegauge.report_page import write_report
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement, spec
-
-import tidegauge as tg
-from tests.support.pages import HOSTILE, LONG, read_page, shown
 
 MADE = dt.datetime(2013, 2, 1, 12, tzinfo=dt.UTC)
 

@@ -1,11 +1,11 @@
 """Results of runs for schedulers, and retries of their tasks."""
 
 import pytest
-from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
-from tidegauge.outcome import Outcome
 
 import tidegauge as tg
 from tests.support.outcomes import CASES, GOOD, HEAD, Making, case_of, size
+from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
+from tidegauge.outcome import Outcome
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -3,6 +3,8 @@
 import re
 
 import pytest
+
+from tests.paths import ROOT
 from tidegauge.analyzers.core.conditions import (
     LikeCondition,
     OneOf,
@@ -13,8 +15,6 @@ from tidegauge.analyzers.core.conditions import (
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql_parser import parse_expression, parse_query
 from tidegauge.griffin.execution.user_sql import group_labels
-
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.spark
 T, F, N = True, False, None

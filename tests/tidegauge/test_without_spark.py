@@ -5,16 +5,16 @@ from contextlib import nullcontext
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
-from tidegauge.analyzers.core.errors import SourceError, SuiteError
-from tidegauge.cli.main import app
-from tidegauge.cli.options import SparkOptions
-from tidegauge.spark.session import has_default_reader
 from typer.testing import CliRunner
 
 import tidegauge as tg
 from tidegauge import analysis
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
+from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.cli.main import app
+from tidegauge.cli.options import SparkOptions
 from tidegauge.spark import session
+from tidegauge.spark.session import has_default_reader
 
 
 @pytest.fixture

@@ -7,6 +7,10 @@ from random import Random
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+
+from tests.analyzers.columnar.random_tables import MAX_ROWS, analyzers, random_partition, write
+from tests.conftest import soak
+from tests.support.memory_store import MemoryRunStore
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.measures.cardinality import HllState
@@ -16,10 +20,6 @@ from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.runner import run_incremental
 from tidegauge.analyzers.sources.opening import open_folder
-
-from tests.analyzers.columnar.random_tables import MAX_ROWS, analyzers, random_partition, write
-from tests.conftest import soak
-from tests.support.memory_store import MemoryRunStore
 
 PARTITIONS = 6
 MANY_ROWS = 3000

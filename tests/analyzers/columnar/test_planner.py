@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.columnar import planner as planner_module
 from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, reads_by_default
 from tidegauge.analyzers.columnar.footers import file_columns
@@ -23,8 +25,6 @@ from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, Num
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, TimeRangeState
 from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
 from tidegauge.analyzers.measures.texts import DataTypeState
-
-import tidegauge as tg
 
 METADATA, COLUMNS = Route.METADATA, Route.COLUMNS
 

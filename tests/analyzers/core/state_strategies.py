@@ -12,6 +12,7 @@ from datasketches import (
     update_tuple_sketch,
 )
 from hypothesis import strategies as st
+
 from tidegauge.analyzers.core.analyzer import ANALYZERS  # noqa: F401 - registers the states
 from tidegauge.analyzers.core.state import add, greatest, least
 from tidegauge.analyzers.measures.cardinality import HllState, TupleState, tuple_serializer

@@ -8,6 +8,10 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.analyzers.core.state_strategies import STATES, kll, numbers
+from tests.paths import DATA
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Filterable, InMemoryStateProvider
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.schema import Schema
@@ -30,10 +34,6 @@ from tidegauge.consistency.compare.measures import (
 )
 from tidegauge.griffin.measures.base import Parts
 from tidegauge.rules.record_counts import Tasks
-
-import tidegauge as tg
-from tests.analyzers.core.state_strategies import STATES, kll, numbers
-from tests.paths import DATA
 
 text = st.text(min_size=1, max_size=12).filter(str.strip)
 where = st.one_of(st.none(), text)
@@ -576,6 +576,7 @@ def test_analyzers_have_the_entity_of_deequ():
 
 def test_sketches_have_the_documented_sizes():
     from datasketches import kll_doubles_sketch
+
     from tidegauge.analyzers.measures.quantiles import sketch_size
 
     for error in (0.2, 0.05, 0.01, 0.002, 0.001):

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+
 from tidegauge.analyzers.core.conditions import (
     LikeCondition,
     OneOf,

@@ -1,6 +1,7 @@
 """Columns declared as DDL text. No Spark."""
 
 import pytest
+
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import parse_columns, type_text
 from tidegauge.analyzers.measures.counts import SchemaMatch

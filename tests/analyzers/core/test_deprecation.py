@@ -7,13 +7,13 @@ import types
 import warnings
 
 import pytest
+
+from tests.paths import ROOT
 from tidegauge.analyzers.core.deprecation import (
     deprecated,
     deprecated_names,
     renamed_parameters,
 )
-
-from tests.paths import ROOT
 
 
 class Store:

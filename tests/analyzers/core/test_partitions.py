@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
+import tidegauge as tg
 from tidegauge.analyzers.core.partitions import (
     NULL,
     Partition,
@@ -14,8 +16,6 @@ from tidegauge.analyzers.core.partitions import (
     recognise_time,
     select_named,
 )
-
-import tidegauge as tg
 
 
 def test_hive_names_are_decoded_and_values_stay_strings():

@@ -1,6 +1,7 @@
 """Errors of broken connections to Spark, which do not mention Spark themselves."""
 
 import pytest
+
 from tidegauge.analyzers.core.errors import describe, has_spark_ended
 
 REFUSED = ConnectionRefusedError(111, "Connection refused")

@@ -3,6 +3,7 @@
 import datetime as dt
 
 import pytest
+
 from tidegauge.analyzers.core.sql import (
     constant,
     count_rows,

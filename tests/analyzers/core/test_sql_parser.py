@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+
 from tidegauge.analyzers.core.sql_parser import (
     MAX_CHARACTERS,
     MAX_NESTED_BRACKETS,

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.analyzers.core.state_strategies import STATES, hll, kll
+from tests.paths import DATA
 from tidegauge.analyzers.core.errors import (
     CorruptStateError,
     StateMismatchError,
@@ -31,9 +34,6 @@ from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPai
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.griffin.measures.base import Parts
 from tidegauge.rules.record_counts import RecordCounts
-
-from tests.analyzers.core.state_strategies import STATES, hll, kll
-from tests.paths import DATA
 
 every_state = pytest.mark.parametrize("cls", STATES, ids=lambda c: c.__name__)
 KEPT = json.loads((DATA / "states.json").read_text())
@@ -237,6 +237,7 @@ def test_removing_a_value_from_a_state_keeps_the_sum():
 
 def test_sketches_of_different_parameters_cannot_be_added():
     from datasketches import hll_sketch, kll_doubles_sketch
+
     from tidegauge.analyzers.measures.cardinality import HllState
 
     coarse = kll_doubles_sketch(8)

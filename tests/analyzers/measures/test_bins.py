@@ -1,9 +1,8 @@
 """Bins of stored states."""
 
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import kll
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 
 
 def test_counts_of_a_sketch_are_integers_and_add_up():

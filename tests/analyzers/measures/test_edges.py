@@ -10,10 +10,10 @@ from decimal import Decimal
 from functools import reduce
 
 import pytest
-from tidegauge.analyzers.core.analyzer import ANALYZERS
-from tidegauge.analyzers.scan.scan import metric_of, scan
 
 import tidegauge as tg
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.scan.scan import metric_of, scan
 
 pytestmark = pytest.mark.spark
 N, NAN, INF = None, math.nan, math.inf

@@ -4,13 +4,13 @@ import math
 from decimal import Decimal
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.core.state import subtract
 from tidegauge.analyzers.measures.counts import ColumnMatches
 from tidegauge.analyzers.scan.scan import scan
-
-import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 

@@ -6,11 +6,11 @@ from decimal import Decimal, localcontext
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.analyzer import ANALYZERS
-from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
 from tests.conftest import soak
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.scan.scan import scan
 
 pytestmark = pytest.mark.spark
 SCHEMA = "cut int, d double, n long, c decimal(30,4), s string, t timestamp_ntz, f boolean"

@@ -1,12 +1,12 @@
 """Merged states equal one computation on the whole table, on real data, where sketches are not exact."""
 
 import pytest
-from tidegauge.analyzers.core.analyzer import Analyzer
-from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.support.kills import random_moments
+from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.scan.scan import scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # the flights are a Hive table
 DAYS = min(soak(10, 365), 365)

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows, packed, unpacked
 from tidegauge.analyzers.measures.serialized_layouts import column_pages
 

@@ -1,9 +1,9 @@
 """Errors in Java's regular expressions that are detected without Java."""
 
 import pytest
-from tidegauge.analyzers.measures.texts import pattern_problem
 
 import tidegauge as tg
+from tidegauge.analyzers.measures.texts import pattern_problem
 
 GOOD = [
     "", "a", r"\(", r"\[\]", "[]]", "[^]]", "[[a-c]&&[^b]]", r"[\d]", r"\Q(*[", r"\\Qa", "(?:a|(b))", "(?x) a # (",

@@ -7,12 +7,12 @@ https://github.com/awslabs/deequ/tree/master/src/test/scala/com/amazon/deequ/ana
 import math
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.conditions import known_sql
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.histogram import DistributionValue
 from tidegauge.analyzers.scan.scan import scan
-
-import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 N = None

@@ -4,6 +4,8 @@ import struct
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import StateError
 from tidegauge.analyzers.core.state import MAX_COUNT, read_state
 from tidegauge.analyzers.measures.cardinality import SUMMARY_BYTES, HllState, TupleState
@@ -12,8 +14,6 @@ from tidegauge.analyzers.measures.moments import SumAndCount, TwoSums
 from tidegauge.analyzers.measures.quantiles import KllState, ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.rules.record_counts import RecordCounts
-
-import tidegauge as tg
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 50, 200, 201, 3000)
 
@@ -70,6 +70,7 @@ def items(k, size):
 
 def tuples(k, size):
     from datasketches import AccumulatorPolicy, update_tuple_sketch
+
     from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
     sketch = update_tuple_sketch(AccumulatorPolicy(), k)

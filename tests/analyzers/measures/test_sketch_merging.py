@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.state import read_state
-from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs, rank_error
 
 from tests.analyzers.measures.test_sketch_layouts import hll, items, kll, req, tuples
+from tidegauge.analyzers.core.state import read_state
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs, rank_error
 
 MANY_SIZES = (1, 3, 4, 5, 40, 400, 3000, 9000)
 

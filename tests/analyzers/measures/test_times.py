@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from itertools import product
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import constant, wall_clock_micros
 from tidegauge.rules.file_parser import date_sql
-
-import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 

@@ -6,14 +6,14 @@ from math import isnan
 
 import pyarrow as pa
 import pytest
+
+import tidegauge as tg
+from tests.analyzers.core.state_strategies import frequent, hll, tuples
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import read_state
 from tidegauge.analyzers.measures.cardinality import Hashing, TupleState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import bin_key, counts_by_key
-
-import tidegauge as tg
-from tests.analyzers.core.state_strategies import frequent, hll, tuples
 
 TOKYO = dt.timezone(dt.timedelta(hours=9))
 

@@ -5,16 +5,16 @@ import os
 import shutil
 
 import pytest
+
+import tidegauge as tg
+from tests.support.integrity import check
+from tests.support.spark_actions import counted
 from tidegauge.analyzers.sources.sources import (
     FrameSource,
     _list_by_arrow,
     _list_by_spark,
     list_files,
 )
-
-import tidegauge as tg
-from tests.support.integrity import check
-from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark
 NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import tidegauge as tg
+from tests.support.memory_store import MemoryRunStore
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
 from tidegauge.analyzers.core.analyzer import ROWS, Aggregate, Sketch
 from tidegauge.analyzers.core.metric import Success
@@ -22,9 +25,6 @@ from tidegauge.analyzers.runs.observed import (
 from tidegauge.analyzers.runs.runner import run_incremental
 from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.analyzers.sources.sources import ListedPartition
-
-import tidegauge as tg
-from tests.support.memory_store import MemoryRunStore
 
 PARTITION = Partition.from_name("ds=2026-01-01")
 TYPES = {"x": "long", "s": "string"}

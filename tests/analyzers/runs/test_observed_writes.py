@@ -1,15 +1,15 @@
 """Observed writes on Spark: states, ledger, and partitions that are measured again."""
 
 import pytest
+
+import tidegauge as tg
+from tests.docs.pages import blocks_run_by
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.privacy import PUBLIC
 from tidegauge.analyzers.runs.ledger import Change
 from tidegauge.analyzers.runs.observed import Observer
 from tidegauge.analyzers.scan.plan import requests_of
 from tidegauge.analyzers.scan.scan import scan
-
-import tidegauge as tg
-from tests.docs.pages import blocks_run_by
 
 pytestmark = pytest.mark.spark
 

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
+
+from tests.support.memory import MemoryRepository
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
     NoSuchColumnError,
@@ -14,8 +16,6 @@ from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import recording, recording_failed_start
 from tidegauge.griffin.results import RoundRecord, keep
 from tidegauge.repository.testing.samples import day, spec
-
-from tests.support.memory import MemoryRepository
 
 
 @pytest.fixture

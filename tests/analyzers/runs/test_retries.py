@@ -5,6 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.support.integrity import check
 from tidegauge.analyzers.core.errors import (
     EmptyStateError,
     MetricEnvironmentError,
@@ -19,9 +22,6 @@ from tidegauge.analyzers.core.partitions import Partition, recognise_time
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, LedgerEntry, analyzer_key
 from tidegauge.analyzers.runs.runner import _batches, _StandingFailures, _Task
 from tidegauge.analyzers.sources.sources import ListedPartition
-
-import tidegauge as tg
-from tests.support.integrity import check
 
 
 class SparkError(Exception):

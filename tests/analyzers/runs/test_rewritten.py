@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 
 import pytest
+
+import tidegauge as tg
+from tests.support.memory import MemoryRepository
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import SOURCE_VERSION, table_fingerprints, with_references
 from tidegauge.analyzers.runs.runner import run_incremental
 from tidegauge.analyzers.sources.sources import ListedPartition
 from tidegauge.repository.testing.samples import MEAN, SIZE, commit, day, spec
-
-import tidegauge as tg
-from tests.support.memory import MemoryRepository
 
 FIRST = "ds=2013-01-01"
 ANALYZERS = [SIZE, MEAN]

@@ -5,12 +5,12 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.metric import Failure
-from tidegauge.analyzers.scan.scan import scan
-from tidegauge.analyzers.scan.spark_errors import find_failures
 
 import tidegauge as tg
 from tests.support.spark_actions import counted
+from tidegauge.analyzers.core.metric import Failure
+from tidegauge.analyzers.scan.scan import scan
+from tidegauge.analyzers.scan.spark_errors import find_failures
 
 
 class DataError(Exception):

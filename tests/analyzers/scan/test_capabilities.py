@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.analyzer import Sketch
 from tidegauge.analyzers.core.errors import UnsupportedSparkError
 from tidegauge.analyzers.core.partitions import SegmentSet
@@ -19,8 +21,6 @@ from tidegauge.analyzers.scan.capabilities import (
     worker_versions,
 )
 from tidegauge.analyzers.scan.scan import scan
-
-import tidegauge as tg
 
 SKETCHES = [
     tg.ApproxCountDistinct("id"),

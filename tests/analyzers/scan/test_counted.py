@@ -5,6 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.support.in_time import run_in_time
 from tidegauge.analyzers.core.analyzer import ROWS, Aggregate, Sketch
 from tidegauge.analyzers.core.metric import Failure, Success
 from tidegauge.analyzers.core.partitions import SegmentSet
@@ -22,10 +26,6 @@ from tidegauge.analyzers.scan.plan import (
     expected_by_first_rows,
 )
 from tidegauge.analyzers.scan.scan import scan
-
-import tidegauge as tg
-from tests.conftest import soak
-from tests.support.in_time import run_in_time
 
 SCHEMA = Schema.from_types(
     {"s": "string", "c": "string", "n": "integer", "x": "double", "a b": "string", "t": "timestamp"}

@@ -1,6 +1,7 @@
 """Packing of aggregates into jobs by their columns and buffer fields. No Spark."""
 
 import pytest
+
 from tidegauge.analyzers.core.analyzer import Aggregate
 from tidegauge.analyzers.scan.jobs import buffer_count, packed_by_columns
 

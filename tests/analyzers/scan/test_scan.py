@@ -3,15 +3,15 @@
 import shutil
 
 import pytest
+
+import tidegauge as tg
+from tests.support.spark_actions import counted, executions
 from tidegauge.analyzers.core.analyzer import Frequencies
 from tidegauge.analyzers.scan.capabilities import PlanCost, mostly_distinct, plan_cost
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching, SizeCounting
 from tidegauge.analyzers.scan.plan import plan
 from tidegauge.analyzers.scan.scan import scan
-
-import tidegauge as tg
-from tests.support.spark_actions import counted, executions
 
 pytestmark = pytest.mark.spark
 

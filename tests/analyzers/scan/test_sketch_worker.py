@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegauge.analyzers.core.analyzer import Sketch
 from tidegauge.analyzers.measures.cardinality import LG_K, TupleState
 from tidegauge.analyzers.measures.quantiles import KllState, ReqState

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegauge.analyzers.core.errors import PartitionColumnError
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.sources.iceberg_partitions import (

@@ -5,11 +5,11 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import PartitionColumnError
 from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.targets import open_target
-
-import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 

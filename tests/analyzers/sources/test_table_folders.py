@@ -5,6 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.formats.packages import PACKAGES
 from tidegauge.analyzers.core.errors import TableFormatError
 from tidegauge.analyzers.sources.opening import folder_format, open_folder, open_table
 from tidegauge.analyzers.sources.path_source import PathSource
@@ -17,9 +20,6 @@ from tidegauge.analyzers.sources.sources import (
     table_in,
 )
 from tidegauge.analyzers.sources.targets import open_target
-
-import tidegauge as tg
-from tests.formats.packages import PACKAGES
 
 LOGS = {
     "delta": "_delta_log/00000000000000000000.json",

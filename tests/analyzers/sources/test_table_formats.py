@@ -8,6 +8,7 @@ exist with its package; frames with their columns replace them.
 import json
 
 import pytest
+
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.sources.table_formats import DELTA, LoggedTable
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tidegauge.analyzers.sources.targets import TableTarget
 
 pytestmark = pytest.mark.spark

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day
-
-import tidegauge as tg
 
 LIMIT = "SimpleThreshold(1000.0, lower_bound=50)"
 COLUMNS = [

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
-
-import tidegauge as tg
 
 SPIKE = 30
 

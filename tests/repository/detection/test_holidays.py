@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
 from tidegauge.repository.detection.detect import store_holidays, stored_suite
 from tidegauge.repository.detectors.inputs import HOLIDAY_DATES_KEY, suite_holidays
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day
-
-import tidegauge as tg
 
 SUITE = json.dumps({"holidays": "US"})
 

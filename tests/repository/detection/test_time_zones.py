@@ -5,6 +5,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunSpec, RunStatus
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.inputs import (
@@ -14,8 +16,6 @@ from tidegauge.repository.detectors.inputs import (
     time_zone_of,
 )
 from tidegauge.repository.detectors.whole_partitions import MissingPartition, delays_of
-
-import tidegauge as tg
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Australia/Sydney")
 HOUR = np.timedelta64(3600, "s")

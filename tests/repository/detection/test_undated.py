@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
+from tests.support.integrity import check
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.whole_partitions import MissingPartition
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.repository import Repository
-
-from tests.support.integrity import check
 
 UNDATED = "ds=__HIVE_DEFAULT_PARTITION__"
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from scipy import stats
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.walk import BAND_P_VALUE
 from tidegauge.repository.numerics.counts import CountForecast, poisson_limit, poisson_score
-
-import tidegauge as tg
 
 
 def score_many(values, scale=Scale.COUNT, rows=1e6):

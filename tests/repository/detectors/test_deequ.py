@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.conftest import soak
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scores
@@ -30,9 +33,6 @@ from tidegauge.repository.detectors.rules import (
     Threshold,
 )
 from tidegauge.repository.numerics.arrays import MAX_SCORE
-
-import tidegauge as tg
-from tests.conftest import soak
 
 NAN, INF = math.nan, math.inf
 

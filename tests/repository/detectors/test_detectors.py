@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate, OutsideBand
@@ -13,8 +15,6 @@ from tidegauge.repository.incidents.headline import explain
 from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.forecasts import min_spread_of, restore, transform
 from tidegauge.repository.numerics.grid import Grid
-
-import tidegauge as tg
 
 
 def history(values, scale=Scale.SIGNED, weights=None, start="2013-01-01", step="D"):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.repository.detection.findings import apply_rules
 from tidegauge.repository.detectors.base import History, Scores
 from tidegauge.repository.detectors.inputs import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import double_loads
-
-import tidegauge as tg
 
 
 def series(name, instance="*", filter=None, segment=""):

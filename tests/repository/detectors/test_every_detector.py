@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+
+from tests.conftest import soak
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import (
     DETECTORS,
@@ -19,8 +21,6 @@ from tidegauge.repository.detectors.base import (
 from tidegauge.repository.detectors.deequ import HoltWinters
 from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.grid import Grid
-
-from tests.conftest import soak
 
 FIELDS = ("score", "expected", "lower", "upper", "reason")
 NUMBERS = ("expected", "lower", "upper")

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.inputs import extremes_of
@@ -18,8 +20,6 @@ from tidegauge.repository.numerics.tails import (
     TAIL_START,
     HeavyTail,
 )
-
-import tidegauge as tg
 
 MONDAY = np.datetime64("2021-02-01", "s")
 

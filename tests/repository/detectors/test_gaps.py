@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.whole_partitions import Late, MissingPartition, gaps
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy import special
+
+import tidegauge as tg
 from tidegauge.repository.detectors.base import Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate
 from tidegauge.repository.numerics.tails import jointly_significant
-
-import tidegauge as tg
 
 APART = np.array([[(t >> bit) & 1 for t in range(64)] for bit in range(5)], dtype=float)
 """Scores of five series whose correlations are exactly 0."""

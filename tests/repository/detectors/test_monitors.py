@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from tidegauge.analyzers.core.errors import RepositoryWarning, SuiteError, UnknownNameError
 
 import tidegauge as tg
+from tidegauge.analyzers.core.errors import RepositoryWarning, SuiteError, UnknownNameError
 
 INSTANCES = ("prices.index", "prices.of.day", "pricesX", "items[0].n", "*")
 

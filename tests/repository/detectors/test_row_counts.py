@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.numerics.counts import CountForecast, RareShares
-
-import tidegauge as tg
 
 FIRST_DAY = dt.date(2025, 1, 1)
 REPORTED = 3.65

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.seasonal import Seasonal

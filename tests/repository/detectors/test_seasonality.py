@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.seasonal import learned_seasons
-
-import tidegauge as tg
 
 HOUR, DAY = np.timedelta64(1, "h"), np.timedelta64(1, "D")
 MONDAY = np.datetime64("2021-02-01T00", "s")

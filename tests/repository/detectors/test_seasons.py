@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason
 from tidegauge.repository.detectors.monitor import Monitor
-
-import tidegauge as tg
 
 HOUR, DAY = np.timedelta64(1, "h"), np.timedelta64(1, "D")
 MONDAY = np.datetime64("2021-02-01T00", "s")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tidegauge.repository.detection.detect import stored_monitors
-from tidegauge.repository.detectors.monitor import Monitor
 
 import tidegauge as tg
+from tidegauge.repository.detection.detect import stored_monitors
+from tidegauge.repository.detectors.monitor import Monitor
 
 
 def test_a_sensitivity_stands_for_a_rule():

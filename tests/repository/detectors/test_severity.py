@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from tidegauge.repository.detectors.rules import severity_steps
-from tidegauge.repository.store.rows import Severity
 
 import tidegauge as tg
+from tidegauge.repository.detectors.rules import severity_steps
+from tidegauge.repository.store.rows import Severity
 
 
 def series(kind, scale, part=""):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.base import History
 
 import tidegauge as tg
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History
 
 FIRST_DAY = dt.date(2026, 1, 1)
 

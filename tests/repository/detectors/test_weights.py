@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tidegauge.repository.detection.findings import apply_rules
 from tidegauge.repository.detectors.base import History, Scores
 from tidegauge.repository.detectors.inputs import Matrix

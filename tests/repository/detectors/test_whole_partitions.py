@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.partitions import Partition
@@ -25,8 +27,6 @@ from tidegauge.repository.testing.samples import (
     measurement,
     spec,
 )
-
-import tidegauge as tg
 
 NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 DAYS = 60

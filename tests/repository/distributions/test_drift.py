@@ -15,6 +15,8 @@ from datasketches import (
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
+import tidegauge as tg
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.quantiles import KllState, ReqState
@@ -36,8 +38,6 @@ from tidegauge.repository.distributions.distances import (
 )
 from tidegauge.repository.distributions.stored import Quantiles, categories_of, quantiles_of
 from tidegauge.repository.testing.samples import commit, day, measurement
-
-import tidegauge as tg
 
 # Numbers of Deequ's tests, in
 # https://github.com/awslabs/deequ/tree/master/src/test/scala/com/amazon/deequ/KLL

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.repository.testing.samples import SIZE, commit, day
 
 import tidegauge as tg
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.repository.testing.samples import SIZE, commit, day
 
 NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 HOUR = dt.timedelta(hours=1)

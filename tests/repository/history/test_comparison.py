@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tidegauge.repository.testing.samples import SIZE, commit, day
 
 import tidegauge as tg
+from tidegauge.repository.testing.samples import SIZE, commit, day
 
 inf, nan = np.inf, np.nan
 

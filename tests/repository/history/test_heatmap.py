@@ -4,10 +4,10 @@ import datetime as dt
 
 import numpy as np
 import pytest
-from tidegauge.repository.history.heatmap import change_levels, panorama, score_levels, values
-from tidegauge.repository.incidents.listing import anomalous_points
 
 import tidegauge as tg
+from tidegauge.repository.history.heatmap import change_levels, panorama, score_levels, values
+from tidegauge.repository.incidents.listing import anomalous_points
 
 DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
 

@@ -7,6 +7,9 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
+from tests.support.pages import HOSTILE, LONG, SVG, read_page, read_svg, shown
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.repository.history.svg import (
@@ -24,9 +27,6 @@ from tidegauge.repository.history.svg import (
     value_ticks,
 )
 from tidegauge.repository.testing.samples import commit, day, measurement
-
-import tidegauge as tg
-from tests.support.pages import HOSTILE, LONG, SVG, read_page, read_svg, shown
 
 
 def at(*moment):

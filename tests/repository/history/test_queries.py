@@ -11,6 +11,10 @@ from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.paths import ROOT
+from tests.support.integrity import check
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.maintenance.backups import back_up, restore
@@ -27,10 +31,6 @@ from tidegauge.repository.testing.samples import (
     measurement,
     spec,
 )
-
-import tidegauge as tg
-from tests.paths import ROOT
-from tests.support.integrity import check
 
 EVIL = """x'); DROP TABLE metric; -- " ` %s {0} ü \u2028"""
 

@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check as find_problems
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
@@ -19,9 +22,6 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import dimensions_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id, view_of
 from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
-
-import tidegauge as tg
-from tests.support.integrity import check as find_problems
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from math import fsum, inf, nan
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import Completeness, NumMatches, NumMatchesAndCount, Size
@@ -18,8 +20,6 @@ from tidegauge.repository.incidents.contributions import (
     ratio_parts,
 )
 from tidegauge.repository.testing.samples import commit, day, measurement
-
-import tidegauge as tg
 
 LIMIT = tg.SimpleThreshold(1000.0, lower_bound=60.0)
 LOW = tg.Monitor({"analyzer": "Size()", "segment": ""}, LIMIT)

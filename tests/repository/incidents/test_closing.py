@@ -5,11 +5,11 @@ import datetime as dt
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from tidegauge.repository.repository import Repository
-from tidegauge.repository.store import schema as s
 
 import tidegauge as tg
 from tests.conftest import soak
+from tidegauge.repository.repository import Repository
+from tidegauge.repository.store import schema as s
 
 LIMIT = [tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))]
 NEVER = [tg.Monitor({}, LIMIT[0].detector, rule=tg.Threshold(1000))]

@@ -7,6 +7,8 @@ import datetime as dt
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.repository.incidents.common_cause import (
     Candidate,
     WatchedTable,
@@ -17,8 +19,6 @@ from tidegauge.repository.incidents.common_cause import (
 )
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import SIZE, commit, day
-
-import tidegauge as tg
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 FEWER, LATE = "fewer rows", "late"

@@ -4,12 +4,12 @@ import dataclasses
 import datetime as dt
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.anomaly import Anomaly, span, step_of
 from tidegauge.repository.incidents.details import _peaks
 from tidegauge.repository.incidents.headline import headline
-
-import tidegauge as tg
 
 HOUR, HALF, DAY = dt.timedelta(hours=1), dt.timedelta(minutes=30), dt.timedelta(days=1)
 FIRST = dt.datetime(2023, 1, 5, tzinfo=dt.UTC)

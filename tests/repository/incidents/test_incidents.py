@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.conftest import soak
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.grouping import group_anomalies
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, commit, day, spec
-
-import tidegauge as tg
-from tests.conftest import soak
 
 LIMIT = [tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))]
 

@@ -4,14 +4,14 @@ import datetime as dt
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.repository.incidents.lifetimes import (
     NEW_LEVEL_PARTITIONS,
     NEW_LEVEL_WEEKS,
     PartitionAxis,
 )
 from tidegauge.repository.numerics.grid import Grid
-
-import tidegauge as tg
 
 HOUR, DAY, WEEK = (dt.timedelta(**{unit: 1}) for unit in ("hours", "days", "weeks"))
 START = dt.datetime(2026, 1, 5)

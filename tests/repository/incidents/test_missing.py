@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.whole_partitions import MissingPartition
 from tidegauge.repository.incidents.anomaly import missing_span, partition_name_at
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import SIZE, commit, day
-
-import tidegauge as tg
 
 WATCH = [tg.Monitor(detector="MissingPartition")]
 HOUR = dt.timedelta(hours=1)

@@ -1,6 +1,7 @@
 """Changes of an incident for the worse, computed by hand on single anomalies. No Spark."""
 
 import pytest
+
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.anomaly import Anomaly, exceeds_label, is_clearly_worse
 

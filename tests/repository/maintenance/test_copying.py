@@ -10,14 +10,14 @@ import sys
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.testing.samples import commit, day, judged
-
-import tidegauge as tg
-from tests.support.integrity import check
 
 
 @pytest.fixture(autouse=True)

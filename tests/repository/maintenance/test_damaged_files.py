@@ -5,13 +5,13 @@ import shutil
 import sqlite3
 
 import pytest
-from tidegauge.cli.main import run_command
-from tidegauge.repository.store.engines import is_damage
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.support.integrity import check
+from tidegauge.cli.main import run_command
+from tidegauge.repository.store.engines import is_damage
+from tidegauge.repository.testing.samples import commit, day
 
 PAGE = 4096
 

@@ -7,6 +7,9 @@ import hashlib
 
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check
 from tidegauge.analyzers.core.errors import MetricEnvironmentError
 from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.cli.main import run_command
@@ -26,9 +29,6 @@ from tidegauge.repository.testing.samples import (
     spec,
     values,
 )
-
-import tidegauge as tg
-from tests.support.integrity import check
 
 SHARED = {"clock", "commit", "lease", "table_schema", "analyzer_set", "input_set", "named_state"}
 """Tables whose rows belong to no dataset."""

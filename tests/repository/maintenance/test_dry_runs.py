@@ -4,9 +4,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tidegauge.repository.testing.samples import HIST, commit, day, judged
 
 import tidegauge as tg
+from tidegauge.repository.testing.samples import HIST, commit, day, judged
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 """A time after everything that a test stores."""

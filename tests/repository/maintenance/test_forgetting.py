@@ -8,6 +8,9 @@ from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check
 from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
@@ -17,9 +20,6 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import stored_states
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
 from tidegauge.rules.verdicts import CheckResult
-
-import tidegauge as tg
-from tests.support.integrity import check
 
 PERSON = "ann@example.org"
 

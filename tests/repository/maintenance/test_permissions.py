@@ -4,11 +4,11 @@ import os
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.cli.main import run_command
 from tidegauge.repository.testing.samples import commit, day
-
-import tidegauge as tg
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 import shlex
 
 import pytest
-from tidegauge.cli.main import run_command
 
 import tidegauge as tg
+from tidegauge.cli.main import run_command
 
 pytestmark = pytest.mark.postgres
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
 from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median_of_seven,

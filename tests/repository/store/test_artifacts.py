@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from datasketches import kll_doubles_sketch
+
 from tidegauge.analyzers.core.errors import CorruptStateError
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.quantiles import KllState

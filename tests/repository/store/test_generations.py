@@ -3,12 +3,12 @@
 import datetime as dt
 
 import pytest
-from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.repository.testing.samples import COMPLETE, HIST, SIZE, commit, day
 
 import tidegauge as tg
 from tests.support.integrity import check
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.testing.samples import COMPLETE, HIST, SIZE, commit, day
 
 FEBRUARY = dt.datetime(2013, 2, 1, tzinfo=dt.UTC)
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check
 from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
@@ -23,9 +26,6 @@ from tidegauge.repository.testing.samples import (
     measurement,
     spec,
 )
-
-import tidegauge as tg
-from tests.support.integrity import check
 
 
 def filled(repo, *batches, **kwargs):

@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
+from tidegauge.repository.testing.samples import commit, day
 
 LIMIT = [tg.Monitor({"name": name}, "SimpleThreshold(50)") for name in ("Size", "Mean")]
 

@@ -1,10 +1,10 @@
 """Merges of chosen partitions and weekdays, and of an analyzer with a filter. No Spark."""
 
 import pytest
-from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 import tidegauge as tg
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 EWR = tg.Size(where="origin = 'EWR'")
 

@@ -11,6 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check
+from tests.support.kept import KEPT, put_kept
+from tidegauge import migrations
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.maintenance.backups import back_up, restore
 from tidegauge.repository.store import database
@@ -22,11 +27,6 @@ from tidegauge.repository.store.database import (
 )
 from tidegauge.repository.store.engines import VERSION_TABLE
 from tidegauge.repository.testing.samples import commit, day, spec
-
-import tidegauge as tg
-from tests.support.integrity import check
-from tests.support.kept import KEPT, put_kept
-from tidegauge import migrations
 
 RELEASED = sorted(file.name.removesuffix(".db.gz") for file in KEPT.glob("*.db.gz"))
 

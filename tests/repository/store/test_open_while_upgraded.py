@@ -6,12 +6,12 @@ import re
 
 import pytest
 import sqlalchemy as sa
-from tidegauge.cli.main import run_command
-from tidegauge.repository.store.database import Database
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.support.kept import put_kept
+from tidegauge.cli.main import run_command
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.testing.samples import commit, day
 
 
 def take_down(url, revision="0006"):

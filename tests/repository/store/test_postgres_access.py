@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.services.servers import Server, free_port
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.engines import rights_advice
 from tidegauge.repository.testing.samples import commit, day
-
-import tidegauge as tg
-from tests.services.servers import Server, free_port
 
 pytestmark = pytest.mark.postgres
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidegauge.cli.main import run_command
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
+from tidegauge.cli.main import run_command
+from tidegauge.repository.testing.samples import commit, day
 
 
 @pytest.fixture

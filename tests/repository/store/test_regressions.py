@@ -7,6 +7,9 @@ import threading
 
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
+from tests.support.integrity import check
 from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
@@ -21,9 +24,6 @@ from tidegauge.repository.testing.samples import (
     measurement,
     spec,
 )
-
-import tidegauge as tg
-from tests.support.integrity import check
 
 SECOND = dt.datetime(2013, 1, 2, tzinfo=dt.UTC)
 

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Annotated, TypedDict
 
 import pytest
+
 from tidegauge.repository.store import rows
 from tidegauge.repository.store.frames import Kind, columns_of, frame_of
 

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.database import NextCommit

@@ -4,6 +4,9 @@ import re
 import threading
 
 import pytest
+
+import tidegauge as tg
+from tests.analyzers.core.state_strategies import hll, kll
 from tidegauge.analyzers.core.analyzer import _checksum
 from tidegauge.analyzers.core.errors import (
     CorruptStateError,
@@ -14,9 +17,6 @@ from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.rules.verdicts import VerdictFiles
-
-import tidegauge as tg
-from tests.analyzers.core.state_strategies import hll, kll
 
 STATES = {
     tg.Size(): tg.NumMatches(3),

@@ -13,15 +13,15 @@ import time
 
 import pytest
 import sqlalchemy as sa
-from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.runs import LEASE_SECONDS
-from tidegauge.repository.testing.samples import SIZE, changes, commit, day, spec
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
 from tests.services.servers import kill
 from tests.support.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.runs import LEASE_SECONDS
+from tidegauge.repository.testing.samples import SIZE, changes, commit, day, spec
 
 
 def start(*arguments, **options):

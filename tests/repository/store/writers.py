@@ -4,10 +4,9 @@ import random
 import sys
 import time
 
+import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.testing.samples import SIZE, day, spec
-
-import tidegauge as tg
 
 
 def mixed(url, artifacts, seed, transactions, dataset="d"):

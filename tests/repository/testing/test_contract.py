@@ -4,11 +4,11 @@ SQLite in a file and in memory, PostgreSQL, and dictionaries.
 """
 
 import pytest
-from tidegauge.repository.testing.contract import RepositoryContract
 
 import tidegauge as tg
 from tests.support.integrity import check
 from tests.support.memory import MemoryRepository
+from tidegauge.repository.testing.contract import RepositoryContract
 
 
 class TestRepositories(RepositoryContract):

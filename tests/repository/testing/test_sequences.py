@@ -7,6 +7,11 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.support.integrity import check
+from tests.support.memory import MemoryRepository
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import (
     COMPLETE,
@@ -19,11 +24,6 @@ from tidegauge.repository.testing.samples import (
     judged,
     spec,
 )
-
-import tidegauge as tg
-from tests.conftest import soak
-from tests.support.integrity import check
-from tests.support.memory import MemoryRepository
 
 # A sequence may select anomalies of sizes before any is stored.
 pytestmark = [

@@ -4,10 +4,10 @@ from decimal import Decimal
 from math import nan
 
 import pytest
-from tidegauge.checks.comparisons import different_rows
-from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg
+from tidegauge.checks.comparisons import different_rows
+from tidegauge.repository.testing.samples import commit, day, spec
 
 # --- rows without Spark
 

@@ -7,6 +7,8 @@ from functools import partial
 from math import inf, nan
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.evidence import EarlierValues, Judgement, Measurements, OnEmpty
 from tidegauge.analyzers.core.schema import Schema
@@ -29,8 +31,6 @@ from tidegauge.checks.constraints import (
     PartitionResult,
     resolve_no_data,
 )
-
-import tidegauge as tg
 from tidegauge.display import hints
 
 SUCCESS, FAILURE = ConstraintStatus.SUCCESS, ConstraintStatus.FAILURE

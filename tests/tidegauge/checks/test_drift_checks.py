@@ -2,10 +2,10 @@
 
 import pytest
 from datasketches import kll_doubles_sketch
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg
+from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.repository.testing.samples import commit, day, measurement
 
 
 def sketched(*values):

@@ -2,10 +2,9 @@
 
 import json
 
+import tidegauge as tg
 from tidegauge.checks.suggestions import rule_of, rules_yaml
 from tidegauge.files.rules_files import load_rules
-
-import tidegauge as tg
 
 CHECK = (
     tg.Check("people")

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
+from tidegauge.repository.testing.samples import commit, day
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 

@@ -4,6 +4,8 @@ import datetime as dt
 from dataclasses import replace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState
@@ -11,8 +13,6 @@ from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConst
 from tidegauge.checks.suggest import MetricHistory
 from tidegauge.checks.suggestions import ceil2, floor2, widen, wilson
 from tidegauge.repository.testing.samples import commit, day, measurement
-
-import tidegauge as tg
 
 COMPLETE, SIZE, MEAN = tg.Completeness("x"), tg.Size(), tg.Mean("x")
 

@@ -4,14 +4,14 @@ import datetime as dt
 from dataclasses import replace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import UnknownNameError
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunSpec, RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.repository.testing.samples import MEAN, SIZE, commit, day, measurement
-
-import tidegauge as tg
 
 # `day(n, rows=r)` has r rows, of which r - 1 are complete in x; the mean of x is n; s is once b, else a.
 COMPLETE = tg.Completeness("x")

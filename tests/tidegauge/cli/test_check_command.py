@@ -4,6 +4,7 @@ import json
 from xml.etree import ElementTree as ET
 
 import pytest
+
 from tidegauge.cli.main import run_command
 from tidegauge.rules.judging import current_failures
 

@@ -8,15 +8,15 @@ from importlib.util import find_spec
 
 import pandas as pd
 import pytest
+
+import tidegauge as tg
+from tests.support.kept import put_kept
+from tidegauge import __version__
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
 from tidegauge.files.runs import SuiteResult
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
-
-import tidegauge as tg
-from tests.support.kept import put_kept
-from tidegauge import __version__
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import io
 import json
 
 import pytest
-from tidegauge.cli.main import run_command
 
 from tests.support.spark_actions import counted
 from tests.tidegauge.griffin.jobs import DATA, NOW, job, read, rule
+from tidegauge.cli.main import run_command
 
 pytestmark = pytest.mark.spark
 PEOPLE = read("people", "file", {

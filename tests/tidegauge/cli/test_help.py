@@ -2,6 +2,7 @@
 
 import pytest
 import typer
+
 from tidegauge.cli.main import app
 
 

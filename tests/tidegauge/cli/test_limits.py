@@ -11,13 +11,13 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegauge.cli.main import TimeLimitReached, run_command, time_limit
-from tidegauge.repository.store import facts
-from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.paths import ROOT
 from tidegauge.cli import main
+from tidegauge.cli.main import TimeLimitReached, run_command, time_limit
+from tidegauge.repository.store import facts
+from tidegauge.repository.testing.samples import commit, day
 
 SHORT = 0.2 / 60
 IN_A_THREAD = """

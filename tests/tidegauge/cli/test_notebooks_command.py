@@ -1,8 +1,7 @@
 """`tidegauge notebooks` copies the notebooks of the package and replaces no file."""
 
-from tidegauge.cli.main import run_command
-
 from tests.paths import ROOT
+from tidegauge.cli.main import run_command
 
 NAMES = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegauge.cli.output import fitting_widths, fold, print_rows, text_width
 from tidegauge.repository.store.frames import columns
 

@@ -5,12 +5,12 @@ import json
 from xml.etree import ElementTree as ET
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.cli.main import run_command
 from tidegauge.rules.judging import current_failures
 from tidegauge.rules.run import RunCounts
 from tidegauge.rules.verdicts import CheckResult
-
-import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 DAYS = ("2013-01-01", "2013-01-02", "2013-01-03")

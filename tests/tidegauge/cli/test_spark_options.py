@@ -4,11 +4,11 @@ import inspect
 from dataclasses import dataclass
 
 import pytest
-from tidegauge.cli.main import app, run_command
-from tidegauge.cli.options import CommandError, SparkOptions, expand_options
 from typer.main import get_command
 
 import tidegauge as tg
+from tidegauge.cli.main import app, run_command
+from tidegauge.cli.options import CommandError, SparkOptions, expand_options
 from tidegauge.spark import session as sessions
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"

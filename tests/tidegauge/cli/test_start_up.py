@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 import pytest
-from tidegauge.cli.main import COMMAND_PANELS, app
-from tidegauge.rules.verdicts import CheckResult
 from typer.main import get_command
 
 import tidegauge as tg
 from tests.paths import ROOT
+from tidegauge.cli.main import COMMAND_PANELS, app
+from tidegauge.rules.verdicts import CheckResult
 
 ARRAYS = {"numpy", "pandas", "pyarrow", "scipy", "pyspark"}
 COMMANDS = {

@@ -1,9 +1,9 @@
 """A query log and a repository for each test."""
 
 import pytest
-from tidegauge.repository.repository import Repository
 
 from tests.tidegauge.consistency.logged_queries import log_of_its_own
+from tidegauge.repository.repository import Repository
 
 
 @pytest.fixture

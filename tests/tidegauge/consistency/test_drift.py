@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from datasketches import kll_doubles_sketch
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs
 from tidegauge.analyzers.scan.scan import Group
 from tidegauge.consistency.compare.comparison import Comparison, record
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
-
-import tidegauge as tg
 
 SEVEN, EIGHT = "ds=2023-01-05/hr_minute=07-00", "ds=2023-01-05/hr_minute=08-00"
 
@@ -71,6 +71,7 @@ def test_logged_values_of_two_hours_are_compared(recorded_hours):
 def test_histories_of_req_sketches_continue_with_pairs_of_kll_sketches(repo):
     """Older versions stored REQ sketches under another statistic. Both kinds of days are rolled up."""
     from datasketches import PyDoublesSerDe, req_items_sketch
+
     from tidegauge.analyzers.measures.quantiles import ReqState
     from tidegauge.repository.store import schema as s
 

@@ -4,8 +4,11 @@ import json
 import uuid
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.cli.main import run_command
+from tidegauge.consistency import pipeline
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.configuration import (
     CallableBackfill,
@@ -14,9 +17,6 @@ from tidegauge.consistency.configuration import (
     TableBackfill,
 )
 from tidegauge.files.consistency_files import load_configuration
-
-import tidegauge as tg
-from tidegauge.consistency import pipeline
 
 D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
 WHOLE = """

@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
+from tests.support import features
 from tidegauge.consistency.jsonl import (
     consistency_file,
     export_consistency,
@@ -16,9 +19,6 @@ from tidegauge.repository.store.consistency_series import PREFIX
 from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.user_metrics import Record, write_records
 from tidegauge.widgets.consistency import Consistency
-
-import tidegauge as tg
-from tests.support import features
 
 JOIN = features.JOIN
 JANUARY_5 = 1672876800000

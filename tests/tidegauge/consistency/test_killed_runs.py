@@ -61,11 +61,10 @@ def configuration(namespace):
 
 def prepare(warehouse, names):
     """Log the same two days of queries in several databases, in small files."""
+    from tests.tidegauge.consistency.logged_queries import D5, DAY, HOUR, record
     from tidegauge.consistency.log.client import QueryLog
     from tidegauge.consistency.log.schemas import LogSchema
     from tidegauge.consistency.log.table import create_log_table, log_folder
-
-    from tests.tidegauge.consistency.logged_queries import D5, DAY, HOUR, record
 
     spark = session(warehouse)
     for name in names.split(","):
@@ -101,9 +100,8 @@ def clean(warehouse, name, ready):
 
 def dump_logs(warehouse, names, to):
     """Clean each log once more, and write the contents of its table and folder."""
-    from tidegauge.consistency.log.table import log_folder
-
     from tidegauge.consistency import clean
+    from tidegauge.consistency.log.table import log_folder
 
     spark = session(warehouse)
     actual = {}

@@ -6,6 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.tidegauge.consistency.logged_queries import (
+    D5,
+    HOUR,
+    MINUTE,
+    log_of_its_own,
+    record,
+    time,
+)
 from tidegauge.analyzers.core.errors import (
     PreconditionError,
     SourceError,
@@ -13,6 +24,8 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
 )
 from tidegauge.cli.main import run_command
+from tidegauge.consistency import lag_estimation as lag
+from tidegauge.consistency import pipeline
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.configuration import (
     CallableBackfill,
@@ -34,19 +47,6 @@ from tidegauge.consistency.log.query import bucket
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
 from tidegauge.repository.repository import Repository
-
-import tidegauge as tg
-from tests.conftest import soak
-from tests.tidegauge.consistency.logged_queries import (
-    D5,
-    HOUR,
-    MINUTE,
-    log_of_its_own,
-    record,
-    time,
-)
-from tidegauge.consistency import lag_estimation as lag
-from tidegauge.consistency import pipeline
 
 
 def lag_counts(unequal, compared=100, matched=1):

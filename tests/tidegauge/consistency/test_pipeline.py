@@ -6,6 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+
+from tests.tidegauge.consistency.logged_queries import (
+    D5,
+    DAY,
+    HOUR,
+    MINUTE,
+    is_sampled,
+    record,
+    time,
+)
 from tidegauge.analyzers.core.errors import (
     PreconditionError,
     SourceError,
@@ -14,6 +24,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.targets import TableTarget
+from tidegauge.consistency import pipeline
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.configuration import (
     CallableBackfill,
@@ -26,17 +37,6 @@ from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
 from tidegauge.repository.repository import Repository
-
-from tests.tidegauge.consistency.logged_queries import (
-    D5,
-    DAY,
-    HOUR,
-    MINUTE,
-    is_sampled,
-    record,
-    time,
-)
-from tidegauge.consistency import pipeline
 
 pytestmark = pytest.mark.spark
 

@@ -1,14 +1,14 @@
 """Features whose type becomes wider, as in Avro's promotion, and schemas that conflict otherwise."""
 
 import pytest
+
+from tests.tidegauge.consistency.logged_queries import D5, DAY, record
 from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.consistency import pipeline
 from tidegauge.consistency.configuration import Configuration, QueryBackfill
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.schemas import LogSchema, merged
 from tidegauge.consistency.log.table import log_folder
-
-from tests.tidegauge.consistency.logged_queries import D5, DAY, record
-from tidegauge.consistency import pipeline
 
 KEY = record("Key", user="long")
 BIG = 2**40

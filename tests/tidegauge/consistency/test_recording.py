@@ -3,6 +3,7 @@
 import datetime as dt
 
 import pytest
+
 from tidegauge.analyzers.core.errors import PreconditionError
 from tidegauge.consistency.compare.comparison import compare, record, time_format
 

@@ -3,7 +3,10 @@
 from dataclasses import replace
 
 import pytest
+
+from tests.tidegauge.consistency.logged_queries import D5, DAY, record
 from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.consistency import pipeline
 from tidegauge.consistency.compare.measures import ConsistencyRows, RowPresence
 from tidegauge.consistency.configuration import (
     DEFAULT_MONITORS,
@@ -19,9 +22,6 @@ from tidegauge.consistency.log.table import append_queries, log_folder
 from tidegauge.consistency.pipeline import ConsistencyRun
 from tidegauge.consistency.running import run
 from tidegauge.files.consistency_files import load_configuration
-
-from tests.tidegauge.consistency.logged_queries import D5, DAY, record
-from tidegauge.consistency import pipeline
 
 KEY, VALUE = record("Key", user="long"), record("Value", n=["null", "float"])
 SQL = "SELECT user, ts, CAST(n AS DOUBLE) AS n FROM logged_keys JOIN offline USING (user)"

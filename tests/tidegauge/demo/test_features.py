@@ -5,9 +5,9 @@ import uuid
 
 import numpy as np
 import pytest
-from tidegauge.demo.features import DAY_MS, HOUR_MS, MINUTE_MS, Shop, make_features
 
 import tidegauge as tg
+from tidegauge.demo.features import DAY_MS, HOUR_MS, MINUTE_MS, Shop, make_features
 
 DAYS = [f"2023-01-0{n}" for n in range(2, 6)]
 BROKEN = ["ds=2023-01-03/hr_minute=13-00", "ds=2023-01-03/hr_minute=14-00"]

@@ -4,12 +4,12 @@ import os
 import shutil
 
 import pytest
-from tidegauge.demo.flights import demo_suite
 
 import tidegauge as tg
 from tests.docs.pages import assert_printed
 from tests.support.integrity import check
 from tests.support.spark_actions import counted
+from tidegauge.demo.flights import demo_suite
 
 pytestmark = pytest.mark.spark
 

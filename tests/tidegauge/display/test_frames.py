@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+
+import tidegauge as tg
+from tests.support.pages import HOSTILE, LONG, shown
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.repository.store import frames
 from tidegauge.repository.store.frames import Kind, records
 from tidegauge.repository.store.result_frame import ResultFrame
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
-
-import tidegauge as tg
-from tests.support.pages import HOSTILE, LONG, shown
 
 KINDS = {
     **dict.fromkeys(("value", "score"), Kind.NUMBER),

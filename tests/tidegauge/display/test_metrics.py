@@ -4,14 +4,14 @@ import datetime as dt
 import math
 
 import pytest
+
+import tidegauge as tg
+from tests.support.pages import HOSTILE, LONG, read_page, shown
 from tidegauge.analyzers.core.formatting import Markup, plain
 from tidegauge.analyzers.core.metric import Metric, Success
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.display.html import LARGEST_CARD, Rows, card, cell, isolated, marked, pairs, table
-
-import tidegauge as tg
-from tests.support.pages import HOSTILE, LONG, read_page, shown
 
 
 def test_strings_are_cut_escaped_and_made_visible():

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analysis import Run
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunStatus
@@ -19,8 +21,6 @@ from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import CheckResult
 from tidegauge.widgets.tables import failed_checks
-
-import tidegauge as tg
 
 SPEC = """
 dataset: flights

@@ -3,13 +3,13 @@
 import os
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import is_same_source
 from tidegauge.files.rules_files import load_rules
 from tidegauge.files.suite_files import load_suite
 from tidegauge.files.yaml_file import located, relative_to
 from tidegauge.repository.testing.samples import day, spec
-
-import tidegauge as tg
 
 SUITE = "dataset: d\npath: {path}\nanalyzers: [Size]\n"
 

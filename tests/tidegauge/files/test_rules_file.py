@@ -3,10 +3,10 @@
 import datetime as dt
 
 import pytest
-from tidegauge.files.rules_files import check_shared_targets, find_rules, load_rules
-from tidegauge.files.suite_files import load_suite
 
 import tidegauge as tg
+from tidegauge.files.rules_files import check_shared_targets, find_rules, load_rules
+from tidegauge.files.suite_files import load_suite
 
 SPEC = """
 dataset: flights

@@ -6,20 +6,20 @@ from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
+
+import tidegauge as tg
+from tidegauge import job
 from tidegauge.analysis import Run
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.runner import RunReport
 from tidegauge.cli.main import run_command
+from tidegauge.display import progress
 from tidegauge.display.progress import LineProgress
+from tidegauge.files import runs
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
 from tidegauge.outcome import FailOnLevel, Gate
 from tidegauge.repository.testing.samples import commit, day
-
-import tidegauge as tg
-from tidegauge import job
-from tidegauge.display import progress
-from tidegauge.files import runs
 
 SUITE = """dataset: d
 table: db.t

@@ -3,14 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.files import runs
 from tidegauge.outcome import Gate
 from tidegauge.repository.detection import detect
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day, spec
-
-import tidegauge as tg
-from tidegauge.files import runs
 
 SUITE = "dataset: {name}\ntable: {table}\nanalyzers: [Size]\n"
 

@@ -11,6 +11,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.docs.pages import PAGES, blocks, name_of
+from tests.paths import ROOT
+from tests.tidegauge.consistency.test_files_and_commands import WHOLE
+from tests.tidegauge.files import test_checks_file, test_rules_file, test_suite_file
 from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.registry import OPTION_TYPES
 from tidegauge.cli.main import run_command
@@ -20,13 +27,6 @@ from tidegauge.files.schema import FILE_KINDS, json_schema
 from tidegauge.files.suite_files import CHECK_METHODS
 from tidegauge.repository.detectors.base import DETECTORS
 from tidegauge.repository.store.config import settings as repository_settings
-
-import tidegauge as tg
-from tests.conftest import soak
-from tests.docs.pages import PAGES, blocks, name_of
-from tests.paths import ROOT
-from tests.tidegauge.consistency.test_files_and_commands import WHOLE
-from tests.tidegauge.files import test_checks_file, test_rules_file, test_suite_file
 
 SCHEMAS = {kind: json_schema(kind) for kind in FILE_KINDS}
 VALIDATORS = {kind: Draft202012Validator(schema) for kind, schema in SCHEMAS.items()}

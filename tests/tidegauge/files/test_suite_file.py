@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tidegauge.demo.flights import demo_suite
-from tidegauge.files.suite_files import find_suites, load_suite
 
 import tidegauge as tg
+from tidegauge.demo.flights import demo_suite
+from tidegauge.files.suite_files import find_suites, load_suite
 
 DESIGN = """
 dataset: flights

@@ -1,11 +1,11 @@
 """Operations of rules of type df-opr."""
 
 import pytest
-from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
-from tidegauge.griffin.execution.loader import OPERATION_REGISTRY, frame_operation, operate
 
 import tidegauge as tg
 from tests.docs.pages import blocks_run_by
+from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
+from tidegauge.griffin.execution.loader import OPERATION_REGISTRY, frame_operation, operate
 
 
 def rows(frame):

@@ -4,11 +4,11 @@ import os
 import shutil
 
 import pytest
-from tidegauge.analyzers.core.errors import DslError, GriffinError, SourceError, SuiteError
 
 import tidegauge as tg
 from tests.support.spark_actions import counted
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.analyzers.core.errors import DslError, GriffinError, SourceError, SuiteError
 from tidegauge.griffin.execution import engine as partitioned
 
 pytestmark = pytest.mark.spark

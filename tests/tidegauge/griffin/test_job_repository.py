@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tidegauge.analyzers.core.errors import GriffinError
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, rows, rule
+from tidegauge.analyzers.core.errors import GriffinError
 
 pytestmark = pytest.mark.spark
 DAY = 86_400_000

@@ -5,10 +5,10 @@ import json
 import threading
 
 import pytest
-from tidegauge.analyzers.core.errors import DslError, GriffinConfigError, GriffinError, SourceError
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.analyzers.core.errors import DslError, GriffinConfigError, GriffinError, SourceError
 from tidegauge.griffin.sinks import Sink
 
 pytestmark = pytest.mark.spark

@@ -1,10 +1,10 @@
 """Griffin's measures in suites, incrementally by partition."""
 
 import pytest
-from tidegauge.griffin.measures.keys import GriffinUniqueness
-from tidegauge.griffin.measures.rows import GriffinAccuracy
 
 import tidegauge as tg
+from tidegauge.griffin.measures.keys import GriffinUniqueness
+from tidegauge.griffin.measures.rows import GriffinAccuracy
 
 pytestmark = pytest.mark.spark
 

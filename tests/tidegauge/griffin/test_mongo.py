@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-from tidegauge.analyzers.core.errors import SinkError
-from tidegauge.griffin.config import Env, SinkConfig
 
 from tests.services.servers import free_port
+from tidegauge.analyzers.core.errors import SinkError
+from tidegauge.griffin.config import Env, SinkConfig
 from tidegauge.griffin.sinks import open_sinks
 
 # Maven fetches the server, like that of Kafka. pymongo has its own environment.

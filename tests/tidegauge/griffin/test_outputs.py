@@ -3,15 +3,15 @@
 import json
 
 import pytest
+
+import tidegauge as tg
+from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
 from tidegauge.analyzers.core.errors import (
     DslError,
     GriffinDeprecationWarning,
     GriffinError,
     SourceError,
 )
-
-import tidegauge as tg
-from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
 from tidegauge.griffin import results
 from tidegauge.griffin.sinks import Sink
 

@@ -3,15 +3,15 @@
 from types import SimpleNamespace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
+from tidegauge.griffin import results, running
 from tidegauge.griffin.results import RoundRecord, keep
 from tidegauge.repository.testing.samples import SIZE
-
-import tidegauge as tg
-from tidegauge.griffin import results, running
 
 
 def test_samples_are_stored_before_the_ledger_and_a_failing_sample_leaves_the_others(

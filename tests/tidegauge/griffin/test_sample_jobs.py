@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tidegauge.analyzers.core.errors import DslError
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import DATA, NOW, job, read, rule, values
+from tidegauge.analyzers.core.errors import DslError
 
 pytestmark = pytest.mark.spark
 SRC = read("src", "file", {"format": "avro", "paths": [str(DATA / "users_info_src.avro")]})

@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.error import HTTPError
 
 import pytest
-from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, SinkError
-from tidegauge.griffin.config import Env, SinkConfig
 
+from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, SinkError
 from tidegauge.griffin import sinks as http_sink
+from tidegauge.griffin.config import Env, SinkConfig
 from tidegauge.griffin.sinks import Sink, open_sinks
 
 VALUES = {

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidegauge.griffin.config import StreamStore
 from tidegauge.griffin.stream_windows import Clock, horizon
 

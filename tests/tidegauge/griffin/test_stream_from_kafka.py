@@ -7,14 +7,14 @@ import time
 import uuid
 
 import pytest
-from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
-from tidegauge.griffin.stream_jobs import run_stream
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
 from tests.support.kills import kill, random_moments
 from tests.tidegauge.griffin.streams import MINUTE, Counting, results
+from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
+from tidegauge.griffin.stream_jobs import run_stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

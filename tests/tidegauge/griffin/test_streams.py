@@ -4,15 +4,15 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinError
-from tidegauge.griffin.config import ConnectorConfig, Env, Job, RuleConfig, SourceConfig
-from tidegauge.griffin.execution.engine import Engine
-from tidegauge.griffin.stream_jobs import StreamingJob, read_marks, run_stream, write_marks
 
 import tidegauge as tg
 from tests.tidegauge.griffin import jobs
 from tests.tidegauge.griffin.streams import MINUTE, Minutes
+from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinError
+from tidegauge.griffin.config import ConnectorConfig, Env, Job, RuleConfig, SourceConfig
+from tidegauge.griffin.execution.engine import Engine
 from tidegauge.griffin.reading import read_job
+from tidegauge.griffin.stream_jobs import StreamingJob, read_marks, run_stream, write_marks
 
 pytestmark = pytest.mark.spark
 

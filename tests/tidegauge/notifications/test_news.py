@@ -5,9 +5,9 @@ import logging
 from importlib.util import find_spec
 
 import pytest
-from tidegauge.repository.repository import Repository
 
 import tidegauge as tg
+from tidegauge.repository.repository import Repository
 
 LIMIT = [tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))]
 SEASONAL = [tg.Monitor()]

@@ -13,22 +13,22 @@ from email import message_from_bytes, policy
 from types import SimpleNamespace
 
 import pytest
+
+import tidegauge as tg
+from tests.test_plugins import ROOT, run
+from tests.tidegauge.notifications.web import web
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
     ReadOnlyError,
     SuiteError,
     UnknownDatasetError,
 )
+from tidegauge.notifications import notify as module
 from tidegauge.notifications.claims import claim
 from tidegauge.notifications.messages import verdict_message
 from tidegauge.notifications.sinks import Mask, identity, read_sink, redact
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.config import dashboard_url, notify_settings
-
-import tidegauge as tg
-from tests.test_plugins import ROOT, run
-from tests.tidegauge.notifications.web import web
-from tidegauge.notifications import notify as module
 
 pytest.importorskip("apprise")
 

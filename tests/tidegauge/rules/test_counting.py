@@ -12,12 +12,12 @@ from operator import ge, gt, le, lt
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.partitions import NULL, Partition
-from tidegauge.rules.record_counts import RecordCounts
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import record_counts
 from tests.conftest import soak
+from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.rules.record_counts import RecordCounts
 
 PHASES = [Phase.explicit, Phase.generate]
 SCHEMA = "id int, p string, i int, d double, s string"

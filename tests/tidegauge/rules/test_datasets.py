@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tidegauge.analyzers.core.errors import RuleError
 
 import tidegauge as tg
 from tests.support.spark_actions import counted
+from tidegauge.analyzers.core.errors import RuleError
 
 pytestmark = pytest.mark.spark
 POSITIVE = tg.DQM().add(tg.Rule("a > 0", "positive"), tg.FailCount(3))

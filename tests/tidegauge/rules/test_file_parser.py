@@ -5,6 +5,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
+
 from tidegauge.analyzers.core.errors import DQMError, NoSuchTableError, RuleError
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.file_parser import ParserValidation, check_pattern

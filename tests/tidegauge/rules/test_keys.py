@@ -1,10 +1,10 @@
 """Rules on keys: foreign keys by a join, and uniqueness. Counts, rejects, and incremental runs."""
 
 import pytest
-from tidegauge.files.rules_files import load_rules
-from tidegauge.rules.run import run_rules
 
 import tidegauge as tg
+from tidegauge.files.rules_files import load_rules
+from tidegauge.rules.run import run_rules
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import time
 
 import pytest
-from tidegauge.rules.run import run_rules
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.support.integrity import check
 from tests.support.kills import kill, random_moments, start, wait_for
+from tidegauge.rules.run import run_rules
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 DAYS = 6

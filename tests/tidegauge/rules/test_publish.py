@@ -4,6 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+import tidegauge as tg
+from tests.support.spark_actions import counted
 from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
     RuleError,
@@ -19,9 +22,6 @@ from tidegauge.analyzers.sources.targets import (
 )
 from tidegauge.rules.judging import judge
 from tidegauge.rules.verdicts import VerdictFiles
-
-import tidegauge as tg
-from tests.support.spark_actions import counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # counts actions or writes to Hive
 

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 from pyspark.sql import functions as F
-from tidegauge.rules.tasks import check_deterministic, check_record_by_record
 
 import tidegauge as tg
+from tidegauge.rules.tasks import check_deterministic, check_record_by_record
 
 
 def refusal(check, *arguments):

@@ -4,9 +4,9 @@ If an example states only sums, its records are worked out by hand.
 """
 
 import pytest
-from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
+from tidegauge.rules.verdicts import CheckResult
 
 pytestmark = pytest.mark.spark
 

@@ -1,10 +1,10 @@
 """Rules of a suite: counted in its scan, stored by partition, judged, and judged again."""
 
 import pytest
-from tidegauge.rules.verdicts import failure_samples
 
 import tidegauge as tg
 from tests.support.spark_actions import counted
+from tidegauge.rules.verdicts import failure_samples
 
 pytestmark = pytest.mark.spark
 DAYS = ("2013-01-01", "2013-01-02", "2013-01-03")

@@ -16,18 +16,18 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import tidegauge as tg
 from tidegauge.analyzers.core.evidence import Measurements
 from tidegauge.analyzers.core.sql import literal, words_in
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.checks.assertions import Assertion
+from tidegauge.rules import tasks
 from tidegauge.rules.measures import tasks_of
 from tidegauge.rules.policies import DQMTaskPolicy
 from tidegauge.rules.record_counts import RecordCounts, Tasks
 from tidegauge.rules.tasks import source_hash, value_sql
 from tidegauge.rules.verdicts import CheckResult, ValidationTask
-
-import tidegauge as tg
-from tidegauge.rules import tasks
 
 # policies
 

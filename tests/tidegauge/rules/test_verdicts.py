@@ -3,6 +3,8 @@
 import json
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import RuleError, SourceError
 from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.runs.ledger import Case
@@ -11,8 +13,6 @@ from tidegauge.analyzers.sources import sources
 from tidegauge.rules.publish import as_recorder
 from tidegauge.rules.record_counts import RecordCounts
 from tidegauge.rules.verdicts import CheckResult, RepositoryVerdicts, VerdictFiles, read_verdict
-
-import tidegauge as tg
 
 BAD = CheckResult(False, (("fare", "3 of 9\nrecords"),), ("rule fare: 3 of 9",), (("fare", False),))
 GOOD = CheckResult(True, outcomes=(("fare", True),))

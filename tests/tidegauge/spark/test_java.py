@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidegauge.spark.session import LOG_SETTINGS
 
 from tests.paths import ROOT
 from tidegauge.spark import session
+from tidegauge.spark.session import LOG_SETTINGS
 
 
 def test_an_installed_java_is_used(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tidegauge.spark.session import JAVA_OPTIONS, LOG_SETTINGS, _has_java_options
 
 CODE = """

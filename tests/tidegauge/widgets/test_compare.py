@@ -4,10 +4,10 @@ import datetime as dt
 import math
 
 import pytest
-from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
 import tidegauge as tg
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.repository.testing.samples import commit, day, measurement, spec
 from tidegauge.widgets import compare as comparison
 
 FIRST, LAST = {"partition": "ds=2013-01-01"}, {"partition": "ds=2013-01-09"}

@@ -4,13 +4,13 @@ import datetime as dt
 
 import numpy as np
 import pytest
-from tidegauge.repository.history.feature_consistency import measures, values
-from tidegauge.repository.store.consistency_series import PREFIX, parse_instance
-from tidegauge.widgets.consistency import Consistency
 
 import tidegauge as tg
 from tests.support import features
+from tidegauge.repository.history.feature_consistency import measures, values
+from tidegauge.repository.store.consistency_series import PREFIX, parse_instance
 from tidegauge.widgets import consistency
+from tidegauge.widgets.consistency import Consistency
 
 JOIN = features.JOIN
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
-from tidegauge.installation import examine
-from tidegauge.widgets.answers import Answer, plain, table
 
 import tidegauge as tg
+from tidegauge.installation import examine
 from tidegauge.widgets import script as built
+from tidegauge.widgets.answers import Answer, plain, table
 
 DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
 HOSTILE = '<img src=x onerror="alert(1)">'

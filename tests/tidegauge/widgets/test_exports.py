@@ -19,11 +19,11 @@ import pytest
 from hatch_build import WIDGETS, find_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import tidegauge as tg
 from tidegauge.repository.store.consistency_series import PREFIX
 from tidegauge.widgets.answers import listed_columns, listed_rows, row_order
 from tidegauge.widgets.backend import Backend
-
-import tidegauge as tg
 
 NAMES = [
     *("order_id", "orderId", "order.total", "orders", "Order", "ORDERS", "_id", "zip"),

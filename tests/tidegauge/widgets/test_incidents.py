@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+
+import tidegauge as tg
 from tidegauge.analysis import Run
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
@@ -14,11 +16,9 @@ from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.testing.samples import SIZE, commit, day, spec
-from tidegauge.widgets.backend import Backend
-
-import tidegauge as tg
 from tidegauge.widgets import incidents as inbox
 from tidegauge.widgets import script as built
+from tidegauge.widgets.backend import Backend
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import datetime as dt
 from dataclasses import replace
 
 import pytest
-from tidegauge.repository.testing.samples import SIZE, commit, day
 
 import tidegauge as tg
+from tidegauge.repository.testing.samples import SIZE, commit, day
 from tidegauge.widgets import tables as ledger
 
 HOUR = dt.timedelta(hours=1)

@@ -3,13 +3,13 @@
 from typing import NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.repository.testing.contract import commit, day, measurement
-from tidegauge.widgets.protocol import QUESTION_TYPES
 
 import tidegauge as tg
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.repository.testing.contract import commit, day, measurement
 from tidegauge.widgets import protocol_dts
 from tidegauge.widgets import script as built
+from tidegauge.widgets.protocol import QUESTION_TYPES
 
 DAYS = [f"ds=2013-01-{n:02}" for n in range(1, 32)]
 EARLY = {"baseline": {"partition": DAYS[0]}, "current": {"partition": DAYS[1]}}

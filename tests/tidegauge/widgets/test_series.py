@@ -5,15 +5,15 @@ import math
 from dataclasses import replace
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.repository.testing.samples import commit, day, measurement
-from tidegauge.widgets.series import Overview
-
-import tidegauge as tg
 from tidegauge.widgets import compare
 from tidegauge.widgets import compare as comparison
 from tidegauge.widgets import series as charts
+from tidegauge.widgets.series import Overview
 
 CITY = tg.Histogram("city")
 

@@ -1,11 +1,11 @@
 """The repository of a served page is opened again when its file was replaced."""
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.widgets.backend import Backend
 from tidegauge.widgets.source import DashboardConfig, DashboardSource
-
-import tidegauge as tg
 
 
 def record_datasets(file, *datasets):

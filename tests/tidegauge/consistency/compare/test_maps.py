@@ -4,6 +4,7 @@ import math
 from decimal import Decimal
 
 import pytest
+
 from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.consistency.compare.comparison import LONG_FORM, compare

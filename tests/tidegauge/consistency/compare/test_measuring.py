@@ -6,6 +6,9 @@ import random
 from decimal import Decimal
 
 import pytest
+
+from tests.conftest import soak
+from tests.tidegauge.consistency import naive
 from tidegauge.analyzers.core.errors import (
     HistoryError,
     IllegalAnalyzerParameterError,
@@ -16,9 +19,6 @@ from tidegauge.consistency.compare.comparison import compare, drift, measure
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.compare.join import Alignment, _type_problems, pair
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
-
-from tests.conftest import soak
-from tests.tidegauge.consistency import naive
 
 pytestmark = pytest.mark.spark
 N, NAN, INF = None, math.nan, math.inf

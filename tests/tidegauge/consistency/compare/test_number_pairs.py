@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.conftest import soak
 from tidegauge.analyzers.core.errors import PrivateColumnError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.privacy import Privacy
@@ -16,6 +18,7 @@ from tidegauge.analyzers.scan import capabilities as asked
 from tidegauge.analyzers.scan import plan
 from tidegauge.analyzers.scan.capabilities import from_arrow, workers_are_equipped
 from tidegauge.analyzers.scan.scan import scan
+from tidegauge.consistency.compare import number_pairs_job
 from tidegauge.consistency.compare.comparison import measure
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
 from tidegauge.consistency.compare.measures import (
@@ -29,9 +32,6 @@ from tidegauge.consistency.compare.measures import (
     Differences,
 )
 from tidegauge.consistency.compare.number_pairs_job import pair_merger, pair_scanner
-
-from tests.conftest import soak
-from tidegauge.consistency.compare import number_pairs_job
 
 N, NAN, INF = None, math.nan, math.inf
 LONGS = [N, 0, 1, -7, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)]

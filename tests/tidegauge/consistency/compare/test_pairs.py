@@ -1,10 +1,10 @@
 """The most frequent pairs of different values in compared rows."""
 
 import pytest
-from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
-from tidegauge.consistency.compare.join import AlignedPart, Alignment, pair, pair_parts
 
 import tidegauge as tg
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
+from tidegauge.consistency.compare.join import AlignedPart, Alignment, pair, pair_parts
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id int, ts long, city string, price double, tags map<string,int>"

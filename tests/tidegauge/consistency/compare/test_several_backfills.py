@@ -5,13 +5,13 @@ import random
 from collections import Counter, defaultdict
 
 import pytest
+
+from tests.conftest import soak
+from tests.tidegauge.consistency import naive
 from tidegauge.analyzers.core.errors import PreconditionError
 from tidegauge.consistency.compare.comparison import compare, measure
 from tidegauge.consistency.compare.join import AlignedPart, Alignment, pair_parts
 from tidegauge.consistency.compare.measures import ConsistencyRows
-
-from tests.conftest import soak
-from tests.tidegauge.consistency import naive
 
 pytestmark = pytest.mark.spark
 N = None

@@ -5,6 +5,8 @@ import random
 import numpy as np
 import pytest
 from datasketches import frequent_strings_sketch, kll_doubles_sketch
+
+from tests.conftest import soak
 from tidegauge.analyzers.core.errors import (
     CorruptStateError,
     IllegalAnalyzerParameterError,
@@ -34,8 +36,6 @@ from tidegauge.consistency.compare.measures import (
     KeyCounts,
     RowPresence,
 )
-
-from tests.conftest import soak
 
 OF = ("user", "age")
 

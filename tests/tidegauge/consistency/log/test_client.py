@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.consistency.log.client import QueryLog, flush_logs, log
-from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape
-from tidegauge.consistency.log.schemas import LogSchema, load_schemas
 
 from tests.paths import ROOT
 from tests.tidegauge.consistency.logged_queries import is_sampled, record
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.consistency.log import client as logs
+from tidegauge.consistency.log.client import QueryLog, flush_logs, log
+from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape
+from tidegauge.consistency.log.schemas import LogSchema, load_schemas
 
 D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
 JOIN = "team/search"

@@ -5,15 +5,15 @@ import datetime as dt
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+
+import tidegauge as tg
+from tests.tidegauge.consistency.logged_queries import D5, DAY, record
+from tidegauge.consistency.log import flattening
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.flattening import flatten
 from tidegauge.consistency.log.query import partition_folder
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
-
-import tidegauge as tg
-from tests.tidegauge.consistency.logged_queries import D5, DAY, record
-from tidegauge.consistency.log import flattening
 
 JOIN = "team/search"
 SCHEMA = LogSchema.from_schemas(JOIN, record("Key", user="long"), record("Value", n="int"))

@@ -12,13 +12,13 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.conftest import soak
+from tests.tidegauge.consistency.logged_queries import record
 from tidegauge.analyzers.scan.capabilities import arrow_schema
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.decoding import decoder
 from tidegauge.consistency.log.schemas import LogSchema, merged, struct
-
-from tests.conftest import soak
-from tests.tidegauge.consistency.logged_queries import record
 
 pytest.importorskip("pyspark")
 

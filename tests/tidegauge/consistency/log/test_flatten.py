@@ -9,8 +9,11 @@ from pathlib import Path
 
 import fastavro
 import pytest
+
+from tests.tidegauge.consistency.logged_queries import D5, DAY, is_sampled, record
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError
 from tidegauge.analyzers.core.filesystems import plain_path
+from tidegauge.consistency.log import flattening as flattening
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.decoding import decode
 from tidegauge.consistency.log.flattening import flatten
@@ -23,9 +26,6 @@ from tidegauge.consistency.log.table import (
     read_schemas,
     sync_log_table,
 )
-
-from tests.tidegauge.consistency.logged_queries import D5, DAY, is_sampled, record
-from tidegauge.consistency.log import flattening as flattening
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.errors import SuiteError, WrongColumnTypeError
-from tidegauge.consistency.log.query import bucket, sample, threshold
 
 from tests.conftest import soak
 from tests.tidegauge.consistency.logged_queries import is_sampled
+from tidegauge.analyzers.core.errors import SuiteError, WrongColumnTypeError
+from tidegauge.consistency.log.query import bucket, sample, threshold
 
 EXAMPLES = {"a": 57_800, "user_1": 39_897, "5": 24_987}
 

@@ -1,6 +1,8 @@
 """Schemas of logged queries: column types, hashes, and merging of versions."""
 
 import pytest
+
+from tests.tidegauge.consistency.logged_queries import record
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.sql import type_sql
 from tidegauge.consistency.log.schemas import (
@@ -12,8 +14,6 @@ from tidegauge.consistency.log.schemas import (
     readable,
     save_schema,
 )
-
-from tests.tidegauge.consistency.logged_queries import record
 
 KEY = record("Key", user="long")
 

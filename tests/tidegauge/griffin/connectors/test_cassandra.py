@@ -29,13 +29,12 @@ INSERT INTO app."MixedCase" (id) VALUES (7);
 
 def read_cases(port, warehouse):
     """Return the result of each case as JSON: rows, or the message of the error."""
-    from tidegauge.analyzers.core.errors import SourceError
-    from tidegauge.griffin.config import ConnectorConfig
-    from tidegauge.griffin.execution.loader import open_batch
-
     import tidegauge as tg
     from tests.services.cassandra import ACCOUNT
     from tests.tidegauge.griffin.jobs import job, read, rows, rule, values
+    from tidegauge.analyzers.core.errors import SourceError
+    from tidegauge.griffin.config import ConnectorConfig
+    from tidegauge.griffin.execution.loader import open_batch
 
     spark = tg.spark_session(warehouse)
     server = {"host": "127.0.0.1", "port": port, "database": "app", **ACCOUNT}

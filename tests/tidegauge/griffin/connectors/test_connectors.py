@@ -10,11 +10,11 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
 from tidegauge.analyzers.core.errors import GriffinDeprecationWarning, GriffinWarning, SourceError
 from tidegauge.griffin.config import ConnectorConfig
-from tidegauge.griffin.execution.loader import open_batch, open_partitioned, open_stream
-
 from tidegauge.griffin.connectors import Connector, condition_sql, split_outside
+from tidegauge.griffin.execution.loader import open_batch, open_partitioned, open_stream
 
 HOSTILE = [
     "it's",

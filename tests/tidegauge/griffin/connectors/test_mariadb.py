@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from tidegauge.analyzers.core.errors import SourceError
-from tidegauge.griffin.config import ConnectorConfig
-from tidegauge.griffin.execution.loader import open_batch
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rule, values
+from tidegauge.analyzers.core.errors import SourceError
+from tidegauge.griffin.config import ConnectorConfig
+from tidegauge.griffin.execution.loader import open_batch
 
 # Maven fetches the server and the drivers, like those of Kafka.
 pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.kafka]

@@ -1,12 +1,12 @@
 """Jobs that read from and write to OpenSearch, which has the API of Elasticsearch."""
 
 import pytest
-from tidegauge.analyzers.core.errors import SinkError, SourceError
-from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
-from tidegauge.griffin.execution.loader import open_batch
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.analyzers.core.errors import SinkError, SourceError
+from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
+from tidegauge.griffin.execution.loader import open_batch
 from tidegauge.griffin.sinks import open_sinks
 
 # Maven fetches the server, like that of Kafka.

@@ -4,12 +4,12 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
-from tidegauge.analyzers.core.errors import SinkError, SourceError
-from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
-from tidegauge.griffin.execution.loader import open_batch
 
 import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rule, values
+from tidegauge.analyzers.core.errors import SinkError, SourceError
+from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
+from tidegauge.griffin.execution.loader import open_batch
 from tidegauge.griffin.sinks import open_sinks
 
 # The Kafka jars include the driver.

@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.griffin.dsl.binding import bind, notices

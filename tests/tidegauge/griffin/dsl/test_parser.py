@@ -5,7 +5,9 @@ import threading
 from decimal import Decimal
 
 import pytest
+
 from tidegauge.analyzers.core.errors import DslError, SetupError, UnknownNameError
+from tidegauge.griffin.dsl import parser as parsing
 from tidegauge.griffin.dsl.grammar import write
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Accuracy,
@@ -39,8 +41,6 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Unary,
 )
 from tidegauge.griffin.dsl.parser import canonical_dq_type, parse, parse_expression
-
-from tidegauge.griffin.dsl import parser as parsing
 
 a, b, c, x = Name("a"), Name("b"), Name("c"), Name("x")
 

@@ -4,14 +4,14 @@ import random
 
 import pytest
 from hypothesis import given, settings
-from tidegauge.analyzers.core.errors import DslError
-from tidegauge.griffin.dsl.grammar import write
-from tidegauge.griffin.dsl.nodes import Node
-from tidegauge.griffin.dsl.parser import parse, parse_expression
 
 from tests.conftest import soak
 from tests.tidegauge.griffin.dsl import trees
 from tests.tidegauge.griffin.dsl.mutations import LONGEST, mutated
+from tidegauge.analyzers.core.errors import DslError
+from tidegauge.griffin.dsl.grammar import write
+from tidegauge.griffin.dsl.nodes import Node
+from tidegauge.griffin.dsl.parser import parse, parse_expression
 
 TYPES = ("accuracy", "profiling", "uniqueness", "distinct")
 

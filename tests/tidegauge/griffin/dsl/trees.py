@@ -3,9 +3,9 @@
 from decimal import Decimal
 
 from hypothesis import strategies as st
-from tidegauge.griffin.dsl.grammar import CLAUSE_WORDS, MILLISECONDS_BY_UNIT, RESERVED_WORDS
 
 from tidegauge.griffin.dsl import nodes
+from tidegauge.griffin.dsl.grammar import CLAUSE_WORDS, MILLISECONDS_BY_UNIT, RESERVED_WORDS
 
 LONGEST_CHAIN = 16
 

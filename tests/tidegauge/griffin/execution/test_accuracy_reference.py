@@ -5,6 +5,9 @@ import random
 
 import pyarrow as pa
 import pytest
+
+from tests.conftest import soak
+from tests.tidegauge.griffin.execution.running import config, run
 from tidegauge.analyzers.scan.capabilities import from_arrow
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Attribute,
@@ -18,9 +21,6 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     walk,
 )
 from tidegauge.griffin.dsl.parser import parse
-
-from tests.conftest import soak
-from tests.tidegauge.griffin.execution.running import config, run
 
 pytestmark = pytest.mark.spark
 

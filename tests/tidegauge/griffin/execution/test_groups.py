@@ -1,6 +1,7 @@
 """Grouping columns of a query, found in its SQL."""
 
 import pytest
+
 from tidegauge.griffin.execution.user_sql import group_labels
 
 QUERIES = [

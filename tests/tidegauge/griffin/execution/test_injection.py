@@ -4,6 +4,9 @@ import random
 import re
 
 import pytest
+
+from tests.conftest import soak
+from tests.tidegauge.griffin.execution.running import config, run
 from tidegauge.griffin.config import ErrorCondition
 from tidegauge.griffin.dsl.grammar import write
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
@@ -18,9 +21,6 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Text,
 )
 from tidegauge.griffin.dsl.parser import parse
-
-from tests.conftest import soak
-from tests.tidegauge.griffin.execution.running import config, run
 
 pytestmark = pytest.mark.spark
 

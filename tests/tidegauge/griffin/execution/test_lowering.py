@@ -1,6 +1,8 @@
 """Plans: their steps, names of steps, and refused options."""
 
 import pytest
+
+from tests.tidegauge.griffin.execution.running import config
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import words_in
@@ -11,8 +13,6 @@ from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.execution.preparation import lower
 from tidegauge.griffin.measures.sql import matched_condition, side_names
 from tidegauge.griffin.measures.timeliness import label, ranks
-
-from tests.tidegauge.griffin.execution.running import config
 
 TYPES = {"id": "long", "name": "string", "ts": "timestamp", "__tmst": "long"}
 SCOPE = Scope(

@@ -1,6 +1,7 @@
 """Constant regular expressions in the SQL of rules."""
 
 import pytest
+
 from tidegauge.griffin.execution.user_sql import _patterns_in_sql
 
 PATTERNS = [

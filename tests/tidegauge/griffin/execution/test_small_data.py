@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 import pytest
-from tidegauge.analyzers.scan.capabilities import from_arrow
-from tidegauge.griffin.config import ErrorCondition
 
 from tests.tidegauge.griffin.execution.running import config, run
+from tidegauge.analyzers.scan.capabilities import from_arrow
+from tidegauge.griffin.config import ErrorCondition
 
 pytestmark = pytest.mark.spark
 

@@ -5,6 +5,8 @@ import json
 from decimal import Decimal
 
 import pytest
+
+import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale, flatten
 from tidegauge.analyzers.scan.scan import metric_of, scan
 from tidegauge.griffin.measures.keys import (
@@ -15,8 +17,6 @@ from tidegauge.griffin.measures.keys import (
 from tidegauge.griffin.measures.profiling import GriffinProfiling
 from tidegauge.griffin.measures.rows import GriffinAccuracy, GriffinCompleteness, GriffinConformance
 from tidegauge.griffin.measures.timeliness import GriffinTimeliness
-
-import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 N = None

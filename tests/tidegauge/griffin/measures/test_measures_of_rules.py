@@ -4,6 +4,8 @@ import json
 import random
 
 import pytest
+
+from tests.tidegauge.griffin.execution.running import run
 from tidegauge.analyzers.core.errors import DslError, SuiteError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.scan import metric_of, scan
@@ -12,8 +14,6 @@ from tidegauge.griffin.dsl.scope import Scope
 from tidegauge.griffin.execution.preparation import select_measure
 from tidegauge.griffin.measures.base import flattened
 from tidegauge.griffin.measures.timeliness import GriffinTimeliness
-
-from tests.tidegauge.griffin.execution.running import run
 
 TYPES = {
     "id": "long",

@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+
 from tidegauge.analyzers.core.sql import words_in
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Aliased,

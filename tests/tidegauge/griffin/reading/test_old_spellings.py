@@ -5,9 +5,9 @@ import json
 import warnings
 
 import pytest
+
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.griffin.config import Output
-
 from tidegauge.griffin.reading import read_job
 
 HIVE = {"database": "default", "table.name": "users"}

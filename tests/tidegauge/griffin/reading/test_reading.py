@@ -7,11 +7,11 @@ import warnings
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.conftest import soak
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.griffin.config import ErrorCondition, Output, StreamStore
 from tidegauge.griffin.dsl.grammar import milliseconds
-
-from tests.conftest import soak
 from tidegauge.griffin.reading import read_env, read_job
 
 HIVE = {"type": "hive", "config": {"table.name": "t"}}
