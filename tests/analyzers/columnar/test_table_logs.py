@@ -1,0 +1,352 @@
+"""Snapshots, statistics and histories of Delta and Iceberg tables, which Python libraries write."""
+
+import datetime as dt
+import json
+import struct
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyroaring
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType
+
+from tidegauge.analyzers.columnar.footers import read_footers
+from tidegauge.analyzers.columnar.table_logs import (
+    UNKNOWN,
+    ColumnStatistics,
+    PartitionChange,
+    file_from_footer,
+    read_delta,
+    read_delta_history,
+    read_iceberg,
+    read_iceberg_history,
+)
+from tidegauge.analyzers.core.errors import SetupError, SourceError
+from tidegauge.analyzers.core.partitions import NULL, Partition
+
+DAY = 86_400_000_000
+ROWS = pa.table(
+    {
+        "ds": ["a", "a", None],
+        "n": pa.array([1, 2**62 + 1, None]),
+        "x": [1.5, float("nan"), -0.0],
+        "s": ["a" * 50, "b", None],
+        "at": pa.array([1, 2**50 + 1, None], pa.timestamp("us", "UTC")),
+        "day": pa.array([1, 2, None], pa.date32()),
+        "price": pa.array([Decimal("1.10"), Decimal("-2.25"), None], pa.decimal128(9, 2)),
+        "st": [{"a": 1}, {"a": None}, None],
+        "i": pa.array([1, 2, 3], pa.int32()),
+    }
+)
+"""Two rows of one partition and one of another."""
+SPARK_TYPES = {
+    "ds": "string",
+    "n": "long",
+    "x": "double",
+    "s": "string",
+    "at": "timestamp",
+    "day": "date",
+    "price": "decimal(9,2)",
+    "i": "integer",
+}
+
+
+def by_partition(snapshot):
+    return {
+        partition and partition.values: files
+        for partition, files in snapshot.by_partition().items()
+    }
+
+
+def types_of(schema):
+    return {name: schema.field_type(name) for name in SPARK_TYPES}
+
+
+def test_a_delta_log_has_exact_counts_and_integers(tmp_path):
+    write_deltalake(tmp_path / "t", ROWS, partition_by=["ds"])
+    snapshot = read_delta(str(tmp_path / "t"))
+    assert types_of(snapshot.schema) == SPARK_TYPES
+    assert (snapshot.format, snapshot.id, snapshot.keys) == ("delta", 0, ("ds",))
+    files = by_partition(snapshot)
+    ((first,), (second,)) = files[("a",)], files[(NULL,)]
+    assert (first.rows, second.rows) == (2, 1)
+    assert pq.read_metadata(first.location).num_rows == 2
+    assert {name: first.column(name) for name in snapshot.schema.names} == {
+        "ds": ColumnStatistics(0),
+        "n": ColumnStatistics(0, 1, 2**62 + 1),
+        "x": ColumnStatistics(0),  # Delta does not count NaN
+        "s": ColumnStatistics(0),
+        "at": ColumnStatistics(0),  # Delta truncates to milliseconds
+        "day": ColumnStatistics(0, DAY, 2 * DAY),
+        "price": ColumnStatistics(0),  # Delta stores doubles
+        "st": UNKNOWN,
+        "i": ColumnStatistics(0, 1, 2),
+    }
+    assert second.column("n") == ColumnStatistics(1)
+    assert second.column("ds") == ColumnStatistics(1)
+    assert second.column("i") == ColumnStatistics(0, 3, 3)
+
+
+def test_the_history_of_a_delta_table_counts_rows_by_partition(tmp_path):
+    folder, first, second = (
+        str(tmp_path / "t"),
+        Partition(("ds",), ("a",)),
+        Partition(("ds",), (NULL,)),
+    )
+    write_deltalake(folder, ROWS, partition_by=["ds"])
+    write_deltalake(folder, ROWS.slice(1), mode="append")
+    DeltaTable(folder).delete("n = 1")
+    DeltaTable(folder).optimize.compact()
+    one, two, three, four = read_delta_history(folder)
+    assert one.changes == {first: PartitionChange(2, 0, 1, 0), second: PartitionChange(1, 0, 1, 0)}
+    assert two.changes == {first: PartitionChange(1, 0, 1, 0), second: PartitionChange(1, 0, 1, 0)}
+    assert three.changes == {first: PartitionChange(1, 2, 1, 1)}
+    assert four.changes == {first: PartitionChange(2, 2, 1, 2), second: PartitionChange(2, 2, 1, 2)}
+    assert [v.total_rows for v in (one, two, three, four)] == [3, 5, 4, 4]
+    assert [v.total_files for v in (one, two, three, four)] == [2, 4, 4, 2]
+    assert [v.is_rewrite for v in (one, two, three, four)] == [False, False, False, True]
+    assert one.time <= two.time <= three.time <= four.time
+    assert read_delta_history(folder, since=2) == [three, four]
+
+
+def test_the_history_begins_after_commits_that_were_deleted(tmp_path):
+    folder = str(tmp_path / "t")
+    for _ in range(4):
+        write_deltalake(folder, pa.table({"n": [1, 2]}), mode="append")
+    DeltaTable(folder, version=1).create_checkpoint()
+    whole = read_delta_history(folder)
+    for version in (0, 1):
+        (tmp_path / f"t/_delta_log/{version:020}.json").unlink()
+    assert read_delta_history(folder) == whole[2:]
+    assert [v.total_rows for v in whole] == [2, 4, 6, 8]
+    (tmp_path / "t/_delta_log/00000000000000000002.json").rename(tmp_path / "x")
+    with pytest.raises(SourceError, match="cannot read the log of the Delta table"):
+        read_delta(folder)
+
+
+def write_log(folder, schema, adds, features=(), keys=()):
+    """Write the first commit of a Delta table."""
+    columns = [
+        {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+        for name, (kind, metadata) in schema.items()
+    ]
+    metadata = {
+        "id": "table",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": columns}),
+        "partitionColumns": list(keys),
+        "configuration": {"delta.columnMapping.mode": "name"}
+        if "columnMapping" in features
+        else {},
+    }
+    names = {"readerFeatures": list(features), "writerFeatures": list(features)}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **names}
+    common = {"size": 10, "modificationTime": 5, "dataChange": True, "partitionValues": {}}
+    actions = [{"protocol": protocol}, {"metaData": metadata}]
+    actions += [{"add": common | {**add, "stats": json.dumps(add["stats"])}} for add in adds]
+    (folder / "_delta_log").mkdir(parents=True)
+    text = "\n".join(map(json.dumps, actions))
+    (folder / "_delta_log/00000000000000000000.json").write_text(text)
+
+
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def inline_vector(rows):
+    """Return a deletion vector that is stored in the log, by Delta's protocol."""
+    bitmap = pyroaring.BitMap(rows).serialize()
+    vector = struct.pack("<iqi", 1681511377, 1, 0) + bitmap
+    padded = vector + b"\0" * (-len(vector) % 4)
+    text = ""
+    for (word,) in struct.iter_unpack(">I", padded):
+        text += "".join(Z85[word // 85**i % 85] for i in range(4, -1, -1))
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": text,
+        "sizeInBytes": len(vector),
+        "cardinality": len(rows),
+    }
+
+
+def test_rows_of_a_deletion_vector_do_not_count_and_void_the_statistics(tmp_path):
+    stats = {"numRecords": 4, "minValues": {"n": 1}, "maxValues": {"n": 4}, "nullCount": {"n": 0}}
+    adds = [
+        {"path": "a%20b.parquet", "stats": stats, "deletionVector": inline_vector([0, 2])},
+        {"path": "c.parquet", "stats": stats},
+    ]
+    write_log(tmp_path / "t", {"n": ("long", {})}, adds, ["deletionVectors"])
+    first, second = sorted(read_delta(str(tmp_path / "t")).files, key=lambda f: f.location)
+    assert first.location == f"{tmp_path}/t/a b.parquet"
+    assert (first.rows, first.has_deletes, first.column("n")) == (2, True, UNKNOWN)
+    assert (second.rows, second.has_deletes) == (4, False)
+    assert second.column("n") == ColumnStatistics(0, 1, 4)
+    (version,) = read_delta_history(str(tmp_path / "t"))
+    assert (version.total_rows, version.changes[Partition()].rows_added) == (6, 6)
+
+
+def mapped(i):
+    return {"delta.columnMapping.id": i, "delta.columnMapping.physicalName": f"col-{i}"}
+
+
+def test_columns_of_delta_are_found_by_their_mapping(tmp_path):
+    stats = {
+        "numRecords": 2,
+        "minValues": {"col-1": 7},
+        "maxValues": {"col-1": 9},
+        "nullCount": {"col-1": 0},
+    }
+    add = {"path": "file:///elsewhere/a.parquet", "stats": stats, "partitionValues": {"col-2": "v"}}
+    schema = {"n": ("long", mapped(1)), "ds": ("string", mapped(2)), "new": ("long", mapped(3))}
+    write_log(tmp_path / "t", schema, [add], ["columnMapping"], ["ds"])
+    (file,) = read_delta(str(tmp_path / "t")).files
+    assert file.location == "file:///elsewhere/a.parquet"
+    assert file.partition == Partition(("ds",), ("v",))
+    assert file.column("n") == ColumnStatistics(0, 7, 9)
+    assert file.column("new") == UNKNOWN
+    (version,) = read_delta_history(str(tmp_path / "t"))
+    assert version.changes == {Partition(("ds",), ("v",)): PartitionChange(2, 0, 1, 0)}
+
+
+def test_a_table_with_an_unknown_feature_cannot_be_read(tmp_path):
+    adds = [{"path": "a.parquet", "stats": {"numRecords": 2}}]
+    write_log(tmp_path / "t", {"n": ("long", {})}, adds, ["futureFeature"])
+    with pytest.raises(SourceError, match="futureFeature"):
+        read_delta(str(tmp_path / "t"))
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}"
+    )
+    catalog.create_namespace("db")
+    yield catalog
+    catalog.engine.dispose()
+
+
+def iceberg_table(catalog, rows=ROWS):
+    table = catalog.create_table("db.t", schema=rows.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("ds")
+        spec.add_field("at", "day", "at_day")
+    table.append(rows)
+    return table
+
+
+def test_iceberg_manifests_have_exact_counts_numbers_and_times(catalog):
+    table = iceberg_table(catalog)
+    snapshot = read_iceberg(table.metadata_location)
+    assert types_of(snapshot.schema) == SPARK_TYPES
+    assert (snapshot.format, snapshot.keys) == ("iceberg", ("ds", "at_day"))
+    assert snapshot.id == table.current_snapshot().snapshot_id
+    files = by_partition(snapshot)
+    assert {values: [f.rows for f in fs] for values, fs in files.items()} == {
+        ("a", "1970-01-01"): [1],
+        ("a", "2005-09-05"): [1],
+        (NULL, NULL): [1],
+    }
+    (file,) = files["a", "2005-09-05"]
+    assert pq.read_metadata(file.location.removeprefix("file://")).num_rows == 1
+    assert {name: file.column(name) for name in snapshot.schema.names} == {
+        "ds": ColumnStatistics(0),
+        "n": ColumnStatistics(0, 2**62 + 1, 2**62 + 1),
+        "x": ColumnStatistics(0),  # PyIceberg does not count NaN
+        "s": ColumnStatistics(0),
+        "at": ColumnStatistics(0, 2**50 + 1, 2**50 + 1),
+        "day": ColumnStatistics(0, 2 * DAY, 2 * DAY),
+        "price": ColumnStatistics(0, Decimal("-2.25"), Decimal("-2.25")),
+        "st": UNKNOWN,
+        "i": ColumnStatistics(0, 2, 2),
+    }
+    assert files[NULL, NULL][0].column("n") == ColumnStatistics(1)
+
+
+def test_the_history_of_an_iceberg_table_counts_rows_by_partition(catalog):
+    table = iceberg_table(catalog)
+    table.append(ROWS.slice(1))
+    table.delete("n = 1")
+    first, second, third = read_iceberg_history(table.metadata_location)
+    old, new, none = (
+        Partition(("ds", "at_day"), v)
+        for v in [("a", "1970-01-01"), ("a", "2005-09-05"), (NULL,) * 2]
+    )
+    added = PartitionChange(1, 0, 1, 0)
+    assert first.changes == {old: added, new: added, none: added}
+    assert second.changes == {new: added, none: added}
+    assert third.changes == {old: PartitionChange(0, 1, 0, 1)}
+    assert [v.total_rows for v in (first, second)] == [3, 5]
+    assert [v.operation for v in (first, second, third)] == ["append", "append", "delete"]
+    assert read_iceberg_history(table.metadata_location, {first.id}) == [second, third]
+
+
+def test_columns_of_iceberg_are_found_by_their_ids(catalog):
+    table = iceberg_table(catalog)
+    with table.update_schema() as update:
+        update.rename_column("i", "j")
+        update.delete_column("n")
+        update.add_column("n", LongType())
+    with table.update_schema() as update:
+        update.update_column("j", LongType())
+    before = read_iceberg(table.metadata_location)
+    assert before.schema.field_type("j") == "long"
+    assert {f.column("j") for f in before.files} == {ColumnStatistics(0, k, k) for k in (1, 2, 3)}
+    assert {f.column("n") for f in before.files} == {UNKNOWN}
+
+
+def test_an_older_snapshot_has_the_schema_of_its_time(catalog):
+    table = iceberg_table(catalog)
+    old = table.current_snapshot().snapshot_id
+    with table.update_schema() as update:
+        update.add_column("more", LongType())
+    table.append(ROWS.append_column("more", pa.array([1, 2, 3])))
+    assert "more" in read_iceberg(table.metadata_location).schema.names
+    snapshot = read_iceberg(table.metadata_location, old)
+    assert "more" not in snapshot.schema.names
+    assert sum(f.rows for f in snapshot.files) == 3
+    with pytest.raises(SourceError, match="no snapshot 5"):
+        read_iceberg(table.metadata_location, 5)
+
+
+def test_files_of_an_older_partition_spec_have_no_partition(catalog):
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    table.append(ROWS)
+    with table.update_spec() as spec:
+        spec.add_identity("ds")
+    table.append(ROWS.slice(2))
+    files = by_partition(read_iceberg(table.metadata_location))
+    assert {values: [f.rows for f in fs] for values, fs in files.items()} == {
+        None: [3],
+        (NULL,): [1],
+    }
+
+
+def test_an_iceberg_table_without_snapshots_has_no_files(catalog):
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    snapshot = read_iceberg(table.metadata_location)
+    assert (snapshot.id, snapshot.files) == (None, ())
+    assert read_iceberg_history(table.metadata_location) == []
+
+
+def test_a_footer_gives_the_same_description_of_a_file(tmp_path):
+    pq.write_table(ROWS.drop_columns(["st"]), tmp_path / "a.parquet")
+    (footer,) = read_footers([str(tmp_path / "a.parquet")])
+    time = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    file = file_from_footer(footer, 123, Partition(("k",), ("v",)), time)
+    assert (file.rows, file.size, file.modified) == (3, 123, time)
+    assert {n: file.column(n) for n in ("n", "x", "at", "day", "absent")} == {
+        "n": ColumnStatistics(1, 1, 2**62 + 1),
+        "x": ColumnStatistics(0),
+        "at": ColumnStatistics(1, 1, 2**50 + 1),
+        "day": ColumnStatistics(1, DAY, 2 * DAY),
+        "absent": ColumnStatistics(3),
+    }
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for read in (read_delta, read_iceberg):
+        with pytest.raises(SetupError, match=r"pip install 'tidegauge\[lakehouse\]'"):
+            read("/lake/t")
