@@ -8,10 +8,10 @@ unreadable for other reasons; see `FileColumn`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.columnar import DAY_MICROS, InexactError, exact_times
@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.schema import INTEGRAL, TEMPORAL, Schema
 from tidegauge.analyzers.core.state import Number
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 FOOTER_THREADS = 16
@@ -121,10 +122,13 @@ class PartitionFooters:
         The footers, the newest file first.
     schema : Schema
         The partition's columns, partition columns included.
+    nullable : frozenset of str
+        Columns, in lower case, that are null in files without them, even if no file has them.
     """
 
     footers: tuple[Footer, ...]
     schema: Schema
+    nullable: frozenset[str] = frozenset()
 
     @cached_property
     def rows(self) -> int:
@@ -133,11 +137,12 @@ class PartitionFooters:
 
     @cached_property
     def readable(self) -> frozenset[str]:
-        """The columns that Arrow reads with the same values as Spark; at least one file has them."""
+        """The columns that Arrow reads with the same values as Spark."""
         unreadable = {
             name for f in self.footers for name, c in f.columns.items() if c.index is None
         }
-        names = {name for f in self.footers for name in f.columns} - unreadable
+        names = {name for f in self.footers for name in f.columns} | self.nullable
+        names -= unreadable
         return frozenset(name for name in self.schema.names if name.casefold() in names)
 
     def values(self, column: str) -> int | None:
@@ -235,30 +240,144 @@ def _unit_micros(footer: Footer, column: str) -> int | None:
     return None
 
 
-def read_footers(locations: Sequence[str]) -> list[Footer] | None:
+def read_footers(
+    locations: Sequence[str],
+    columns_of: Callable[[pq.FileMetaData], Mapping[str, FileColumn] | None] | None = None,
+) -> list[Footer] | None:
     """Read the footers of files; None if a file is not one that Spark and Arrow read alike.
+
+    Parameters
+    ----------
+    locations : sequence of str
+        Paths or URIs of the files.
+    columns_of : callable, optional
+        Returns the columns of a file, or None; see `file_columns`, the default, and `table_columns`.
 
     Raises
     ------
     OSError, pyarrow.ArrowException
         If a file cannot be read.
     """
+    read = partial(_read_footer, columns_of=columns_of or file_columns)
     if len(locations) == 1:
-        footers = [_read_footer(locations[0])]
+        footers = [read(locations[0])]
     else:
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(locations) or 1)) as pool:
-            footers = list(pool.map(_read_footer, locations))
+            footers = list(pool.map(read, locations))
     known = [footer for footer in footers if footer is not None]
     return known if len(known) == len(footers) else None
 
 
-def _read_footer(location: str) -> Footer | None:
+def _read_footer(
+    location: str, columns_of: Callable[[pq.FileMetaData], Mapping[str, FileColumn] | None]
+) -> Footer | None:
     import pyarrow.parquet as pq
 
     system, path = file_system(location)
     metadata = pq.read_metadata(path, filesystem=system)
-    columns = file_columns(metadata)
+    columns = columns_of(metadata)
     return None if columns is None else Footer(location, metadata, columns)
+
+
+_WIDER_INTEGERS = ("byte", "short", "integer", "long")
+
+
+def table_columns(
+    metadata: pq.FileMetaData,
+    names: Mapping[str, str | int],
+    schema: Schema,
+    constants: Collection[str] = (),
+    *,
+    can_widen: bool = False,
+) -> dict[str, FileColumn] | None:
+    """Return the columns of a table in one of its files, by name in lower case; absent columns are left out.
+
+    Parameters
+    ----------
+    metadata : pyarrow.parquet.FileMetaData
+        The footer.
+    names : mapping of str to str or int
+        The name in the file, in any case, or the field id of each column of the table.
+    schema : Schema
+        The table's columns, with the types that Spark reads.
+    constants : collection of str
+        Columns that are not null in a file without them.
+    can_widen : bool
+        Whether files can have a narrower type than the table, such as integers of 32 bits for 64.
+
+    Returns
+    -------
+    dict or None
+        A column has no index if Arrow does not read it with the table's type. None if the
+        file has no field ids and the table's columns are found by them.
+    """
+    fields = metadata.schema.to_arrow_schema()
+    by_key: dict[str | int, list[int]] = {}
+    is_by_id = any(isinstance(key, int) for key in names.values())
+    for i, field in enumerate(fields):
+        number = (field.metadata or {}).get(b"PARQUET:field_id")
+        if is_by_id and number is None:
+            return None
+        key = field.name.casefold() if number is None or not is_by_id else int(number)
+        by_key.setdefault(key, []).append(i)
+    leaves = {
+        leaf.name: i
+        for i, leaf in enumerate(map(metadata.schema.column, range(metadata.num_columns)))
+        if leaf.path == leaf.name and not leaf.max_repetition_level
+    }
+    columns: dict[str, FileColumn] = {}
+    for name, wanted in names.items():
+        kind = schema.field_type(name)
+        matches = by_key.get(wanted.casefold() if isinstance(wanted, str) else wanted, [])
+        if not matches:
+            if name in constants:
+                columns[name.casefold()] = FileColumn(name, kind, None)
+            continue
+        field = fields.field(matches[0])
+        index = leaves.get(field.name) if len(matches) == 1 else None
+        if index is not None:
+            leaf = metadata.schema.column(index)
+            stored = _spark_type(leaf)
+            is_same = _is_same_type(stored, str(field.type), leaf.physical_type)
+            if not is_same or not (kind == stored or (can_widen and _holds_type(kind, stored))):
+                index = None
+        columns[name.casefold()] = FileColumn(field.name, kind, index)
+    return columns
+
+
+def _holds_type(kind: Any, stored: Any) -> bool:
+    """Return whether a type has all values of a narrower type of a file.
+
+    Examples
+    --------
+    >>> _holds_type("long", "integer"), _holds_type("integer", "long"), _holds_type("double", "float")
+    (True, False, True)
+    >>> _holds_type("decimal(12,2)", "decimal(9,2)"), _holds_type("decimal(12,3)", "decimal(9,2)")
+    (True, False)
+    """
+    if (kind, stored) == ("double", "float"):
+        return True
+    if kind in _WIDER_INTEGERS and stored in _WIDER_INTEGERS:
+        return _WIDER_INTEGERS.index(kind) > _WIDER_INTEGERS.index(stored)
+    if not all(isinstance(t, str) and t.startswith("decimal(") for t in (kind, stored)):
+        return False
+    (wide, scale), (narrow, narrow_scale) = (
+        map(int, t[len("decimal(") : -1].split(",")) for t in (kind, stored)
+    )
+    return bool(wide >= narrow and scale == narrow_scale)
+
+
+def arrow_type(kind: Any) -> pa.DataType | None:
+    """Return the Arrow type with the values of Spark's type; None for types that are read in several ways."""
+    import pyarrow as pa
+
+    if not isinstance(kind, str):
+        return None
+    if kind.startswith("decimal("):
+        precision, scale = map(int, kind[len("decimal(") : -1].split(","))
+        return pa.decimal128(precision, scale)
+    name = _ARROW_TYPES.get(kind)
+    return None if name is None else pa.type_for_alias(name)
 
 
 def file_columns(metadata: pq.FileMetaData) -> dict[str, FileColumn] | None:

@@ -1,6 +1,6 @@
 """Choose the cheapest route for each analyzer on a partition: metadata, a columnar scan, or Spark SQL.
 
-1. Metadata: the footers of the files determine the state.
+1. Metadata: the log of a Delta or Iceberg table determines the state, or the footers of the files do.
 2. Columnar scan: Arrow reads the columns, one row group at a time, and kernels compute a state for each row
    group. It runs in this process, so a run reads a bounded number of bytes in this way.
 3. Spark SQL: all other analyzers, and partitions that only Spark can read.
@@ -10,20 +10,28 @@ The routes give the same states. Each analyzer falls to the next route alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.columnar.footers import (
     Footer,
     PartitionFooters,
+    arrow_type,
     merged_footers,
     read_footers,
 )
+from tidegauge.analyzers.columnar.table_logs import TablePartition
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowFilter, RowGroup
+from tidegauge.analyzers.core.columnar import (
+    InexactError,
+    Kernel,
+    PartitionMetadata,
+    RowFilter,
+    RowGroup,
+)
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.metric import Failure, Success, attempt
 from tidegauge.analyzers.core.schema import Schema
@@ -31,6 +39,8 @@ from tidegauge.analyzers.core.state import State
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 MAX_SCANNED_BYTES = 64 * 2**20
 """Compressed bytes of columns that one run reads in this process. About as much is read in the time in which
@@ -57,6 +67,9 @@ class ParquetPartition:
 
     files: tuple[str, ...]
     keys: tuple[str, ...]
+
+
+PartitionFiles = ParquetPartition | TablePartition
 
 
 @dataclass(frozen=True)
@@ -97,38 +110,67 @@ class ColumnarPlanner:
     footers_left: int = MAX_FOOTERS
 
     def measure(
-        self, partition: ParquetPartition, analyzers: Iterable[AnyAnalyzer]
+        self, partition: PartitionFiles, analyzers: Iterable[AnyAnalyzer]
     ) -> ColumnarResult | None:
         """Compute the states that metadata or columns determine; None if Spark must read the partition."""
         from pyarrow import ArrowException
 
-        if len(partition.files) > self.footers_left:
-            return None
-        self.footers_left -= len(partition.files)
+        chosen = tuple(dict.fromkeys(analyzers))
+        if isinstance(partition, TablePartition):
+            return self._measure_table(partition, chosen)
         try:
-            footers = read_footers(partition.files)
+            footers = self._read_footers(partition.files, read_footers)
             files = footers and merged_footers(footers, partition.keys)
-            return self._measure(files, tuple(dict.fromkeys(analyzers))) if files else None
+            return self._measure(files, chosen) if files else None
         except (ArrowException, OSError):  # Spark reports the reason
             return None
 
+    def _read_footers(
+        self, files: Sequence[str], read: Callable[[Sequence[str]], T | None]
+    ) -> T | None:
+        """Read the footers of files, if they are few enough."""
+        if len(files) > self.footers_left:
+            return None
+        self.footers_left -= len(files)
+        return read(files)
+
+    def _measure_table(
+        self, partition: TablePartition, analyzers: Sequence[AnyAnalyzer]
+    ) -> ColumnarResult | None:
+        """Compute states from the log of a table, and what it does not determine from the files."""
+        from pyarrow import ArrowException
+
+        outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
+        kernels = _kernels(analyzers, partition.schema, outcomes)
+        rows = partition.rows_in_log
+        if rows is not None:
+            _answer(partition, kernels, outcomes)
+        routes = dict.fromkeys(outcomes, Route.METADATA)
+        left = [analyzer for analyzer in kernels if analyzer not in outcomes]
+        needs_files = rows is None or left
+        if needs_files and partition.are_whole:
+            try:
+                footers = self._read_footers(partition.locations, partition.read_footers)
+                files = None if footers is None else partition.described(footers)
+                if files is not None:
+                    rest = self._measure(files, left)
+                    outcomes |= rest.outcomes
+                    routes |= rest.routes
+                    rows = rest.rows
+            except (ArrowException, OSError):  # Spark reports the reason
+                pass
+        return None if rows is None else ColumnarResult(partition.schema, rows, outcomes, routes)
+
     def _measure(self, files: PartitionFooters, analyzers: Sequence[AnyAnalyzer]) -> ColumnarResult:
         outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
-        routes: dict[AnyAnalyzer, Route] = {}
-        to_scan: dict[AnyAnalyzer, Kernel[Any]] = {}
-        for analyzer in analyzers:
-            kernel = attempt(partial(kernel_of, analyzer, files.schema))
-            if isinstance(kernel, Failure):
-                outcomes[analyzer] = kernel
-            elif kernel.value is None:
-                continue
-            elif not files.rows:
-                outcomes[analyzer] = Success(analyzer.state_type())
-            elif (state := kernel.value.from_metadata(files)) is not None:
-                outcomes[analyzer] = Success(state)
-            elif files.readable.issuperset(kernel.value.columns):
-                to_scan[analyzer] = kernel.value
+        kernels = _kernels(analyzers, files.schema, outcomes)
+        _answer(files, kernels, outcomes)
         routes = dict.fromkeys(outcomes, Route.METADATA)
+        to_scan = {
+            analyzer: kernel
+            for analyzer, kernel in kernels.items()
+            if analyzer not in outcomes and files.readable.issuperset(kernel.columns)
+        }
         for analyzer, state in self._scan(files, to_scan).items():
             outcomes[analyzer] = Success(state)
             routes[analyzer] = Route.COLUMNS
@@ -162,6 +204,35 @@ class ColumnarPlanner:
             for statistic, states in parts.items()
         }
         return {a: states[a.statistic()] for a in kernels if a.statistic() in states}
+
+
+def _kernels(
+    analyzers: Iterable[AnyAnalyzer],
+    schema: Schema,
+    outcomes: dict[AnyAnalyzer, Success[Any] | Failure],
+) -> dict[AnyAnalyzer, Kernel[Any]]:
+    """Return the kernels of analyzers that have one, and add failed preconditions to the outcomes."""
+    kernels: dict[AnyAnalyzer, Kernel[Any]] = {}
+    for analyzer in analyzers:
+        kernel = attempt(partial(kernel_of, analyzer, schema))
+        if isinstance(kernel, Failure):
+            outcomes[analyzer] = kernel
+        elif kernel.value is not None:
+            kernels[analyzer] = kernel.value
+    return kernels
+
+
+def _answer(
+    metadata: PartitionMetadata,
+    kernels: Mapping[AnyAnalyzer, Kernel[Any]],
+    outcomes: dict[AnyAnalyzer, Success[Any] | Failure],
+) -> None:
+    """Add the states that metadata determines to the outcomes."""
+    for analyzer, kernel in kernels.items():
+        if not metadata.rows:
+            outcomes[analyzer] = Success(analyzer.state_type())
+        elif (state := kernel.from_metadata(metadata)) is not None:
+            outcomes[analyzer] = Success(state)
 
 
 def kernel_of(analyzer: AnyAnalyzer, schema: Schema) -> Kernel[Any] | None:
@@ -217,6 +288,9 @@ def _row_groups_of(footer: Footer, schema: Schema, columns: Sequence[str]) -> It
                     arrays[column] = chunked.combine_chunks()
                     if isinstance(arrays[column], pa.ChunkedArray):
                         arrays[column] = pa.concat_arrays(arrays[column].chunks)
+                    wider = arrow_type(schema.field_type(column))
+                    if wider is not None and arrays[column].type != wider:
+                        arrays[column] = arrays[column].cast(wider)
             yield RowGroup(rows, arrays)
 
 

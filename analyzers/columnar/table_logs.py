@@ -11,22 +11,30 @@ the extra ``lakehouse``. Files of metadata that Arrow can access are read by Arr
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
-from tidegauge.analyzers.columnar.footers import FOOTER_THREADS, Footer, PartitionFooters
-from tidegauge.analyzers.core.columnar import DAY_MICROS, decimal_from
+from tidegauge.analyzers.columnar.footers import (
+    FOOTER_THREADS,
+    Footer,
+    PartitionFooters,
+    read_footers,
+    table_columns,
+)
+from tidegauge.analyzers.core.columnar import DAY_MICROS, InexactError, decimal_from, exact_times
 from tidegauge.analyzers.core.errors import SetupError, SourceError, describe
 from tidegauge.analyzers.core.filesystems import absolute, file_system, local_path, read_file
 from tidegauge.analyzers.core.partitions import NULL, Partition
-from tidegauge.analyzers.core.schema import INTEGRAL, TEMPORAL, Schema
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, Schema
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import Number
 
 if TYPE_CHECKING:
@@ -39,6 +47,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import IcebergType
+
+_LOGGER = logging.getLogger(__name__)
 
 EXTRA = "lakehouse"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,6 +154,10 @@ class TableSnapshot:
         The delete files of an Iceberg table; their ``rows`` are the deleted positions or equality conditions.
     properties : mapping of str to str
         The table's properties.
+    column_keys : mapping of str to str or int
+        The name or field id in the data files of each column; partition columns that files lack are left out.
+    filled : frozenset of str
+        Columns that are not null in files without them, such as columns with a default.
     """
 
     format: str
@@ -156,6 +170,8 @@ class TableSnapshot:
     files: tuple[DataFile, ...]
     delete_files: tuple[DataFile, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    column_keys: Mapping[str, str | int] = field(default_factory=dict)
+    filled: frozenset[str] = frozenset()
 
     def by_partition(self) -> dict[Partition | None, list[DataFile]]:
         """Return the data files of each partition; None has files whose partition is unknown."""
@@ -163,6 +179,114 @@ class TableSnapshot:
         for file in self.files:
             files.setdefault(file.partition, []).append(file)
         return files
+
+
+@dataclass(frozen=True)
+class TablePartition:
+    """The data files of one partition of a table, and the exact part of their statistics in the table's log.
+
+    It implements `tidegauge.analyzers.core.columnar.PartitionMetadata`, if the log has the numbers of rows.
+
+    Attributes
+    ----------
+    schema : Schema
+        The table's columns.
+    files : tuple of DataFile
+        The data files.
+    column_keys : mapping of str to str or int
+        The name or field id in the data files of each column. Other columns are left for Spark, except where
+        the log has their values.
+    filled : frozenset of str
+        Columns that are not null in files without them.
+    can_widen : bool
+        Whether files can have narrower types than the table.
+    """
+
+    schema: Schema
+    files: tuple[DataFile, ...]
+    column_keys: Mapping[str, str | int]
+    filled: frozenset[str] = frozenset()
+    can_widen: bool = True
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The locations of the files."""
+        return tuple(file.location for file in self.files)
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all rows of the files are rows of the partition."""
+        return not any(file.has_deletes for file in self.files)
+
+    @cached_property
+    def rows_in_log(self) -> int | None:
+        """The number of rows; None if the log lacks it."""
+        return _sum(file.rows for file in self.files)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, which the log must have."""
+        assert self.rows_in_log is not None
+        return self.rows_in_log
+
+    def values(self, column: str) -> int | None:
+        """Return the number of values that are not null; None if the log does not tell."""
+        nulls = _sum(statistics.nulls for statistics in self._statistics(column))
+        return None if nulls is None else self.rows - nulls
+
+    def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
+        """Return the minimum and maximum of numbers; both are None if all values are null."""
+        kind = self.schema.field(quote(column)).kind
+        return self._bounds(column) if kind in NUMERIC else None
+
+    def times(self, column: str) -> tuple[int, int] | None:
+        """Return the earliest and latest time in microseconds; (0, 0) if all values are null."""
+        if self.schema.field_type(column) not in TEMPORAL:
+            return None
+        ends = self._bounds(column)
+        if ends is None:
+            return None
+        earliest, latest = ends
+        if earliest is None or latest is None:
+            return 0, 0
+        try:
+            return exact_times(int(earliest), int(latest))
+        except InexactError:
+            return None
+
+    def _statistics(self, column: str) -> Iterator[ColumnStatistics]:
+        return (file.column(column) for file in self.files if file.rows)
+
+    def _bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
+        ends = []
+        for file in self.files:
+            statistics = file.column(column)
+            if not file.rows or statistics.nulls == file.rows:
+                continue
+            if statistics.lower is None or statistics.upper is None:
+                return None
+            ends.append((statistics.lower, statistics.upper))
+        return min((low for low, _ in ends), default=None), max((h for _, h in ends), default=None)
+
+    def read_footers(self, locations: Sequence[str]) -> list[Footer] | None:
+        """Read the footers of files of the partition; see `footers.read_footers`."""
+        return read_footers(
+            locations,
+            lambda metadata: table_columns(
+                metadata, self.column_keys, self.schema, self.filled, can_widen=self.can_widen
+            ),
+        )
+
+    def described(self, footers: Sequence[Footer]) -> PartitionFooters:
+        """Describe the files of the partition by their footers."""
+        nullable = (
+            name
+            for name in self.column_keys
+            if name not in self.filled and isinstance(self.schema.field_type(name), str)
+        )
+        return PartitionFooters(
+            tuple(footers), self.schema, frozenset(name.casefold() for name in nullable)
+        )
 
 
 @dataclass(frozen=True)
@@ -295,6 +419,23 @@ def file_from_footer(
     )
 
 
+def open_log(read: Callable[[], TableSnapshot]) -> TableSnapshot | None:
+    """Read a table's log; None, with a line in the log of this program, if only Spark can read it.
+
+    Parameters
+    ----------
+    read : callable
+        Calls `read_delta` or `read_iceberg`.
+    """
+    try:
+        return read()
+    except SetupError as error:
+        _LOGGER.info("a table is listed by Spark, because %s", error)
+    except SourceError as error:
+        _LOGGER.info("a table is listed by Spark: %s", error)
+    return None
+
+
 # Delta
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -354,8 +495,19 @@ def read_delta(location: str, version: int | None = None) -> TableSnapshot:
     location = absolute(location).rstrip("/")
     table = _open_delta(location, version)
     metadata = table.metadata()
-    schema = Schema(json.loads(table.schema().to_json()))
-    files = _delta_files(table, location, schema, tuple(metadata.partition_columns))
+    logged = json.loads(table.schema().to_json())
+    schema = Schema(_without_delta_metadata(logged))
+    keys = tuple(metadata.partition_columns)
+    properties = {str(k): str(v) for k, v in metadata.configuration.items()}
+    physical = {column["name"]: physical_name(column) for column in logged["fields"]}
+    files = _delta_files(table, location, schema, physical, keys)
+    column_keys: dict[str, str | int] = {n: key for n, key in physical.items() if n not in keys}
+    if properties.get("delta.columnMapping.mode") == "id":
+        column_keys = {
+            column["name"]: int(column["metadata"]["delta.columnMapping.id"])
+            for column in logged["fields"]
+            if column["name"] not in keys
+        }
     return TableSnapshot(
         "delta",
         location,
@@ -363,9 +515,10 @@ def read_delta(location: str, version: int | None = None) -> TableSnapshot:
         str(metadata.id),
         _delta_time(table),
         schema,
-        tuple(metadata.partition_columns),
+        keys,
         tuple(files),
-        properties={str(k): str(v) for k, v in metadata.configuration.items()},
+        properties=properties,
+        column_keys=column_keys,
     )
 
 
@@ -376,21 +529,38 @@ def _delta_time(table: DeltaTable) -> datetime | None:
     return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
 
 
+def _without_delta_metadata(kind: Any) -> Any:
+    """Return a type in JSON form without the metadata of columns that Delta hides from Spark."""
+    if isinstance(kind, list):
+        return [_without_delta_metadata(part) for part in kind]
+    if not isinstance(kind, dict):
+        return kind
+    return {
+        name: {k: v for k, v in part.items() if not k.startswith("delta.")}
+        if name == "metadata"
+        else _without_delta_metadata(part)
+        for name, part in kind.items()
+    }
+
+
 def physical_name(column: Mapping[str, Any]) -> str:
     """Return the name of a column of a Delta table in its data files and statistics."""
     return str(column["metadata"].get("delta.columnMapping.physicalName", column["name"]))
 
 
 def _delta_files(
-    table: DeltaTable, location: str, schema: Schema, keys: tuple[str, ...]
+    table: DeltaTable,
+    location: str,
+    schema: Schema,
+    physical: Mapping[str, str],
+    keys: tuple[str, ...],
 ) -> Iterator[DataFile]:
     import pyarrow as pa
 
     actions = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
     deleted = _deleted_rows(table)
-    physical = {column["name"]: physical_name(column) for column in schema.struct["fields"]}
     statistics = {
-        name: _DeltaStatistics(actions, name, schema.field_type(column))
+        column: _DeltaStatistics(actions, name, schema.field_type(column))
         for column, name in physical.items()
         if column not in keys
     }
@@ -411,9 +581,19 @@ def _delta_files(
             vector is not None,
             _EPOCH + timedelta(milliseconds=milliseconds),
             json.dumps({"path": path}, ensure_ascii=False, separators=(",", ":")),
-            key_values,
-            lambda column, i=i: statistics[physical[column]].of_file(i),  # type: ignore[misc]
+            {key: key_values[key] for key in keys if schema.field_type(key) not in _UNSURE_KEYS},
+            partial(_delta_statistics, statistics, i),
         )
+
+
+_UNSURE_KEYS = {"float", "double", "timestamp", "timestamp_ntz"}
+"""Types of partition columns whose values in the log depend on the writer, such as its time zone."""
+
+
+def _delta_statistics(
+    statistics: Mapping[str, _DeltaStatistics], file: int, column: str
+) -> ColumnStatistics:
+    return statistics[column].of_file(file) if column in statistics else UNKNOWN
 
 
 def _delta_location(location: str, path: str) -> str:
@@ -526,6 +706,47 @@ def read_delta_history(location: str, since: int | None = None) -> list[TableVer
     return history
 
 
+def delta_changes(
+    location: str, since: int, until: int
+) -> tuple[int, dict[Partition | None, int]] | None:
+    """Return which partitions of a Delta table changed after a version.
+
+    Parameters
+    ----------
+    location : str
+        The table's folder, as a path or URI.
+    since, until : int
+        The versions after which, and up to which, commits count.
+
+    Returns
+    -------
+    tuple or None
+        The oldest version after which all commits are in the log, and the last version that added or removed rows
+        of each partition; None has commits whose partition is unknown. None if the log cannot be read.
+    """
+    try:
+        commits = _delta_commits(location)
+        keys = _logged_keys(_open_delta(location, until))
+        oldest = until
+        while oldest > since and oldest in commits:
+            oldest -= 1
+        versions = range(oldest + 1, until + 1)
+        with ThreadPoolExecutor(FOOTER_THREADS) as pool:
+            actions = list(pool.map(lambda v: _delta_actions(commits[v]), versions))
+    except (SourceError, SetupError):
+        return None
+    changes: dict[Partition | None, int] = {}
+    for version, commit in zip(versions, actions, strict=True):
+        for entry in _file_actions(commit):
+            if entry.get("dataChange", True):
+                changes[_logged_partition(entry, keys)] = version
+    return oldest, changes
+
+
+def _file_actions(commit: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    return (action[k] for action in commit for k in ("remove", "add") if action.get(k))
+
+
 def _delta_commits(location: str) -> dict[int, str]:
     """Return the location of each commit in the log, by version."""
     from pyarrow import fs
@@ -566,17 +787,19 @@ def _files_before(location: str, version: int) -> tuple[_FileRows | None, dict[s
     try:
         snapshot = read_delta(location, version - 1)
     except SourceError:  # no checkpoint is as old
-        return None, _physical_keys_of(read_delta(location))
+        return None, _logged_keys(_open_delta(location))
     rows = {
         json.loads(file.identity)["path"]: None if file.has_deletes else file.rows
         for file in snapshot.files
     }
-    return rows, _physical_keys_of(snapshot)
+    return rows, _logged_keys(_open_delta(location, version - 1))
 
 
-def _physical_keys_of(snapshot: TableSnapshot) -> dict[str, str]:
-    columns = {c["name"]: physical_name(c) for c in snapshot.schema.struct["fields"]}
-    return {key: columns[key] for key in snapshot.keys}
+def _logged_keys(table: DeltaTable) -> dict[str, str]:
+    """Return the partition columns and their names in the log."""
+    columns = json.loads(table.schema().to_json())["fields"]
+    names = {column["name"]: physical_name(column) for column in columns}
+    return {key: names[key] for key in table.metadata().partition_columns}
 
 
 def _delta_version(
@@ -723,7 +946,7 @@ def read_iceberg(metadata_location: str, snapshot_id: int | None = None) -> Tabl
             file.file_path,
             _iceberg_partition(file, spec, fields),
             file.record_count,
-            file.file_size_in_bytes,
+            getattr(file, "content_size_in_bytes", None) or file.file_size_in_bytes,
             file.content == 0 and any(_may_delete(d, entry, specs) for d in deletes),
             None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds),
             _iceberg_identity(file),
@@ -744,7 +967,19 @@ def read_iceberg(metadata_location: str, snapshot_id: int | None = None) -> Tabl
         tuple(f for f, data in zip(described_files, is_data, strict=True) if data),
         tuple(f for f, data in zip(described_files, is_data, strict=True) if not data),
         dict(metadata.properties),
+        {f.name: f.field_id for f in schema.fields},
+        frozenset(f.name for f in schema.fields if _is_filled(f, specs.values())),
     )
+
+
+def _is_filled(column: Any, specs: Iterable[PartitionSpec]) -> bool:
+    """Return whether a column has values in files without it: a default, or the value of a partition."""
+    is_key = any(
+        key.source_id == column.field_id and str(key.transform) == "identity"
+        for spec in specs
+        for key in spec.fields
+    )
+    return is_key or getattr(column, "initial_default", None) is not None
 
 
 def _live_entries(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestEntry]:
@@ -853,6 +1088,16 @@ def _from_ticks(value: int, kind: IcebergType) -> Any:
     return value
 
 
+def _spark_field(column: Any) -> dict[str, Any]:
+    """Return a field of a struct in Spark's JSON form."""
+    return {
+        "name": column.name,
+        "type": _spark_type(column.field_type),
+        "nullable": not column.required,
+        "metadata": {} if column.doc is None else {"comment": column.doc},
+    }
+
+
 _SPARK_TYPES = {
     "boolean": "boolean",
     "int": "integer",
@@ -881,8 +1126,7 @@ def _spark_type(kind: IcebergType) -> Any:
 
     match kind:
         case types.StructType():
-            columns = {f.name: _spark_type(f.field_type) for f in kind.fields}
-            return Schema.from_types(columns).struct
+            return {"type": "struct", "fields": list(map(_spark_field, kind.fields))}
         case types.ListType():
             element = _spark_type(kind.element_type)
             return {
@@ -912,8 +1156,8 @@ def _iceberg_statistics(file: IcebergFile, schema: Any) -> Callable[[str], Colum
     fields = {f.name: f for f in schema.fields}
 
     def column(name: str) -> ColumnStatistics:
-        field = fields[name]
-        if not field.field_type.is_primitive:
+        field = fields.get(name)
+        if field is None or not field.field_type.is_primitive:
             return UNKNOWN
         key = field.field_id
         nulls = (file.null_value_counts or {}).get(key)

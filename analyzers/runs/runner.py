@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
-from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ColumnarResult, ParquetPartition
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ColumnarResult, PartitionFiles
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     MetricError,
@@ -290,7 +290,7 @@ def _measure_files(
     if list_files is None or not new:
         return list(tasks)
     planner = ColumnarPlanner()
-    files: Mapping[Partition, ParquetPartition] = list_files([t.listed.partition for t in new])
+    files: Mapping[Partition, PartitionFiles] = list_files([t.listed.partition for t in new])
     left = {task.listed.partition: task for task in tasks}
     for batch in _batches([t for t in new if t.listed.partition in files], max_partitions, 0):
         complete, measured = [], []

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegauge.analyzers.columnar.engines import LazySession
+from tidegauge.analyzers.columnar.table_logs import TablePartition, open_log, read_delta
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     SourceError,
@@ -23,6 +26,8 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.analyzers.core.formatting import hide_secrets
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import folder_of, parts, path_table, quote, table_name, table_sql
 from tidegauge.analyzers.sources import sources
 from tidegauge.analyzers.sources.hive_table import HiveTable, describe_table
@@ -58,11 +63,21 @@ class DeltaFolder(LoggedTable):
     def _refresh(self) -> None:
         """Do nothing: Delta finds the newest snapshot whenever a folder is loaded."""
 
+    def _list_by_log(self) -> list[sources.ListedPartition] | None:
+        """List the partitions without a job of Spark, unless options tell Delta how to read the table."""
+        return None if self.options else super()._list_by_log()
+
+    def parquet_files(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, TablePartition]:
+        """Return the files of partitions by the table's log, unless there are options."""
+        return {} if self.options else super().parquet_files(partitions)
+
     def _read_snapshot(self) -> DataFrame:
-        reader = self.spark.read.format(sources.DELTA).options(**self.options)
+        reader = self.spark.read.options(**self.options)
         if self.snapshot is not None:
             reader = reader.option("versionAsOf", self.snapshot)
-        return reader.load(self.location)
+        return _read_delta(reader, self.name)
 
 
 def open_folder(
@@ -155,10 +170,17 @@ def _delta_folder(
             raise SourceError(msg)
     location = absolute(name).rstrip("/")
     source = DeltaFolder(spark, name, (), sources.DELTA, location, options=options)
+    subject = f"Delta table {hide_secrets(name)!r}"
+    if isinstance(spark, LazySession) and not spark.is_started and not options:
+        log = open_log(partial(read_delta, location))
+        if log is not None and has_exact_texts(log.schema, log.keys):
+            source.keys = log.keys
+            source.choose_keys(keys, subject)
+            return source
     data = _read_delta(spark.read.options(**options), name)
     source.keys = delta_keys(spark, location)
-    source.choose_keys(keys, f"Delta table {hide_secrets(name)!r}")
-    if has_exact_texts(data, source.keys):
+    source.choose_keys(keys, subject)
+    if has_exact_texts(Schema.from_frame(data), source.keys):
         return source
     return sources.FrameSource(data, source.keys, name)
 

@@ -388,8 +388,8 @@ class Source(Protocol):
       can be aggregated as a whole.
     - ``read_keys(partitions)``: if partitions have their own columns, returns a key for each partition.
       Partitions with equal keys have the same columns and are read together.
-    - ``parquet_files(partitions)``: returns a `ParquetPartition` for each partition whose rows are exactly the
-      rows of Parquet files, read with Spark's default settings. They can be measured without Spark.
+    - ``parquet_files(partitions)``: returns a `ParquetPartition` or `TablePartition` for each partition whose rows
+      are those of Parquet files, read with Spark's default settings. They can be measured without Spark.
     - ``time_format``: the format of the partition time, if the names of the keys do not show it.
     """
 

@@ -20,13 +20,31 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
+from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
+from tidegauge.analyzers.columnar.engines import reads_by_default
+from tidegauge.analyzers.columnar.table_logs import (
+    DataFile,
+    TablePartition,
+    TableSnapshot,
+    delta_changes,
+    open_log,
+    read_delta,
+    read_iceberg,
+)
 from tidegauge.analyzers.core.errors import SourceError, did_you_mean
 from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat, Values
-from tidegauge.analyzers.core.schema import KEY_ONLY
-from tidegauge.analyzers.core.sql import literal, parts, quote, table_name, table_sql
+from tidegauge.analyzers.core.schema import KEY_ONLY, Schema
+from tidegauge.analyzers.core.sql import (
+    COLLATIONS_KEY,
+    literal,
+    parts,
+    quote,
+    table_name,
+    table_sql,
+)
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
 from tidegauge.analyzers.sources.hive_table import TableDescription
 from tidegauge.analyzers.sources.iceberg_partitions import (
@@ -191,6 +209,7 @@ class LoggedTable:
     field_names: Sequence[str] = ()
     _table: str = field(init=False, default="")
     _physical: Sequence[str] = field(init=False, default=())
+    _log: TableSnapshot | None = field(init=False, default=None, repr=False)
 
     @property
     def version(self) -> str | None:
@@ -215,8 +234,11 @@ class LoggedTable:
         versions = {n: int(m[1]) for n, v in since.items() if (m := pattern.fullmatch(v))}
         if not versions or self.snapshot is None:
             return set()
-        changes = self._iceberg_changes if self.format == ICEBERG else self._delta_changes
-        steps, last_changes = changes(set(versions.values()))
+        measured = set(versions.values())
+        if self.format == ICEBERG:
+            steps, last_changes = self._iceberg_changes(measured)
+        else:
+            steps, last_changes = self._logged_changes(measured) or self._delta_changes(measured)
         last_unknown = last_changes.get(None, -1)
         return {
             name
@@ -255,6 +277,9 @@ class LoggedTable:
         from pyspark.sql.functions import expr
 
         self._refresh()
+        listed = self._list_by_log()
+        if listed is not None:
+            return listed
         if self.format == ICEBERG:
             files, is_partitioned = self._iceberg()
         else:
@@ -279,6 +304,83 @@ class LoggedTable:
         (table,) = partitions
         listed = FrameSource(self.read(), self.keys).list_partitions()
         return [ListedPartition(e.partition, table.fingerprint, table.arrived_at) for e in listed]
+
+    def _list_by_log(self) -> list[ListedPartition] | None:
+        """List the partitions without a job of Spark; None if the log does not show what Spark would list."""
+        self._log = open_log(self._read_log)
+        if self._log is None:
+            return None
+        files = [*self._log.files, *self._log.delete_files]
+        has_vectors = self.format == DELTA and any(file.has_deletes for file in files)
+        if has_vectors or not all(map(self._is_known, files)):
+            return None
+        self.snapshot = self._log.id
+        if self.format == DELTA:
+            self._table = self._log.table_id
+        groups: dict[Partition, list[DataFile]] = {} if self.keys else {Partition(): []}
+        for file in files:
+            assert file.partition is not None
+            groups.setdefault(file.partition.only(self.keys), []).append(file)
+        return [self._listed(partition, group) for partition, group in groups.items()]
+
+    def _is_known(self, file: DataFile) -> bool:
+        """Return whether the log shows all keys of a file."""
+        return file.partition is not None and set(self.keys) <= set(file.partition.keys)
+
+    def _listed(self, partition: Partition, files: Sequence[DataFile]) -> ListedPartition:
+        identities = "\n".join(sorted(file.identity for file in files))
+        times = [file.modified for file in files if file.modified is not None]
+        return ListedPartition(
+            partition,
+            f"{self.format}/1:{sha256(identities.encode()).hexdigest()}",
+            max(times, default=None),
+            sum(file.size for file in files),
+        )
+
+    def _read_log(self, snapshot: int | None = None) -> TableSnapshot:
+        """Read the newest version, or a version, from the log."""
+        if self.format == DELTA:
+            return read_delta(self.location, snapshot)
+        if self.reference is not None:
+            snapshot = snapshot or self._current_snapshot()
+        entries = self.spark.table(f"{self._base}.`metadata_log_entries`").select("file").collect()
+        return read_iceberg(entries[-1][0], snapshot)
+
+    def parquet_files(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, TablePartition]:
+        """Return the files of partitions by the table's log, in the listed version.
+
+        Branches and tags of Iceberg are left for Spark, and so are partitions of Iceberg with delete files.
+        """
+        if (self.reference is not None and self.reference.name) or not reads_by_default(self.spark):
+            return {}
+        log = self._log
+        if log is None or log.id != self.snapshot:
+            log = open_log(partial(self._read_log, self.snapshot))
+        if log is None or not all(map(self._is_known, log.files)):
+            return {}
+        schema = log.schema
+        if self.format == ICEBERG:
+            schema = Schema.from_frame(self.read())
+        if has_padded_or_collated(schema):
+            return {}
+        column_keys = {
+            name: key
+            for name, key in log.column_keys.items()
+            if name in schema.names and schema.field_type(name) == log.schema.field_type(name)
+        }
+        groups: dict[Partition, list[DataFile]] = {partition: [] for partition in partitions}
+        for file in log.files:
+            assert file.partition is not None
+            partition = file.partition.only(self.keys)
+            if partition in groups:
+                groups[partition].append(file)
+        return {
+            partition: TablePartition(schema, tuple(files), column_keys, log.filled)
+            for partition, files in groups.items()
+            if self.format == DELTA or not any(file.has_deletes for file in files)
+        }
 
     def _refresh(self) -> None:
         """Make Spark load new snapshots, since Iceberg's catalog caches tables."""
@@ -426,6 +528,22 @@ class LoggedTable:
         step = " ".join(f"WHEN {snapshot_id} THEN {step}" for snapshot_id, step in writing.items())
         return steps, self._last_changes(files, keys, f"CASE snapshot_id {step} END")
 
+    def _logged_changes(
+        self, since: set[int]
+    ) -> tuple[dict[int, int], dict[str | None, int]] | None:
+        """Return the same as `_delta_changes`, without Spark; None if the log cannot be read so."""
+        assert self.snapshot is not None
+        changes = delta_changes(self.location, min(since), self.snapshot)
+        if changes is None:
+            return None
+        oldest, versions = changes
+        last_changes: dict[str | None, int] = {}
+        for partition, version in versions.items():
+            is_known = bool(self.keys) and partition is not None
+            name = partition.only(self.keys).name if is_known and partition else None
+            last_changes[name] = max(last_changes.get(name, -1), version)
+        return {version: version for version in range(oldest, self.snapshot + 1)}, last_changes
+
     def _delta_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
         """Return the versions back to the oldest in ``since``, and each partition's last change.
 
@@ -550,10 +668,15 @@ def delta_keys(spark: SparkSession, location: str) -> tuple[str, ...]:
     return tuple(_newest_metadata(log)[2])
 
 
-def has_exact_texts(data: DataFrame, keys: Collection[str]) -> bool:
+def has_exact_texts(schema: Schema, keys: Collection[str]) -> bool:
     """Return whether Delta's log writes the values of these columns as Spark prints them."""
-    types = {f.name: f.dataType.typeName() for f in data.schema.fields}
-    return all(types[key] in DISTINCT_AS_TEXT for key in keys)
+    return all(schema.field(quote(key)).kind in DISTINCT_AS_TEXT for key in keys)
+
+
+def has_padded_or_collated(schema: Schema) -> bool:
+    """Return whether a column is a CHAR or VARCHAR, or has a collation."""
+    special = {"__CHAR_VARCHAR_TYPE_STRING", COLLATIONS_KEY}
+    return any(special & set(column.get("metadata", {})) for column in schema.struct["fields"])
 
 
 def logged_table(
@@ -597,6 +720,6 @@ def logged_table(
     if provider != DELTA or managed:
         return None
     keys = tuple(c.name for c in spark.catalog.listColumns(quoted) if c.isPartition)
-    if not has_exact_texts(spark.table(quoted), keys):
+    if not has_exact_texts(Schema.from_frame(spark.table(quoted)), keys):
         return None
     return LoggedTable(spark, name, keys, DELTA, description.location)
