@@ -36,7 +36,9 @@ for name in ("docs", "release"):  # beside dev.txt, in one environment
     pin(f"{name}.txt", "--constraint", str(HERE / "dev.txt"), sources=(f"{name}.in",))
 # Environments of older releases of Spark, with the packages of their time.
 for path in sorted(HERE.glob("spark-*.in")):
-    used = [word for extra in ("avro", "demo", "griffin", "lakehouse") for word in ("--extra", extra)]
+    used = [
+        word for extra in ("avro", "demo", "griffin", "lakehouse") for word in ("--extra", extra)
+    ]
     pin(path.with_suffix(".txt").name, *used, sources=("../pyproject.toml", path.name))
 # Schedulers, in environments of their own, with the extras that the cookbook installs.
 for name in ("airflow", "dagster"):
