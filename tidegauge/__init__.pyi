@@ -259,3 +259,5 @@ from .analyzers.measures.top_values import TopValuesMetric as TopValuesMetric
 from .calculation import Metrics as Metrics
 from .calculation import calculate as calculate
 from .calculation import merge_states as merge_states
+from .watching import WatchResult as WatchResult
+from .watching import watch as watch

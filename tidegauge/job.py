@@ -161,7 +161,7 @@ class JobResult(Generic[Report]):
 def run_tables(
     tables: Sequence[Table],
     work: Callable[[Table], Report],
-    spark: SparkSession,
+    spark: SparkSession | None,
     *,
     jobs: int = 1,
     finished: Callable[[Table, Report | Exception], None] | None = None,
@@ -174,8 +174,8 @@ def run_tables(
         The tables, in the order of the result.
     work : callable
         Works on one table.
-    spark : SparkSession
-        The session of all threads.
+    spark : SparkSession or None
+        The session of all threads; None for work without Spark.
     jobs : int
         Number of tables to work on at the same time, in threads that share the session. One job runs in
         the caller's thread.
@@ -198,7 +198,8 @@ def run_tables(
     if jobs == 1:
         yield from ((table, run(table)) for table in tables)
         return
-    with ThreadPoolExecutor(jobs, "tidegauge-run", partial(activate, spark)) as pool:
+    initialize = None if spark is None else partial(activate, spark)
+    with ThreadPoolExecutor(jobs, "tidegauge-run", initialize) as pool:
         yield from zip(tables, pool.map(run, tables), strict=True)
 
 

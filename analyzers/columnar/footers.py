@@ -462,14 +462,14 @@ def _types_by_parquet(metadata: pq.FileMetaData) -> dict[str, Any] | None:
     for i in range(metadata.num_columns):
         leaf = metadata.schema.column(i)
         is_plain = leaf.path == leaf.name and not leaf.max_repetition_level
-        kind = _spark_type(leaf) if is_plain and leaf.max_definition_level <= 1 else None
+        kind = spark_type(leaf) if is_plain and leaf.max_definition_level <= 1 else None
         if kind is None:
             return None
         types[leaf.name] = kind
     return types if len(types) == metadata.num_columns else None
 
 
-def _spark_type(leaf: pq.ColumnSchema) -> str | None:
+def spark_type(leaf: pq.ColumnSchema) -> str | None:
     """Return Spark's type of a column that is not nested; None for types that Spark rejects or may change."""
     logical = json.loads(leaf.logical_type.to_json())
     kind: str | None = None

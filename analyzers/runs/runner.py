@@ -200,7 +200,7 @@ def run_incremental(
                 uncompared=_uncompared(() if chosen else listed, tasks),
                 gone=gone,
             )
-            _mark_gone(store, run.run, ledger, gone, present)
+            mark_gone(store, run.run, ledger, gone, present)
             progress.start(spec.dataset, len(tasks))
 
             def read(batch_tasks: Sequence[_Task]) -> DataFrame:
@@ -337,7 +337,7 @@ def _tag_version(store: RunStore, run: int, source: Source) -> None:
         store.tag_run(run, {SOURCE_VERSION: version})
 
 
-def _mark_gone(
+def mark_gone(
     store: RunStore,
     run: int,
     ledger: Mapping[str, LedgerEntry],

@@ -478,10 +478,11 @@ def _list_all(spark: SparkSession, root: str) -> list[FileInfo]:
 
 
 def _visible(files: Iterable[FileInfo]) -> list[FileInfo]:
-    return [f for f in files if not any(map(_is_hidden, f.path.split("/")))]
+    return [f for f in files if not any(map(is_hidden, f.path.split("/")))]
 
 
-def _is_hidden(step: str) -> bool:
+def is_hidden(step: str) -> bool:
+    """Return whether Spark ignores files and folders of a name."""
     is_marked = step.startswith(".") or (step.startswith("_") and "=" not in step)
     return is_marked or step.endswith("._COPYING_")  # Hadoop's uploads in progress
 

@@ -123,6 +123,10 @@ COMMAND_PANELS = {
             "tidegauge.cli.measuring:check",
             "Measure new and changed partitions, and evaluate the checks of suite files on them.",
         ),
+        "watch": CommandEntry(
+            "tidegauge.cli.measuring:watch",
+            "Watch all tables below folders by their metadata, without scanning data or writing suites.",
+        ),
     },
     "Explore": {
         "report": CommandEntry(

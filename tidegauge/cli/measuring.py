@@ -1,4 +1,4 @@
-"""Commands that measure tables: profile, explain, run and check."""
+"""Commands that measure tables: profile, explain, run, check and watch."""
 
 from __future__ import annotations
 
@@ -334,3 +334,91 @@ def check(
     from tidegauge.files.runs import run_checks
 
     return suite_options.measure(run_checks, fail_on.gate(), location, session)
+
+
+def watch(
+    pattern: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Folders with tables below them, as paths or URIs, or patterns such as '/lake/*/orders'.",
+        ),
+    ],
+    location: options.RepositoryLocation,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Pattern of datasets to watch, such as 'sales.*'; can be repeated (default: all)."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Pattern of datasets not to watch, such as '*.tmp_*'; can be repeated (default: none)."
+        ),
+    ] = None,
+    jobs: options.Jobs = 1,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="List the tables that would be measured, and store nothing."
+        ),
+    ] = False,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Number of partition times that the first watch of a table measures, the newest; 0 for all.",
+        ),
+    ] = 90,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            min=0,
+            help="Start no more tables after this time; the next watch resumes there (default: no limit).",
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MIB",
+            min=0,
+            help="Start no more tables when the process has used this much memory (default: no limit).",
+        ),
+    ] = None,
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SINK",
+            help="Sink of notifications, such as log or ${SLACK}; can be repeated (default: as configured).",
+        ),
+    ] = None,
+    fail_on_incident: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-incident", help="Exit with 2 if a watched table has an open incident."
+        ),
+    ] = False,
+    output_format: options.ResultFormatOption = ResultFormat.TEXT,
+    output: options.ResultOutput = None,
+) -> int:
+    """Watch all tables below folders by their metadata, without scanning data or writing suites."""
+    from tidegauge.watching import watch as watch_tables
+
+    options.check_target_file(output)
+    with location.open(create=not dry_run, dry_run=dry_run, or_empty=dry_run) as repository:
+        result = watch_tables(
+            pattern,
+            repository=repository,
+            include=include or (),
+            exclude=exclude or (),
+            jobs=jobs,
+            dry_run=dry_run,
+            sample=sample or None,
+            minutes=time_limit,
+            memory_mb=memory_limit,
+            notify=notify or (),
+        )
+        gate = Gate(anomalies=fail_on_incident)
+        return options.print_result(result, gate, output_format, output, location.option)

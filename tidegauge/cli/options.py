@@ -383,7 +383,12 @@ class RepositoryLocation:
 
     @contextmanager
     def open(
-        self, *, read_only: bool = False, dry_run: bool = False, create: bool = False
+        self,
+        *,
+        read_only: bool = False,
+        dry_run: bool = False,
+        create: bool = False,
+        or_empty: bool = False,
     ) -> Iterator[Repository]:
         """Open the repository, and close it at the end.
 
@@ -396,6 +401,8 @@ class RepositoryLocation:
         create : bool
             Whether to create a missing SQLite file. Commands that need a history do not create it, because a
             missing file is a mistyped name.
+        or_empty : bool
+            Whether to open an empty repository in memory if the SQLite file is missing.
 
         Raises
         ------
@@ -407,10 +414,15 @@ class RepositoryLocation:
         from tidegauge.repository.store.config import settings
 
         read_only = read_only or dry_run
+        db = self.db
         if not create:
             url = settings(self.db, None)[0]
-            engines.check_file_exists(engines.sqlite_file_of(engines.parse_address(url)))
-        with Repository(self.db, artifacts=self.artifacts, read_only=read_only) as repository:
+            file = engines.sqlite_file_of(engines.parse_address(url))
+            if or_empty and file is not None and not file.exists():
+                db, read_only = "sqlite://", False
+            else:
+                engines.check_file_exists(file)
+        with Repository(db, artifacts=self.artifacts, read_only=read_only) as repository:
             if not read_only:
                 repository.database.check_writable()
             yield repository

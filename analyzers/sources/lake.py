@@ -1,0 +1,526 @@
+"""Find the tables below a folder without Spark, and read what the footers of their Parquet files state.
+
+`find_tables` lists a folder once and assigns the files to tables. A table is a folder that directly contains data
+files or subfolders ``key=value``. Its metadata are read only for the partitions that a run measures.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.columnar.footers import (
+    FOOTER_THREADS,
+    FileColumn,
+    Footer,
+    PartitionFooters,
+    file_columns,
+    merged_footers,
+    spark_type,
+)
+from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, describe
+from tidegauge.analyzers.core.filesystems import absolute, child, file_system, local_path
+from tidegauge.analyzers.core.formatting import hide_secrets, plural
+from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise_time
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.sources.path_source import newest_first
+from tidegauge.analyzers.sources.sources import (
+    TABLE_FORMATS,
+    FileInfo,
+    ListedPartition,
+    is_hidden,
+    table_in,
+    to_listed,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+SNAPSHOT_KEY = "snapshot"
+"""Partition key of unpartitioned tables: the day of their last change, in UTC."""
+_PARQUET_ENDINGS = frozenset({"", "parquet", "parq", "pq"})
+"""Endings of Parquet files; Hive and Trino write files without one."""
+_OTHER_ENDINGS = frozenset({"avro", "csv", "json", "jsonl", "orc", "tsv", "txt"})
+"""Endings of data files that have no footers to read."""
+_COMPRESSED = frozenset({".gz", ".zst", ".bz2", ".snappy", ".lz4"})
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A table below a folder.
+
+    Attributes
+    ----------
+    path : str
+        Path relative to the searched folder; the folder's own name if the folder is the table.
+    location : str
+        The table's folder, as an absolute path or URI.
+    format : str
+        ``parquet``, a table format such as ``delta``, or the ending of other data files.
+    files : tuple of FileInfo
+        The data files, with paths relative to the table's folder.
+    problem : str
+        Why the table cannot be read; empty if nothing is known against it.
+    """
+
+    path: str
+    location: str
+    format: str = "parquet"
+    files: tuple[FileInfo, ...] = field(default=(), repr=False)
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the table's dataset: its path with dots, without the ``.db`` of Hive's databases.
+
+        Examples
+        --------
+        >>> LakeTable("sales.db/orders", "/lake/sales.db/orders").name
+        'sales.orders'
+        """
+        *folders, table = self.path.split("/")
+        return ".".join([*(folder.removesuffix(".db") for folder in folders), table])
+
+    @property
+    def unsupported(self) -> str:
+        """Why tables of this format have no metadata to read; empty if they have."""
+        if self.format in TABLE_FORMATS:
+            return f"{TABLE_FORMATS[self.format]} tables cannot be watched by their folders yet"
+        if self.format != "parquet":
+            return f"its files are {self.format}, which state neither rows nor nulls; measure it with a suite"
+        return ""
+
+
+def find_tables(pattern: str) -> list[LakeTable]:
+    """Find the tables below a folder, in order of their paths.
+
+    Hidden files and folders, whose names begin with a dot or an underscore, are skipped as in Spark. Folders that
+    cannot be listed are returned as tables with a problem.
+
+    Parameters
+    ----------
+    pattern : str
+        A folder, as a path or URI, or a pattern such as ``/lake/*/orders``. A pattern also matches all tables below
+        the folders that match.
+
+    Raises
+    ------
+    NoSuchTableError
+        If the folder does not exist.
+    SourceError
+        If the folder cannot be listed at all.
+    """
+    location = absolute(pattern).rstrip("/") or "/"
+    root, steps = _split_pattern(location)
+    system, inner = file_system(root)
+    if not _is_folder(system, inner, root):
+        msg = f"no folder {hide_secrets(root)!r}"
+        raise NoSuchTableError(msg)
+    files, denied = _list_below(system, inner)
+    tables = _tables_of(root, files)
+    tables += [_denied(root, path, reason) for path, reason in denied.items()]
+    own_name = posixpath.basename(root) or root
+    tables = [t if t.path else replace(t, path=own_name) for t in tables]
+    return sorted(
+        (table for table in tables if not steps or _matches(table.path, steps)),
+        key=lambda table: table.path,
+    )
+
+
+def _split_pattern(location: str) -> tuple[str, str]:
+    """Return the folder above the first step with a wildcard, and the rest of the path."""
+    match = _GLOB.search(location)
+    if match is None:
+        return location, ""
+    root, _, _ = location[: match.start()].rpartition("/")
+    return root or "/", location[len(root) :].strip("/")
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Return whether a path, or a folder above it, matches a pattern step by step.
+
+    Examples
+    --------
+    >>> _matches("sales/orders", "s*"), _matches("sales/orders", "*/items"), _matches("a/b/c", "*/b")
+    (True, False, True)
+    """
+    steps, patterns = path.split("/"), pattern.split("/")
+    return len(steps) >= len(patterns) and all(map(fnmatchcase, steps, patterns))
+
+
+def _is_folder(system: fs.FileSystem, path: str, root: str) -> bool:
+    from pyarrow import fs
+
+    try:
+        return bool(system.get_file_info(path).type == fs.FileType.Directory)
+    except OSError as error:
+        msg = f"cannot list {hide_secrets(root)!r}: {describe(error)}"
+        raise SourceError(msg) from error
+
+
+def _list_below(system: fs.FileSystem, root: str) -> tuple[list[FileInfo], dict[str, str]]:
+    """List all files below a folder, and the reasons of folders that cannot be listed, by relative path.
+
+    A folder is listed with all its subfolders at once. Only if that fails, its subfolders are listed one by one.
+    """
+    from pyarrow import fs
+
+    files: list[FileInfo] = []
+    denied: dict[str, str] = {}
+    prefix = root.rstrip("/") + "/"
+
+    def add(infos: Sequence[fs.FileInfo]) -> None:
+        files.extend(
+            FileInfo(info.path.removeprefix(prefix), info.size, info.mtime_ns // 1_000_000)
+            for info in infos
+            if info.type == fs.FileType.File
+        )
+
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        try:
+            add(system.get_file_info(fs.FileSelector(folder, recursive=True)))
+        except OSError:
+            try:
+                infos = system.get_file_info(fs.FileSelector(folder))
+            except OSError as error:
+                denied[folder.removeprefix(prefix) if folder != root else ""] = _os_reason(error)
+                continue
+            add(infos)
+            folders += [info.path for info in infos if info.type == fs.FileType.Directory]
+    return files, denied
+
+
+def _os_reason(error: OSError) -> str:
+    """Return the reason of a failed listing without the path, which the report names."""
+    if isinstance(error, PermissionError) or "Permission denied" in str(error):
+        return "permission denied"
+    return re.sub(r"^\[Errno \d+\] ", "", hide_secrets(describe(error)))
+
+
+def _denied(root: str, path: str, reason: str) -> LakeTable:
+    steps = path.split("/") if path else []
+    first = next((i for i, step in enumerate(steps) if "=" in step), len(steps))
+    table = "/".join(steps[:first])
+    where = "" if first == len(steps) else f" in {'/'.join(steps[first:])}"
+    location = child(root, table) if table else root
+    return LakeTable(table, location, problem=f"cannot list its files{where}: {reason}")
+
+
+def _tables_of(root: str, files: Sequence[FileInfo]) -> list[LakeTable]:
+    """Assign files to tables."""
+    logs = _log_folders(root, files)
+    files_by_folder: dict[str, list[FileInfo]] = {}
+    for file in files:
+        steps = file.path.split("/")
+        if any(map(is_hidden, steps)) or any(
+            "/".join(steps[:depth]) in logs for depth in range(len(steps))
+        ):
+            continue
+        first = next((i for i, step in enumerate(steps[:-1]) if "=" in step), len(steps) - 1)
+        folder = "/".join(steps[:first])
+        inner = FileInfo("/".join(steps[first:]), file.size, file.modified)
+        files_by_folder.setdefault(folder, []).append(inner)
+    tables = [
+        LakeTable(path, child(root, path) if path else root, format)
+        for path, format in logs.items()
+    ]
+    for folder, folder_files in files_by_folder.items():
+        format = _format_of(folder_files)
+        if format is not None:
+            location = child(root, folder) if folder else root
+            tables.append(LakeTable(folder, location, format, tuple(folder_files)))
+    return _without_outer(tables)
+
+
+def _log_folders(root: str, files: Sequence[FileInfo]) -> dict[str, str]:
+    """Return the formats of the Delta, Hudi and Iceberg tables below a folder, by relative path."""
+    candidates: dict[str, list[str]] = {}
+    for file in files:
+        steps = file.path.split("/")
+        for depth, step in enumerate(steps[:-1]):
+            if step in {"_delta_log", ".hoodie", "metadata"}:
+                candidates.setdefault("/".join(steps[:depth]), []).append("/".join(steps[depth:]))
+                break
+    logs: dict[str, str] = {}
+    for folder, inner in sorted(candidates.items()):
+        table = table_in("", inner)
+        if table is not None and not table.location:
+            logs[folder] = table.format
+    return logs
+
+
+def _format_of(files: Sequence[FileInfo]) -> str | None:
+    """Return the format of data files; None if there are none."""
+    endings = {_ending(file.path) for file in files}
+    if endings & _PARQUET_ENDINGS:
+        return "parquet"
+    return min(endings & _OTHER_ENDINGS, default=None)
+
+
+def _ending(path: str) -> str:
+    name = PurePosixPath(path)
+    return (name.with_suffix("") if name.suffix in _COMPRESSED else name).suffix[1:].casefold()
+
+
+def _without_outer(tables: Sequence[LakeTable]) -> list[LakeTable]:
+    """Mark tables whose folder contains other tables: Spark would read the files of all of them."""
+    paths = {table.path for table in tables}
+    outer: dict[str, list[str]] = {}
+    for path in paths:
+        steps = path.split("/") if path else []
+        for depth in range(len(steps)):
+            above = "/".join(steps[:depth])
+            if above in paths:
+                outer.setdefault(above, []).append(path)
+    return [
+        replace(
+            table,
+            problem=f"its folder has data files, and also contains {plural(len(outer[table.path]), 'other table')}"
+            f" such as {min(outer[table.path])}; move the files into a folder of their own",
+        )
+        if table.path in outer
+        else table
+        for table in tables
+    ]
+
+
+@dataclass(frozen=True)
+class ParquetFolder:
+    """A table of Parquet files as a source whose metadata are read without Spark.
+
+    Partitions and fingerprints are the same as those of `PathSource`, so a suite continues the history. An
+    unpartitioned table has one partition for each day on which it changed: ``snapshot=2026-01-31``.
+
+    Attributes
+    ----------
+    table : LakeTable
+        The table.
+    """
+
+    table: LakeTable
+
+    def __post_init__(self) -> None:
+        if self.table.problem:
+            raise SourceError(self.table.problem)
+        if self.table.unsupported:
+            raise SourceError(self.table.unsupported)
+        shapes = {partition.keys for partition in self._files}
+        if len(shapes) > 1:
+            names = " and ".join(sorted("/".join(keys) or "no partition" for keys in shapes))
+            msg = f"its files are under different partition columns: {names}"
+            raise SourceError(msg)
+        for file in self.table.files:
+            if "/" in file.path and not all("=" in step for step in file.path.split("/")[:-1]):
+                msg = f"{file.path} is in a folder that is not named key=value; Spark may skip it"
+                raise SourceError(msg)
+
+    @property
+    def name(self) -> str:
+        """The location, stored with the dataset."""
+        return self.table.location
+
+    @cached_property
+    def _files(self) -> Mapping[Partition, list[FileInfo]]:
+        files: dict[Partition, list[FileInfo]] = {}
+        for file in self.table.files:
+            files.setdefault(Partition.from_path(posixpath.dirname(file.path)), []).append(file)
+        return files
+
+    @cached_property
+    def file_keys(self) -> tuple[str, ...]:
+        """The partition columns in the names of the folders."""
+        return next(iter(self._files)).keys
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partition columns; the day of the last change for an unpartitioned table."""
+        return self.file_keys or (SNAPSHOT_KEY,)
+
+    @property
+    def time_format(self) -> TimeFormat | None:
+        """The format of the partition time; None if the keys have no time."""
+        return recognise_time(self.keys) if self.file_keys else SNAPSHOT_FORMAT
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether partitions that are not listed are gone; only the last snapshot is listed."""
+        return bool(self.file_keys)
+
+    @cached_property
+    def partitions(self) -> Mapping[Partition, list[FileInfo]]:
+        """The files of each partition."""
+        if self.file_keys:
+            return self._files
+        files = self._files[Partition()]
+        newest = datetime.fromtimestamp(max(file.modified for file in files) / 1000, UTC)
+        return {Partition((SNAPSHOT_KEY,), (f"{newest:%Y-%m-%d}",)): files}
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the partitions, as of the listing of the folder."""
+        return to_listed(self.partitions)
+
+    def file_count(self, partition: Partition) -> int:
+        """Return the number of files of a partition."""
+        return len(self.partitions[partition])
+
+    def describe(
+        self, partitions: Collection[Partition]
+    ) -> Iterator[tuple[Partition, PartitionFooters | SourceError]]:
+        """Yield the metadata of each partition, or the error why footers do not determine them.
+
+        A partition whose files all have zero bytes has no rows, and the columns of the partition before it.
+        """
+        files = {partition: newest_first(self.partitions[partition]) for partition in partitions}
+        locations = [
+            child(self.table.location, file.path) for listed in files.values() for file in listed
+        ]
+        footers = iter(_footers(locations))
+        schema: Schema | None = None  # of the partition before
+        for partition, listed in files.items():
+            described = self._merged([next(footers) for _ in listed], schema)
+            schema = described.schema if isinstance(described, PartitionFooters) else schema
+            yield partition, described
+
+    def _merged(
+        self, footers: Sequence[Footer | SourceError], previous: Schema | None
+    ) -> PartitionFooters | SourceError:
+        readable = [footer for footer in footers if isinstance(footer, Footer)]
+        if len(readable) < len(footers):
+            return next(f for f in footers if isinstance(f, SourceError))
+        if not readable and previous is not None:  # as in `PathSource`, it has no rows
+            return PartitionFooters((), previous)
+        if not readable:
+            return SourceError("all of its files have zero bytes")
+        merged = merged_footers(readable, self.file_keys)
+        if merged is None:
+            return SourceError(_conflict(readable, self.file_keys))
+        return merged
+
+
+SNAPSHOT_FORMAT = TimeFormat((SNAPSHOT_KEY,), ("%Y-%m-%d",))
+
+
+def _conflict(footers: Sequence[Footer], keys: Sequence[str]) -> str:
+    """Return why the footers of a partition cannot be combined."""
+    types: dict[str, str] = {}
+    for footer in footers:
+        for name, column in footer.columns.items():
+            if types.setdefault(name, str(column.type)) != str(column.type):
+                return f"its files have different types of {column.name!r}: {types[name]} and {column.type}"
+    named = [key for key in keys if key.casefold() in types]
+    return f"its files have a column {named[0]!r}, like a folder" if named else "it has no columns"
+
+
+def _footers(locations: Sequence[str]) -> list[Footer | SourceError]:
+    """Read footers; concurrently if the files are not local. Files that cannot be read give an error."""
+    reader = _FooterReader()
+    if len(locations) < 2 or local_path(locations[0]) is not None:
+        return list(map(reader.read, locations))
+    with ThreadPoolExecutor(min(FOOTER_THREADS, len(locations))) as pool:
+        return list(pool.map(reader.read, locations))
+
+
+@dataclass
+class _FooterReader:
+    """Reads footers, and derives the columns of consecutive files with equal schemas only once."""
+
+    _last: Footer | None = None
+
+    def read(self, location: str) -> Footer | SourceError:
+        import pyarrow.parquet as pq
+        from pyarrow import ArrowException
+
+        system, path = file_system(location)
+        name = posixpath.basename(location)
+        try:
+            metadata = pq.read_metadata(path, filesystem=system)
+        except (ArrowException, OSError) as error:
+            reason = _os_reason(error) if isinstance(error, OSError) else describe(error)
+            if "magic bytes" in reason or "too small" in reason or "Parquet file size" in reason:
+                reason = "it is not a complete Parquet file"
+            return SourceError(f"{name}: {hide_secrets(reason)}")
+        last = self._last
+        if last is not None and _has_same_columns(metadata, last.metadata):
+            footer = Footer(location, metadata, last.columns)
+        else:
+            columns = file_columns(metadata) or _columns_by_arrow(metadata)
+            footer = Footer(location, metadata, columns)
+        self._last = footer
+        return footer
+
+
+def _columns_by_arrow(metadata: pq.FileMetaData) -> dict[str, FileColumn]:
+    """Return the columns of a file for which only Spark knows all types.
+
+    Nested columns get the types that Arrow reads, and types without a counterpart in Spark keep Arrow's name. Such
+    columns are not measured. They only show changes of the schema.
+    """
+    leaves = {
+        leaf.name: (i, leaf)
+        for i, leaf in enumerate(map(metadata.schema.column, range(metadata.num_columns)))
+        if leaf.path == leaf.name and leaf.max_definition_level <= 1
+    }
+    columns: dict[str, FileColumn] = {}
+    for column in metadata.schema.to_arrow_schema():
+        kind, index = None, None
+        if column.name in leaves:
+            position, leaf = leaves[column.name]
+            kind = spark_type(leaf)
+            index = None if kind is None or leaf.physical_type == "INT96" else position
+        columns[column.name.casefold()] = FileColumn(
+            column.name, kind or _type_by_arrow(column.type), index
+        )
+    return columns
+
+
+def _type_by_arrow(kind: Any) -> Any:
+    """Return an Arrow type in Spark's JSON form."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        fields = [
+            {"name": f.name, "type": _type_by_arrow(f.type), "nullable": True, "metadata": {}}
+            for f in kind
+        ]
+        return {"type": "struct", "fields": fields}
+    if types.is_map(kind):
+        key, value = _type_by_arrow(kind.key_type), _type_by_arrow(kind.item_type)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if types.is_list(kind) or types.is_large_list(kind):
+        element = _type_by_arrow(kind.value_type)
+        return {"type": "array", "elementType": element, "containsNull": True}
+    return _NAMES_BY_ARROW.get(str(kind), str(kind))
+
+
+_NAMES_BY_ARROW = {
+    "bool": "boolean",
+    "int8": "byte",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "date32[day]": "date",
+    "large_string": "string",
+}
+"""Spark's names of types within nested columns that differ from Arrow's."""
+
+
+def _has_same_columns(a: pq.FileMetaData, b: pq.FileMetaData) -> bool:
+    keys_a, keys_b = a.metadata or {}, b.metadata or {}
+    same_keys = all(keys_a.get(key) == keys_b.get(key) for key in _SCHEMA_KEYS)
+    return same_keys and bool(a.schema.equals(b.schema))
+
+
+_SCHEMA_KEYS = (b"org.apache.spark.sql.parquet.row.metadata", b"ARROW:schema")
+"""Keys of a footer under which writers store their own form of the schema."""

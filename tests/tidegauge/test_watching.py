@@ -1,0 +1,383 @@
+"""Watching all tables below a folder by their metadata, without Spark."""
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import tidegauge as tg
+from tidegauge.analyzers.columnar.engines import LazySession
+from tidegauge.analyzers.core.errors import NoSuchTableError, SuiteError
+from tidegauge.analyzers.runs.recording import Silent
+from tidegauge.analyzers.sources import lake
+from tidegauge.cli.main import app
+from tidegauge.watching import Coverage, watch
+
+NIGHT = timedelta(hours=26)
+"""The loads of a day are written at two o'clock of the next day."""
+
+
+def rows(count, nulls=0, **columns):
+    names = pa.array([None] * nulls + ["a"] * (count - nulls))
+    return pa.table({"id": pa.array(range(count), pa.int64()), "name": names, **columns})
+
+
+def write(folder, table, time=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "part-0.parquet"
+    pq.write_table(table, file)
+    if time is not None:
+        os.utime(file, (time.timestamp(),) * 2)
+    return file
+
+
+def last_days(count):
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return [today - timedelta(days=n) for n in range(count, 0, -1)]
+
+
+def write_days(table, days, count=lambda _: 50, **options):
+    for i, day in enumerate(days):
+        time = min(day + NIGHT, datetime.now(UTC))
+        write(table / f"ds={day:%Y-%m-%d}", rows(count(i), **options), time)
+
+
+def no_spark():
+    raise AssertionError("Spark was started")
+
+
+def coverage(result):
+    return {table.dataset: table.coverage for table in result.tables}
+
+
+@pytest.fixture
+def repo(tmp_path):
+    with tg.Repository(f"sqlite:///{tmp_path}/repo.db") as repository:
+        yield repository
+
+
+@pytest.fixture
+def lake_folder(tmp_path):
+    return tmp_path / "lake"
+
+
+def test_rows_nulls_and_extremes_are_measured_for_each_partition(repo, lake_folder):
+    day = pa.array([datetime(2026, 1, 5, 7, tzinfo=UTC)] * 4, pa.timestamp("us", tz="UTC"))
+    write(lake_folder / "sales.db" / "orders" / "ds=2026-01-05", rows(4, nulls=1, at=day))
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {"sales.orders": Coverage.MEASURED}
+    metrics = repo.metrics("sales.orders")
+    values = {(m.name, m.instance): m.value for m in metrics.itertuples()}
+    seconds = datetime(2026, 1, 5, 7, tzinfo=UTC).timestamp()
+    assert values == {
+        ("Size", "*"): 4,
+        ("Completeness", "id"): 1,
+        ("Completeness", "name"): 0.75,
+        ("Completeness", "at"): 1,
+        ("Minimum", "id"): 0,
+        ("Maximum", "id"): 3,
+        ("MinTime", "at"): seconds,
+        ("MaxTime", "at"): seconds,
+    }
+
+
+def test_a_suite_goes_on_from_the_watched_series(repo, lake_folder):
+    """The suite measures only what the watch did not; it does not restate partitions."""
+    table = lake_folder / "orders"
+    write_days(table, last_days(3))
+    watch(str(lake_folder), repository=repo)
+    suite = tg.Suite("orders", [tg.Size(), tg.Completeness("name"), tg.Mean("id")])
+    session = LazySession(no_spark)
+    run = tg.analyze(str(table), suite, repository=repo, spark=session, progress=Silent())
+    assert set(run.changes.values()) == {"added"}
+    assert set(run.metrics()["name"]) == {"Mean"}
+    assert set(repo.partitions("orders")["version"]) == {1}
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"orders": Coverage.BY_SUITE}
+
+
+def test_later_watches_measure_only_tables_whose_listing_moved(repo, lake_folder):
+    days = last_days(4)
+    for name in ("a", "b"):
+        write_days(lake_folder / name, days[:3])
+    watch(str(lake_folder), repository=repo)
+    write_days(lake_folder / "b", days[3:])
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {"a": Coverage.UNCHANGED, "b": Coverage.MEASURED}
+    (run,) = [table.run for table in result.tables if table.run]
+    assert dict(run.changes) == {f"ds={days[3]:%Y-%m-%d}": "new"}
+    assert len(repo.runs("a")) == 1
+
+
+def test_changed_and_removed_partitions_are_noticed(repo, lake_folder):
+    days = last_days(3)
+    write_days(lake_folder / "t", days)
+    watch(str(lake_folder), repository=repo)
+    write(lake_folder / "t" / f"ds={days[0]:%Y-%m-%d}", rows(7))
+    shutil.rmtree(lake_folder / "t" / f"ds={days[1]:%Y-%m-%d}")
+    watch(str(lake_folder), repository=repo)
+    partitions = repo.partitions("t").set_index("partition")
+    assert partitions.loc[f"ds={days[0]:%Y-%m-%d}", ["version", "rows"]].tolist() == [2, 7]
+    assert partitions["gone_at"].notna().tolist() == [False, True, False]
+
+
+def test_the_first_watch_measures_the_newest_partitions_and_later_ones_all_since(repo, lake_folder):
+    days = last_days(9)
+    write_days(lake_folder / "t", days[:5])
+    watch(str(lake_folder), repository=repo, sample=2)
+    assert len(repo.partitions("t")) == 2
+    write_days(lake_folder / "t", days[5:])
+    watch(str(lake_folder), repository=repo, sample=2)
+    assert len(repo.partitions("t")) == 6
+
+
+def planted(lake_folder):
+    """Write six tables of sixty days, five with a fault in the newest."""
+    days = last_days(60)
+
+    def usual(i):
+        return 1000 + 13 * (i % 7) + (i * 7919) % 11
+
+    for name in ("fine", "half", "empty", "nulls", "dropped", "typed"):
+        write_days(lake_folder / name, days, usual)
+    faults = {
+        "half": rows(500),
+        "empty": rows(0),
+        "nulls": rows(1000, nulls=400),
+        "dropped": rows(1000).drop_columns("name"),
+        "typed": rows(1000).set_column(0, "id", pa.array(["x"] * 1000)),
+    }
+    for name, table in faults.items():
+        write(lake_folder / name / f"ds={days[-1]:%Y-%m-%d}", table, days[-1] + timedelta(hours=24))
+    write_days(lake_folder / "stopped", days[:-5], usual)
+
+
+def test_planted_faults_are_incidents(repo, lake_folder):
+    planted(lake_folder)
+    result = watch(str(lake_folder), repository=repo)
+    headlines = {i["dataset"]: i["headline"] for i in result.incidents}
+    assert headlines.keys() == {"half", "empty", "nulls", "dropped", "typed", "stopped"}
+    assert "volume -5" in headlines["half"]
+    assert "name" in headlines["dropped"]
+    assert result.status() == 0
+    screen = result.text()
+    assert "7 tables: 7 measured" in screen
+    assert "stopped: " in screen
+    assert "dropped" in next(line for line in screen.splitlines() if " in 5 tables" in line)
+
+
+def test_a_table_without_changes_is_reported_when_a_partition_is_overdue(repo, lake_folder):
+    days = last_days(40)
+    write_days(lake_folder / "t", days[:-5])
+    result = watch(str(lake_folder), repository=repo)
+    assert [i["dataset"] for i in result.incidents] == ["t"]
+    (table,) = watch(str(lake_folder), repository=repo).tables
+    assert (table.coverage, table.is_due) == (Coverage.UNCHANGED, True)
+    write_days(lake_folder / "t", days[-5:])
+    watch(str(lake_folder), repository=repo)
+    (table,) = watch(str(lake_folder), repository=repo).tables
+    assert (table.coverage, table.is_due) == (Coverage.UNCHANGED, False)
+
+
+def test_an_unpartitioned_table_has_a_point_for_each_day_on_which_it_changed(repo, lake_folder):
+    for day in (3, 4, 5):
+        for hour, count in ((1, 10), (2, 10 * day)):  # the last change of a day counts
+            write(lake_folder / "t", rows(count), datetime(2026, 1, day, hour, tzinfo=UTC))
+            watch(str(lake_folder), repository=repo)
+    sizes = repo.metrics("t.snapshots")
+    sizes = sizes[sizes["name"] == "Size"]
+    assert sizes[["partition", "value"]].to_numpy().tolist() == [
+        ["snapshot=2026-01-03", 30],
+        ["snapshot=2026-01-04", 40],
+        ["snapshot=2026-01-05", 50],
+    ]
+    assert repo.partitions("t.snapshots")["gone_at"].isna().all()
+
+
+ODD = {
+    "csvs": ("a.csv", b"a\n1\n"),
+    "broken": ("a.parquet", b"nope"),
+    "delta/_delta_log": ("00000000000000000000.json", b"{}"),
+    "ice/metadata": ("v1.metadata.json", b"{}"),
+}
+
+
+def test_tables_that_cannot_be_read_are_listed_with_the_reason(repo, lake_folder):
+    for folder, (name, content) in ODD.items():
+        (lake_folder / folder).mkdir(parents=True)
+        (lake_folder / folder / name).write_bytes(content)
+    (lake_folder / "nothing" / "ds=2026-01-01").mkdir(parents=True)
+    (lake_folder / "README.md").write_text("the lake")
+    write(lake_folder / "mixed" / "ds=2026-01-01", rows(1))
+    write(lake_folder / "mixed" / "country=DE", rows(1))
+    write(lake_folder / "outer", rows(1))
+    write(lake_folder / "outer" / "inner", rows(1))
+    types = lake_folder / "types" / "ds=2026-01-01"
+    write(types, rows(1))
+    pq.write_table(pa.table({"id": ["a"]}), types / "b.parquet")
+    result = watch(str(lake_folder), repository=repo)
+    reasons = {t.dataset: t.reason for t in result.tables if t.coverage is Coverage.UNSUPPORTED}
+    assert reasons.keys() == {"csvs", "delta", "ice"}
+    assert reasons["csvs"].startswith("its files are csv")
+    failed = dict(line.split(": ", 1) for line in result.failed)
+    assert failed == {
+        "broken": failed["broken"],
+        "mixed": "its files are under different partition columns: country and ds",
+        "outer": "its folder has data files, and also contains 1 other table such as outer/inner;"
+        " move the files into a folder of their own",
+        "types": "ds=2026-01-01 cannot be read: its files have different types of 'id': long and string",
+    }
+    assert failed["broken"].endswith("a.parquet: it is not a complete Parquet file")
+    assert result.status() == 1
+
+
+def test_a_partition_that_cannot_be_read_does_not_hide_the_others(repo, lake_folder):
+    days = last_days(3)
+    write_days(lake_folder / "t", days)
+    (lake_folder / "t" / f"ds={days[1]:%Y-%m-%d}" / "part-0.parquet").write_bytes(b"nope")
+    result = watch(str(lake_folder), repository=repo)
+    assert len(repo.partitions("t")) == 2
+    assert result.status() == 1
+    assert f"t: ds={days[1]:%Y-%m-%d} cannot be read: part-0.parquet" in result.text()
+    write(lake_folder / "t" / f"ds={days[1]:%Y-%m-%d}", rows(3))
+    assert watch(str(lake_folder), repository=repo).status() == 0
+    assert len(repo.partitions("t")) == 3
+
+
+def test_folders_without_permission_do_not_hide_the_others(repo, lake_folder, monkeypatch):
+    """Tests can run as root, who may list everything, so the listing is refused here."""
+    write(lake_folder / "open" / "ds=2026-01-01", rows(1))
+    write(lake_folder / "shut" / "ds=2026-01-01", rows(1))
+    list_below = lake._list_below
+
+    class Guarded:
+        def __init__(self, system):
+            self.system = system
+
+        def get_file_info(self, selector):
+            infos = self.system.get_file_info(selector)
+            shut = str(lake_folder / "shut")
+            base = getattr(selector, "base_dir", "")
+            covers = base == shut or (
+                getattr(selector, "recursive", False) and shut.startswith(base)
+            )
+            if covers:
+                raise PermissionError(13, f"Permission denied: {shut}")
+            return infos
+
+    monkeypatch.setattr(lake, "_list_below", lambda system, root: list_below(Guarded(system), root))
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {"open": Coverage.MEASURED}
+    assert result.failed == ["shut: cannot list its files: permission denied"]
+
+
+@pytest.mark.parametrize("column", ["a b", "x.y", "ü", "`q`", "select"])
+def test_columns_can_have_any_name(repo, lake_folder, column):
+    table = pa.table({column: pa.array([1, None], pa.int64())})
+    write(lake_folder / "my table" / "v1.2" / "ds=2026-01-01", table)
+    watch(str(lake_folder), repository=repo)
+    values = repo.metrics("my table.v1.2").set_index("name")["value"].to_dict()
+    assert values == {"Size": 2, "Completeness": 0.5, "Minimum": 1, "Maximum": 1}
+
+
+def test_nested_columns_of_other_writers_show_in_the_schema(repo, lake_folder):
+    days = last_days(20)
+    for day in days:
+        value = {"a": 1 if day < days[-1] else "x"}
+        table = pa.table({"s": [value], "l": [[1]], "n": pa.array([1], pa.timestamp("ns"))})
+        write(lake_folder / "t" / f"ds={day:%Y-%m-%d}", table, day + timedelta(hours=24))
+    result = watch(str(lake_folder), repository=repo)
+    assert result.status() == 0
+    assert set(repo.metrics("t")["name"]) == {"Size"}
+    (incident,) = result.incidents
+    assert "schema" in incident["headline"]
+
+
+def test_tables_with_the_same_name_get_different_datasets(repo, lake_folder):
+    write(lake_folder / "a.b" / "c" / "ds=2026-01-01", rows(1))
+    write(lake_folder / "a" / "b.c" / "ds=2026-01-01", rows(2))
+    first = coverage(watch(str(lake_folder), repository=repo))
+    assert first.keys() == {"a.b.c", "a/b.c"}
+    assert coverage(watch(str(lake_folder), repository=repo)).keys() == first.keys()
+
+
+def test_a_retired_dataset_is_not_measured(repo, lake_folder):
+    write(lake_folder / "t" / "ds=2026-01-01", rows(1))
+    watch(str(lake_folder), repository=repo)
+    repo.retire("t")
+    write(lake_folder / "t" / "ds=2026-01-02", rows(1))
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"t": Coverage.RETIRED}
+
+
+def test_patterns_choose_tables(repo, lake_folder):
+    for name in ("eu/orders", "eu/items", "us/orders", "us/tmp_orders"):
+        write(lake_folder / name / "ds=2026-01-01", rows(1))
+    plan = watch(str(lake_folder), repository=repo, include=["us.*"], dry_run=True)
+    assert coverage(plan).keys() == {"us.orders", "us.tmp_orders"}
+    plan = watch(str(lake_folder), repository=repo, exclude=["*.tmp_*"], dry_run=True)
+    assert coverage(plan).keys() == {"eu.orders", "eu.items", "us.orders"}
+    plan = watch(f"{lake_folder}/*/orders", repository=repo, dry_run=True)
+    assert coverage(plan).keys() == {"eu.orders", "us.orders"}
+    plan = watch(f"{lake_folder}/e*", repository=repo, dry_run=True)
+    assert coverage(plan).keys() == {"eu.orders", "eu.items"}
+    plan = watch([f"{lake_folder}/eu", f"{lake_folder}/us"], repository=repo, dry_run=True)
+    assert len(plan.tables) == 4
+    assert {t.coverage for t in plan.tables} == {Coverage.PLANNED}
+    assert repo.datasets() == []
+
+
+def test_limits_stop_before_the_next_table_and_the_next_watch_resumes(repo, lake_folder):
+    for name in "ab":
+        write(lake_folder / name / "ds=2026-01-01", rows(1))
+    result = watch(str(lake_folder), repository=repo, minutes=1e-9)
+    assert set(coverage(result).values()) == {Coverage.NOT_REACHED}
+    assert "the time limit" in result.stopped
+    result = watch(str(lake_folder), repository=repo, memory_mb=1)
+    assert "1 MiB" in result.stopped
+    assert "the next watch resumes" in result.text()
+    result = watch(str(lake_folder), repository=repo, jobs=2)
+    assert set(coverage(result).values()) == {Coverage.MEASURED}
+
+
+@pytest.mark.parametrize("limit", ["sample", "minutes", "memory_mb"])
+def test_limits_are_positive(repo, lake_folder, limit):
+    with pytest.raises(SuiteError, match=f"Invalid {limit}=-1: use a number above 0"):
+        watch(str(lake_folder), repository=repo, **{limit: -1})
+
+
+def test_a_missing_folder_is_an_error(repo, tmp_path):
+    with pytest.raises(NoSuchTableError, match="no folder '.*missing'"):
+        watch(str(tmp_path / "missing"), repository=repo)
+
+
+def test_private_columns_have_no_extremes(repo, lake_folder, monkeypatch, tmp_path):
+    (tmp_path / "tidegauge.toml").write_text('[private]\ncolumns = ["id"]\n')
+    monkeypatch.chdir(tmp_path)
+    write(lake_folder / "t" / "ds=2026-01-01", rows(3))
+    watch(str(lake_folder), repository=repo)
+    names = set(repo.metrics("t")["name"])
+    assert names == {"Size", "Completeness"}
+
+
+def test_the_command_prints_one_screen(lake_folder, tmp_path):
+    planted(lake_folder)
+    arguments = ["watch", str(lake_folder), "--db", f"sqlite:///{tmp_path}/new.db"]
+    runner = CliRunner()
+    plan = runner.invoke(app, [*arguments, "--dry-run"])
+    assert plan.exit_code == 0, plan.output
+    assert "7 to be measured" in plan.output
+    assert not (tmp_path / "new.db").exists()
+    first = runner.invoke(app, [*arguments, "--fail-on-incident"], standalone_mode=False)
+    assert first.return_value == 2
+    assert "7 tables: 7 measured" in first.output
+    again = runner.invoke(app, [*arguments, "--format", "json"], standalone_mode=False)
+    results = json.loads(again.output)
+    assert again.return_value == 0
+    assert {t["coverage"] for t in results["tables"]} == {"unchanged"}
+    assert {i["dataset"] for i in results["incidents"]} > {"half", "stopped"}
+    junit = runner.invoke(app, [*arguments, "--format", "junit"], standalone_mode=False)
+    assert junit.output.count("<testsuite ") == 8

@@ -1,0 +1,606 @@
+"""Watch all tables below a folder by their metadata: measure, detect anomalies, and report on one screen.
+
+`watch` finds the tables, measures the tables whose files changed since the last watch, detects anomalies and
+notifies. It reads listings, footers and table logs, and never scans data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import HistoryError, SuiteError, message_of
+from tidegauge.analyzers.core.filesystems import absolute, comparable
+from tidegauge.analyzers.core.formatting import hide_secrets, plural
+from tidegauge.analyzers.measures.counts import Size
+from tidegauge.analyzers.runs.ledger import Change, RunSpec, RunStatus, is_same_source
+from tidegauge.analyzers.runs.metadata import BATCH_BYTES, run_metadata
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
+from tidegauge.analyzers.sources.lake import SNAPSHOT_KEY, LakeTable, ParquetFolder, find_tables
+from tidegauge.analyzers.sources.sources import ListedPartition
+from tidegauge.job import JobResult, run_tables
+from tidegauge.notifications.notify import notify_all
+from tidegauge.outcome import Cause, Gate, JUnitCase, Kind, Outcome, Problem
+from tidegauge.repository.detection.detect import detect_each
+from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
+from tidegauge.repository.detectors.whole_partitions import (
+    EmptyMetrics,
+    Late,
+    MissingPartition,
+    SchemaChange,
+    StalePartition,
+)
+from tidegauge.repository.incidents.common_cause import grouped_incident_rows
+from tidegauge.repository.repository import as_repository
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.listing import dataset_rows, tags_of_datasets
+from tidegauge.repository.store.queries import Window
+from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
+from tidegauge.suite import Suite, privacy_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from tidegauge.repository.repository import Repository
+
+WATCH_TAG = "watch"
+"""Tag of the runs of `watch`: a hash of the listing that was measured."""
+UNFINISHED = "unfinished"
+"""Value of the tag if the run did not measure all partitions; the next watch continues."""
+DEFAULT_SAMPLE = 90
+"""Number of partition times that the first watch of a table measures: a quarter of days."""
+MAX_LISTED = 20
+"""Maximum number of incidents, and of tables with a problem, on the screen."""
+
+MONITORS = (
+    Monitor({"name": "Size"}),
+    Monitor({"name": "Completeness"}),
+    Monitor(detector=StalePartition(), severity="error"),
+    Monitor(detector=EmptyMetrics()),
+    Monitor(detector=MissingPartition()),
+    Monitor(detector=Late()),
+    Monitor(detector=SchemaChange()),
+)
+"""Monitors of watched tables: volume, nulls, copies, freshness and schema. Extremes are stored, but they are not
+monitored, because the largest value of a day is often unusual."""
+
+
+class Coverage(StrEnum):
+    """Coverage of a table by a watch."""
+
+    MEASURED = "measured"
+    UNCHANGED = "unchanged"
+    BY_SUITE = "measured by a suite"
+    UNSUPPORTED = "not supported"
+    RETIRED = "retired"
+    NOT_REACHED = "not reached"
+    PLANNED = "to be measured"
+
+
+@dataclass(frozen=True)
+class TableCoverage:
+    """The result of watching one table.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the table's dataset.
+    location : str
+        The table's folder.
+    coverage : Coverage
+        Whether the table was measured.
+    run : RunReport or None
+        The run that measured it; None if nothing was measured.
+    reason : str
+        Why the table was not measured; empty if it was.
+    listing : str
+        Hash of the listing, if all of its partitions were measured.
+    is_due : bool
+        Whether a table without changes may miss a partition.
+    """
+
+    dataset: str
+    location: str
+    coverage: Coverage
+    run: RunReport | None = None
+    reason: str = ""
+    listing: str = field(default="", repr=False)
+    is_due: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem for each partition that cannot be read."""
+        if self.run is not None:
+            yield from (Problem(Cause.PARTITION, self.dataset) for _ in self.run.unreadable)
+
+    def lines(self, options: str = "") -> Iterator[str]:
+        """Yield a line for each partition that cannot be read."""
+        if self.run is not None:
+            for partition, reason in self.run.unreadable.items():
+                yield f"{self.dataset}: {partition or 'the table'} cannot be read: {reason}"
+
+    def errors(self) -> Iterator[str]:
+        """Yield nothing: `lines` reports the errors."""
+        return iter(())
+
+    def sections(self) -> Mapping[str, Any]:
+        """Return the table as JSON."""
+        table: dict[str, Any] = {
+            "dataset": self.dataset,
+            "location": self.location,
+            "coverage": str(self.coverage),
+            "reason": self.reason,
+        }
+        if self.run is not None:
+            table |= {
+                "run": self.run.run,
+                "measured": sum(c is not Change.UNCHANGED for c in self.run.changes.values()),
+                "unreadable": dict(self.run.unreadable),
+            }
+        return {"tables": [table]}
+
+    def junit_suite(self, gate: Gate) -> tuple[str, Sequence[JUnitCase]]:
+        """Return a JUnit suite with one case for the table."""
+        problems = list(self.lines())
+        is_skipped = self.run is None and self.coverage is not Coverage.UNCHANGED
+        kind: Kind = "error" if problems else "skipped" if is_skipped else "passed"
+        message = "; ".join(problems) or self.reason or str(self.coverage)
+        return self.dataset, [JUnitCase(self.dataset, "watched", kind, message)]
+
+
+@dataclass
+class WatchResult(JobResult[TableCoverage]):
+    """Tables that were watched, and the open incidents in them.
+
+    Attributes
+    ----------
+    pattern : str
+        The watched folder.
+    incidents : list of mapping
+        Rows of `Repository.incidents` for open incidents of the tables, the most severe first; with ``group``.
+    headlines : mapping of int to str
+        Headlines of groups of incidents that share a cause, by the smallest id in the group.
+    stopped : str
+        Why the watch stopped before all tables were measured; empty if it did not.
+    """
+
+    pattern: str = ""
+    incidents: list[GroupedIncidentRow] = field(default_factory=list)
+    headlines: Mapping[int, str] = field(default_factory=dict)
+    stopped: str = ""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems of the tables, and one for each open incident."""
+        yield from super().problems()
+        for incident in self.incidents:
+            yield Problem(Cause.ANOMALY, incident["dataset"])
+
+    def count(self, coverage: Coverage) -> int:
+        """Return the number of tables with a coverage."""
+        return sum(table.coverage is coverage for table in self.tables)
+
+    def lines(self, options: str = "") -> list[str]:
+        """Return the screen: numbers of tables, incidents, and tables that could not be measured and why."""
+        counts = Counter(table.coverage for table in self.tables)
+        words = [f"{counts[coverage]:,} {coverage}" for coverage in Coverage if counts[coverage]]
+        if self.failed:
+            words.append(f"{len(self.failed):,} failed")
+        total = len(self.tables) + len(self.failed)
+        lines = [f"{self.pattern}: {plural(total, 'table')}: {', '.join(words) or 'none'}"]
+        lines += self._incident_lines(options)
+        lines += _some(
+            "not watched:",
+            [f"{t.dataset}: {t.reason}" for t in self.tables if t.coverage is Coverage.UNSUPPORTED],
+        )
+        lines += _some(
+            "partitions that cannot be read:",
+            [line for table in self.tables for line in table.lines()],
+        )
+        if self.stopped:
+            lines.append(f"stopped: {self.stopped}; the next watch resumes there")
+        lines += _some("failed:", self.failed)
+        return [*lines, *super(WatchResult, self._without_failed()).closing_lines(options)]
+
+    def _without_failed(self) -> WatchResult:
+        return WatchResult(tables=[], failed=[], retired=self.retired, notices=self.notices)
+
+    def _incident_lines(self, options: str) -> list[str]:
+        """Return a line for each open incident, or for each group of incidents that share a cause."""
+        lines: list[str] = []
+        groups: set[int] = set()
+        for incident in self.incidents:
+            group = incident["group"]
+            if group is not None and group in self.headlines:
+                if group not in groups:
+                    groups.add(group)
+                    lines.append(f"{incident['severity']}: {self.headlines[group]}")
+            else:
+                lines.append(
+                    f"{incident['severity']}: {incident['dataset']}: {incident['headline']}"
+                )
+        if not lines:
+            return ["no open incidents"]
+        title = f"{plural(len(lines), 'open incident')} in {plural(self.table_count, 'table')}:"
+        example = self.incidents[0]["id"]
+        details = f"  details: tidegauge anomalies show {example}{options}"
+        return [*_some(title, lines), details]
+
+    @property
+    def table_count(self) -> int:
+        """The number of tables with open incidents."""
+        return len({incident["dataset"] for incident in self.incidents})
+
+    def sections(self) -> dict[str, Any]:
+        """Return the tables and incidents as JSON values."""
+        incidents = [
+            {
+                "id": incident["id"],
+                "dataset": incident["dataset"],
+                "severity": str(incident["severity"]),
+                "headline": incident["headline"],
+                "first": incident["first"],
+                "last": incident["last"],
+                "group": incident["group"],
+            }
+            for incident in self.incidents
+        ]
+        return {
+            "tables": [],
+            **super().sections(),
+            "incidents": incidents,
+            "stopped": self.stopped or None,
+        }
+
+    def junit_suites(self, gate: Gate) -> list[tuple[str, Sequence[JUnitCase]]]:
+        """Return a JUnit suite for each table, and one for the open incidents."""
+        kind: Kind = "failure" if gate.judge(Problem(Cause.ANOMALY)) is Outcome.FAILED else "passed"
+        cases = [
+            JUnitCase(str(i["dataset"]), f"incident {i['id']}", kind, str(i["headline"]))
+            for i in self.incidents
+        ]
+        suites = super().junit_suites(gate)
+        return [*suites, ("incidents", cases)] if cases else suites
+
+
+def _some(title: str, items: Sequence[str]) -> list[str]:
+    """Return a title with the first items below it; nothing without items."""
+    if not items:
+        return []
+    lines = [title, *(f"  {item}" for item in items[:MAX_LISTED])]
+    return lines + [f"  and {len(items) - MAX_LISTED:,} more"] * (len(items) > MAX_LISTED)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The dataset of a table. It is new without a source."""
+
+    dataset: str
+    source: str | None = None
+    tag: str | None = None
+    is_retired: bool = False
+
+
+class _Datasets:
+    """The datasets of the repository, and the names of tables that it does not know yet."""
+
+    def __init__(self, repository: Repository) -> None:
+        with repository.database.read() as connection:
+            tags = tags_of_datasets(connection)
+            rows = dataset_rows(connection)
+        self._taken: set[str] = set()
+        self._by_location: dict[str, list[_Known]] = {}
+        self._relative: list[_Known] = []
+        self._lock = Lock()
+        for row in rows:
+            name, source = row["dataset"], row["source"]
+            tag = tags.get(name, {}).get(WATCH_TAG)
+            known = _Known(name, source, tag, row["status"] == "retired")
+            if source is not None:
+                self._taken.add(name)
+            if source is not None and absolute(source) == source:
+                location = comparable(source).rstrip("/")
+                self._by_location.setdefault(location, []).append(known)
+            elif source is not None and "/" in source:
+                self._relative.append(known)
+
+    def of(self, source: ParquetFolder) -> _Known:
+        """Return the dataset of a table; a new name if the repository has none."""
+        stored = self._by_location.get(comparable(source.name).rstrip("/"), [])
+        stored += [known for known in self._relative if is_same_source(known.source, source.name)]
+        if not source.file_keys:  # the suite of an unpartitioned table has other partitions
+            stored = [known for known in stored if known.tag is not None]
+        if stored:
+            return min(stored, key=lambda known: (known.is_retired, known.tag is not None))
+        table = source.table
+        ending = "" if source.file_keys else f".{SNAPSHOT_KEY}s"
+        with self._lock:
+            names = [f"{name}{ending}" for name in (table.name, table.path, table.location)]
+            name = next((name for name in names if name not in self._taken), names[-1])
+            self._taken.add(name)
+        return _Known(name)
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Settings of one watch."""
+
+    repository: Repository
+    datasets: _Datasets
+    sample: int | None
+    wait: float
+    batch_bytes: int
+    dry_run: bool
+    must_stop: Callable[[], str]
+
+    def table(self, table: LakeTable) -> TableCoverage:
+        """Measure one table if its listing moved, and detect anomalies in it.
+
+        Raises
+        ------
+        SourceError
+            If the table cannot be read.
+        """
+        location = hide_secrets(table.location)
+        if not table.problem and table.unsupported:
+            return TableCoverage(
+                table.name, location, Coverage.UNSUPPORTED, reason=table.unsupported
+            )
+        source = ParquetFolder(table)
+        listing = listing_hash(source.list_partitions())
+        dataset, coverage = self._plan(source, listing)
+        if coverage is not Coverage.PLANNED or self.dry_run:
+            is_due = coverage is Coverage.UNCHANGED and is_next_due(source, datetime.now(UTC))
+            return TableCoverage(dataset, location, coverage, is_due=is_due)
+        if stop := self.must_stop():
+            return TableCoverage(dataset, location, Coverage.NOT_REACHED, reason=stop)
+        report = self._measure(source, dataset)
+        is_complete = report.status is RunStatus.COMPLETE and not self.must_stop()
+        return TableCoverage(
+            dataset, location, Coverage.MEASURED, report, listing=listing if is_complete else ""
+        )
+
+    def _plan(self, source: ParquetFolder, listing: str) -> tuple[str, Coverage]:
+        """Return the dataset of a table, and whether the table has to be measured."""
+        known = self.datasets.of(source)
+        if known.is_retired:
+            return known.dataset, Coverage.RETIRED
+        if known.source is not None and known.tag is None:
+            return known.dataset, Coverage.BY_SUITE
+        is_same = known.tag == listing
+        return known.dataset, Coverage.UNCHANGED if is_same else Coverage.PLANNED
+
+    def _measure(self, source: ParquetFolder, dataset: str) -> RunReport:
+        time_format = source.time_format
+        suite = Suite(
+            dataset,
+            [Size()],
+            partition_by=source.keys,
+            time=time_format,
+            monitors=MONITORS,
+            sensitivity=Sensitivity.LOW,
+        )
+        spec = RunSpec(
+            dataset,
+            hide_secrets(source.name),
+            source.keys,
+            suite.canonical(),
+            tags={WATCH_TAG: UNFINISHED},
+        )
+        return run_metadata(
+            source,
+            spec,
+            self.repository.store,
+            newest=self.sample,
+            private=privacy_of(suite, source.name),
+            wait=self.wait,
+            batch_bytes=self.batch_bytes,
+            may_go_on=lambda: not self.must_stop(),
+        )
+
+
+def is_next_due(source: ParquetFolder, now: datetime) -> bool:
+    """Return whether the period of the next partition has ended, so that it can be overdue.
+
+    The step is the shortest of the last steps between partition times.
+    """
+    form = source.time_format
+    times = {form.time_of(partition) for partition in source.partitions} if form else set()
+    known = sorted(moment for moment in times if moment is not None)[-RECENT_TIMES:]
+    steps = [later - earlier for earlier, later in pairwise(known)]
+    return not steps or now > known[-1] + 2 * min(steps)
+
+
+RECENT_TIMES = 9
+"""Number of partition times whose steps show when the next partition is due."""
+
+
+def listing_hash(listed: Sequence[ListedPartition]) -> str:
+    """Return a hash of the partitions of a table and their files.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.core.partitions import Partition
+    >>> day = ListedPartition(Partition(("ds",), ("2026-01-01",)), "files/1:ab")
+    >>> listing_hash([day]) == listing_hash([day]) != listing_hash([])
+    True
+    """
+    lines = sorted(json.dumps([e.partition.name, e.fingerprint]) for e in listed)
+    return "listing/1:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def watch(
+    pattern: str | Sequence[str],
+    *,
+    repository: Repository | str,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    jobs: int = 1,
+    dry_run: bool = False,
+    sample: int | None = DEFAULT_SAMPLE,
+    minutes: float | None = None,
+    memory_mb: float | None = None,
+    notify: Sequence[str] = (),
+    wait: float = WAIT_SECONDS,
+) -> WatchResult:
+    """Measure all tables below a folder by their metadata, and detect anomalies in them.
+
+    The first call measures the newest partitions of each table: rows, the completeness of each column, and the
+    extremes of integers and times. Later calls measure only tables whose files changed. Data is never scanned.
+
+    Parameters
+    ----------
+    pattern : str or sequence of str
+        Folders, or patterns of folders such as ``/lake/*/orders``. A table is a folder of Parquet files, with or
+        without subfolders ``key=value``. Its dataset is named by its path: ``sales.orders``.
+    repository : Repository or str
+        A repository, or its URL.
+    include, exclude : sequence of str
+        Patterns of datasets to watch, and not to watch, such as ``sales.*`` (default: all and none).
+    jobs : int
+        Number of tables to measure at the same time.
+    dry_run : bool
+        Whether to only list the tables that would be measured.
+    sample : int, optional
+        Number of partition times that the first watch of a table measures, the newest; None for all.
+    minutes : float, optional
+        Start no more tables after this time. The next watch resumes there.
+    memory_mb : float, optional
+        Start no more tables while the process has used more memory than this, in MiB.
+    notify : sequence of str
+        Sinks of notifications, as for `notify`.
+    wait : float
+        Seconds to wait while another run measures a table.
+
+    Returns
+    -------
+    WatchResult
+
+    Raises
+    ------
+    NoSuchTableError
+        If the folder does not exist.
+    SuiteError
+        If a limit is not positive.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> with tg.Repository("sqlite://") as repo:
+    ...     print(tg.watch("lake", repository=repo).text())
+    lake: 1 table: 1 measured
+    no open incidents
+    """
+    for name, limit in (("sample", sample), ("minutes", minutes), ("memory_mb", memory_mb)):
+        if limit is not None and limit <= 0:
+            msg = f"Invalid {name}={limit:g}: use a number above 0."
+            raise SuiteError(msg)
+    repository = as_repository(repository)
+    must_stop = _stopper(minutes, memory_mb)
+    patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+    tables_by_location = {t.location: t for p in patterns for t in find_tables(p)}
+    tables = [t for t in tables_by_location.values() if _is_chosen(t.name, include, exclude)]
+    batch_bytes = BATCH_BYTES if memory_mb is None else int(memory_mb * 2**20 / 8 / jobs)
+    work = _Watch(
+        repository,
+        _Datasets(repository),
+        sample,
+        wait,
+        min(batch_bytes, BATCH_BYTES),
+        dry_run,
+        must_stop,
+    )
+    result = WatchResult(pattern=hide_secrets(", ".join(patterns)))
+    for table, outcome in run_tables(tables, work.table, None, jobs=jobs):
+        result.add(table.name, outcome)
+    if not dry_run:
+        _detect(repository, result)
+    result.stopped = next(
+        (t.reason for t in result.tables if t.coverage is Coverage.NOT_REACHED), ""
+    )
+    names = {table.dataset for table in result.tables}
+    result.incidents, result.headlines = open_incidents(repository, names)
+    if not dry_run:
+        result.notices = notify_all(repository, {name: list(notify) for name in names})
+    return result
+
+
+def _detect(repository: Repository, result: WatchResult) -> None:
+    """Detect anomalies in the measured tables, and in tables that may miss a partition.
+
+    The listings of the measured tables are stored only then, so that an interrupted watch is repeated.
+    """
+    chosen = [table for table in result.tables if table.run is not None or table.is_due]
+    try:
+        detect_each(
+            repository.database,
+            repository.artifacts,
+            [table.dataset for table in chosen],
+            None,
+            Window(),
+        )
+    except HistoryError as error:  # the other tables were scored
+        result.failed.append(message_of(error))
+    tag = s.run_tag
+    listings = {t.run.run: t.listing for t in chosen if t.run is not None and t.listing}
+
+    def store(connection: Connection) -> None:
+        for run, listing in listings.items():
+            change = sa.update(tag).where(tag.c.run_id == run, tag.c.key == WATCH_TAG)
+            connection.execute(change.values(value=listing))
+
+    if listings:
+        repository.database.write(store)
+
+
+def _is_chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    is_included = not include or any(fnmatchcase(name, pattern) for pattern in include)
+    return is_included and not any(fnmatchcase(name, pattern) for pattern in exclude)
+
+
+def _stopper(minutes: float | None, memory_mb: float | None) -> Callable[[], str]:
+    """Return a function that returns why no more work may start; empty if it may."""
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+
+    def must_stop() -> str:
+        if end is not None and time.monotonic() > end:
+            return f"the time limit of {minutes:g} minutes has passed"
+        if memory_mb is not None and peak_memory_mb() > memory_mb:
+            return f"the process has used more than {memory_mb:g} MiB of memory"
+        return ""
+
+    return must_stop
+
+
+def peak_memory_mb() -> float:
+    """Return the largest memory of this process so far, in MiB; 0 if the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def open_incidents(
+    repository: Repository, datasets: set[str]
+) -> tuple[list[GroupedIncidentRow], dict[int, str]]:
+    """Return the open incidents of datasets, the most severe and newest first, and the headlines of groups."""
+    with repository.database.read() as connection:
+        rows, groups = grouped_incident_rows(connection, None, "open", Window())
+    ranks = {str(severity): rank for rank, severity in enumerate(Severity)}
+    chosen = [row for row in rows if row["dataset"] in datasets]
+    chosen.sort(key=lambda row: (-ranks[str(row["severity"])], -row["id"]))
+    return chosen, {group.id: group.headline for group in groups.values()}
