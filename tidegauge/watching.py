@@ -495,9 +495,11 @@ def watch(
 
     Examples
     --------
-    >>> import tidegauge as tg
-    >>> with tg.Repository("sqlite://") as repo:
-    ...     print(tg.watch("lake", repository=repo).text())
+    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq, tidegauge as tg
+    >>> with tempfile.TemporaryDirectory() as lake, tg.Repository("sqlite://") as repo:
+    ...     os.makedirs(f"{lake}/orders/ds=2026-01-31")
+    ...     pq.write_table(pa.table({"id": [1, 2]}), f"{lake}/orders/ds=2026-01-31/part-0.parquet")
+    ...     print(tg.watch(lake, repository=repo).text().replace(lake, "lake"))
     lake: 1 table: 1 measured
     no open incidents
     """
