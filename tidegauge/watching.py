@@ -6,8 +6,6 @@ notifies. It reads listings, footers and table logs, and never scans data.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +26,14 @@ from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.runs.ledger import Change, RunSpec, RunStatus, is_same_source
 from tidegauge.analyzers.runs.metadata import BATCH_BYTES, run_metadata
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
-from tidegauge.analyzers.sources.lake import SNAPSHOT_KEY, LakeTable, ParquetFolder, find_tables
-from tidegauge.analyzers.sources.sources import ListedPartition
+from tidegauge.analyzers.sources.lake import (
+    SNAPSHOT_KEY,
+    LakeSource,
+    LakeTable,
+    find_tables,
+    open_lake_table,
+)
+from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
 from tidegauge.job import JobResult, run_tables
 from tidegauge.notifications.notify import notify_all
 from tidegauge.outcome import Cause, Gate, JUnitCase, Kind, Outcome, Problem
@@ -283,12 +287,13 @@ def _some(title: str, items: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Known:
-    """The dataset of a table. It is new without a source."""
+    """The dataset of a table. It is new without a source; the tag is None if a suite measured it last."""
 
     dataset: str
     source: str | None = None
     tag: str | None = None
     is_retired: bool = False
+    recent_times: Sequence[datetime] = ()
 
 
 class _Datasets:
@@ -298,6 +303,7 @@ class _Datasets:
         with repository.database.read() as connection:
             tags = tags_of_datasets(connection)
             rows = dataset_rows(connection)
+            times = _recent_times(connection)
         self._taken: set[str] = set()
         self._by_location: dict[str, list[_Known]] = {}
         self._relative: list[_Known] = []
@@ -305,7 +311,7 @@ class _Datasets:
         for row in rows:
             name, source = row["dataset"], row["source"]
             tag = tags.get(name, {}).get(WATCH_TAG)
-            known = _Known(name, source, tag, row["status"] == "retired")
+            known = _Known(name, source, tag, row["status"] == "retired", times.get(name, ()))
             if source is not None:
                 self._taken.add(name)
             if source is not None and absolute(source) == source:
@@ -314,21 +320,52 @@ class _Datasets:
             elif source is not None and "/" in source:
                 self._relative.append(known)
 
-    def of(self, source: ParquetFolder) -> _Known:
+    def watched(self, location: str) -> _Known | None:
+        """Return the dataset of a table that only `watch` measures; None if there is none."""
+        stored = self._stored(location)
+        tagged = [known for known in stored if known.tag is not None]
+        is_alone = len(tagged) == len(stored) or any(k.dataset.endswith(_SNAPSHOTS) for k in tagged)
+        return tagged[0] if tagged and is_alone else None
+
+    def of(self, source: LakeSource) -> _Known:
         """Return the dataset of a table; a new name if the repository has none."""
-        stored = self._by_location.get(comparable(source.name).rstrip("/"), [])
-        stored += [known for known in self._relative if is_same_source(known.source, source.name)]
-        if not source.file_keys:  # the suite of an unpartitioned table has other partitions
+        stored = self._stored(source.name)
+        if not source.is_partitioned:  # the suite of an unpartitioned table has other partitions
             stored = [known for known in stored if known.tag is not None]
         if stored:
             return min(stored, key=lambda known: (known.is_retired, known.tag is not None))
         table = source.table
-        ending = "" if source.file_keys else f".{SNAPSHOT_KEY}s"
+        ending = "" if source.is_partitioned else _SNAPSHOTS
         with self._lock:
             names = [f"{name}{ending}" for name in (table.name, table.path, table.location)]
             name = next((name for name in names if name not in self._taken), names[-1])
             self._taken.add(name)
         return _Known(name)
+
+    def _stored(self, location: str) -> list[_Known]:
+        stored = self._by_location.get(comparable(location).rstrip("/"), [])
+        return stored + [k for k in self._relative if is_same_source(k.source, location)]
+
+
+def _recent_times(connection: Connection) -> dict[str, list[datetime]]:
+    """Return the newest partition times of each dataset."""
+    p = s.partition.c
+    rank = sa.func.row_number().over(partition_by=p.dataset_id, order_by=p.time.desc())
+    dated = sa.select(p.dataset_id, p.time, rank.label("rank")).where(p.time.is_not(None))
+    ranked = dated.subquery()
+    query = (
+        sa.select(s.dataset.c.name, ranked.c.time)
+        .join_from(s.dataset, ranked, ranked.c.dataset_id == s.dataset.c.id)
+        .where(ranked.c.rank <= RECENT_TIMES)
+    )
+    times: dict[str, list[datetime]] = {}
+    for name, moment in connection.execute(query):
+        times.setdefault(name, []).append(moment)
+    return times
+
+
+_SNAPSHOTS = f".{SNAPSHOT_KEY}s"
+"""Ending of the names of datasets of unpartitioned tables."""
 
 
 @dataclass(frozen=True)
@@ -356,31 +393,33 @@ class _Watch:
             return TableCoverage(
                 table.name, location, Coverage.UNSUPPORTED, reason=table.unsupported
             )
-        source = ParquetFolder(table)
-        listing = listing_hash(source.list_partitions())
-        dataset, coverage = self._plan(source, listing)
+        listing = listing_hash(table.files)
+        known = self.datasets.watched(table.location)
+        if known is not None and known.tag == listing and not known.is_retired:
+            is_due = is_next_due(known.recent_times, datetime.now(UTC))
+            return TableCoverage(known.dataset, location, Coverage.UNCHANGED, is_due=is_due)
+        source = open_lake_table(table)
+        known = self.datasets.of(source)
+        coverage = Coverage.PLANNED
+        if known.is_retired:
+            coverage = Coverage.RETIRED
+        elif known.source is not None and known.tag is None:
+            coverage = Coverage.BY_SUITE
         if coverage is not Coverage.PLANNED or self.dry_run:
-            is_due = coverage is Coverage.UNCHANGED and is_next_due(source, datetime.now(UTC))
-            return TableCoverage(dataset, location, coverage, is_due=is_due)
+            return TableCoverage(known.dataset, location, coverage)
         if stop := self.must_stop():
-            return TableCoverage(dataset, location, Coverage.NOT_REACHED, reason=stop)
-        report = self._measure(source, dataset)
+            return TableCoverage(known.dataset, location, Coverage.NOT_REACHED, reason=stop)
+        report = self._measure(source, known.dataset)
         is_complete = report.status is RunStatus.COMPLETE and not self.must_stop()
         return TableCoverage(
-            dataset, location, Coverage.MEASURED, report, listing=listing if is_complete else ""
+            known.dataset,
+            location,
+            Coverage.MEASURED,
+            report,
+            listing=listing if is_complete else "",
         )
 
-    def _plan(self, source: ParquetFolder, listing: str) -> tuple[str, Coverage]:
-        """Return the dataset of a table, and whether the table has to be measured."""
-        known = self.datasets.of(source)
-        if known.is_retired:
-            return known.dataset, Coverage.RETIRED
-        if known.source is not None and known.tag is None:
-            return known.dataset, Coverage.BY_SUITE
-        is_same = known.tag == listing
-        return known.dataset, Coverage.UNCHANGED if is_same else Coverage.PLANNED
-
-    def _measure(self, source: ParquetFolder, dataset: str) -> RunReport:
+    def _measure(self, source: LakeSource, dataset: str) -> RunReport:
         time_format = source.time_format
         suite = Suite(
             dataset,
@@ -409,34 +448,36 @@ class _Watch:
         )
 
 
-def is_next_due(source: ParquetFolder, now: datetime) -> bool:
+def is_next_due(recent_times: Sequence[datetime], now: datetime) -> bool:
     """Return whether the period of the next partition has ended, so that it can be overdue.
 
-    The step is the shortest of the last steps between partition times.
+    The step is the shortest step between the times of recent partitions.
+
+    Examples
+    --------
+    >>> days = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+    >>> is_next_due(days, datetime(2026, 1, 4, 23, tzinfo=UTC)), is_next_due(days, datetime(2026, 1, 6, tzinfo=UTC))
+    (False, True)
     """
-    form = source.time_format
-    times = {form.time_of(partition) for partition in source.partitions} if form else set()
-    known = sorted(moment for moment in times if moment is not None)[-RECENT_TIMES:]
-    steps = [later - earlier for earlier, later in pairwise(known)]
-    return not steps or now > known[-1] + 2 * min(steps)
+    known = sorted(recent_times)
+    steps = [later - earlier for earlier, later in pairwise(known) if later > earlier]
+    return bool(steps) and now > known[-1] + 2 * min(steps)
 
 
 RECENT_TIMES = 9
 """Number of partition times whose steps show when the next partition is due."""
 
 
-def listing_hash(listed: Sequence[ListedPartition]) -> str:
-    """Return a hash of the partitions of a table and their files.
+def listing_hash(files: Sequence[FileInfo]) -> str:
+    """Return a hash of the files of a table, or of the files of its log.
 
     Examples
     --------
-    >>> from tidegauge.analyzers.core.partitions import Partition
-    >>> day = ListedPartition(Partition(("ds",), ("2026-01-01",)), "files/1:ab")
-    >>> listing_hash([day]) == listing_hash([day]) != listing_hash([])
+    >>> file = FileInfo("ds=2026-01-01/part-0.parquet", 10, 5)
+    >>> listing_hash([file]) == listing_hash([file]) != listing_hash([])
     True
     """
-    lines = sorted(json.dumps([e.partition.name, e.fingerprint]) for e in listed)
-    return "listing/1:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+    return fingerprint(files).replace("files/", "listing/")
 
 
 def watch(

@@ -462,14 +462,14 @@ def _types_by_parquet(metadata: pq.FileMetaData) -> dict[str, Any] | None:
     for i in range(metadata.num_columns):
         leaf = metadata.schema.column(i)
         is_plain = leaf.path == leaf.name and not leaf.max_repetition_level
-        kind = spark_type(leaf) if is_plain and leaf.max_definition_level <= 1 else None
+        kind = _spark_type(leaf) if is_plain and leaf.max_definition_level <= 1 else None
         if kind is None:
             return None
         types[leaf.name] = kind
     return types if len(types) == metadata.num_columns else None
 
 
-def spark_type(leaf: pq.ColumnSchema) -> str | None:
+def _spark_type(leaf: pq.ColumnSchema) -> str | None:
     """Return Spark's type of a column that is not nested; None for types that Spark rejects or may change."""
     logical = json.loads(leaf.logical_type.to_json())
     kind: str | None = None
@@ -487,6 +487,61 @@ def spark_type(leaf: pq.ColumnSchema) -> str | None:
         case "Timestamp" if logical["timeUnit"] != "nanoseconds":
             kind = "timestamp" if logical["isAdjustedToUTC"] else "timestamp_ntz"
     return kind
+
+
+def columns_by_arrow(metadata: pq.FileMetaData) -> dict[str, FileColumn]:
+    """Return the columns of a file for which only Spark knows all types.
+
+    Nested columns get the types that Arrow reads, and types without a counterpart in Spark keep Arrow's name. Such
+    columns are not measured. They only show changes of the schema.
+    """
+    leaves = {
+        leaf.name: (i, leaf)
+        for i, leaf in enumerate(map(metadata.schema.column, range(metadata.num_columns)))
+        if leaf.path == leaf.name and leaf.max_definition_level <= 1
+    }
+    columns: dict[str, FileColumn] = {}
+    for column in metadata.schema.to_arrow_schema():
+        kind, index = None, None
+        if column.name in leaves:
+            position, leaf = leaves[column.name]
+            kind = _spark_type(leaf)
+            index = None if kind is None or leaf.physical_type == "INT96" else position
+        columns[column.name.casefold()] = FileColumn(
+            column.name, kind or _type_by_arrow(column.type), index
+        )
+    return columns
+
+
+def _type_by_arrow(kind: Any) -> Any:
+    """Return an Arrow type in Spark's JSON form."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        fields = [
+            {"name": f.name, "type": _type_by_arrow(f.type), "nullable": True, "metadata": {}}
+            for f in kind
+        ]
+        return {"type": "struct", "fields": fields}
+    if types.is_map(kind):
+        key, value = _type_by_arrow(kind.key_type), _type_by_arrow(kind.item_type)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if types.is_list(kind) or types.is_large_list(kind):
+        element = _type_by_arrow(kind.value_type)
+        return {"type": "array", "elementType": element, "containsNull": True}
+    return _NAMES_BY_ARROW.get(str(kind), str(kind))
+
+
+_NAMES_BY_ARROW = {
+    "bool": "boolean",
+    "int8": "byte",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "date32[day]": "date",
+    "large_string": "string",
+}
+"""Spark's names of types within nested columns that differ from Arrow's."""
 
 
 def merged_footers(footers: Sequence[Footer], keys: Sequence[str]) -> PartitionFooters | None:

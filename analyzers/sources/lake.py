@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.columnar.footers import (
     FOOTER_THREADS,
     FileColumn,
     Footer,
     PartitionFooters,
+    columns_by_arrow,
     file_columns,
     merged_footers,
-    spark_type,
+    table_columns,
+)
+from tidegauge.analyzers.columnar.table_logs import (
+    DataFile,
+    TablePartition,
+    TableSnapshot,
+    TableVersion,
+    read_delta,
+    read_delta_history,
+    read_iceberg,
+    read_iceberg_history,
 )
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, describe
 from tidegauge.analyzers.core.filesystems import absolute, child, file_system, local_path
@@ -33,13 +44,16 @@ from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.sources.path_source import newest_first
 from tidegauge.analyzers.sources.sources import (
-    TABLE_FORMATS,
+    DELTA,
+    HUDI,
+    ICEBERG,
     FileInfo,
     ListedPartition,
     is_hidden,
     table_in,
     to_listed,
 )
+from tidegauge.analyzers.sources.table_formats import listed_in_log
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -68,7 +82,7 @@ class LakeTable:
     format : str
         ``parquet``, a table format such as ``delta``, or the ending of other data files.
     files : tuple of FileInfo
-        The data files, with paths relative to the table's folder.
+        The data files, with paths relative to the table's folder; the files of the log of a Delta or Iceberg table.
     problem : str
         Why the table cannot be read; empty if nothing is known against it.
     """
@@ -94,9 +108,9 @@ class LakeTable:
     @property
     def unsupported(self) -> str:
         """Why tables of this format have no metadata to read; empty if they have."""
-        if self.format in TABLE_FORMATS:
-            return f"{TABLE_FORMATS[self.format]} tables cannot be watched by their folders yet"
-        if self.format != "parquet":
+        if self.format == HUDI:
+            return "Hudi's timeline is not read; measure it with a suite"
+        if self.format not in {"parquet", DELTA, ICEBERG}:
             return f"its files are {self.format}, which state neither rows nor nulls; measure it with a suite"
         return ""
 
@@ -233,8 +247,8 @@ def _tables_of(root: str, files: Sequence[FileInfo]) -> list[LakeTable]:
         inner = FileInfo("/".join(steps[first:]), file.size, file.modified)
         files_by_folder.setdefault(folder, []).append(inner)
     tables = [
-        LakeTable(path, child(root, path) if path else root, format)
-        for path, format in logs.items()
+        LakeTable(path, child(root, path) if path else root, format, tuple(log_files))
+        for path, (format, log_files) in logs.items()
     ]
     for folder, folder_files in files_by_folder.items():
         format = _format_of(folder_files)
@@ -244,20 +258,21 @@ def _tables_of(root: str, files: Sequence[FileInfo]) -> list[LakeTable]:
     return _without_outer(tables)
 
 
-def _log_folders(root: str, files: Sequence[FileInfo]) -> dict[str, str]:
-    """Return the formats of the Delta, Hudi and Iceberg tables below a folder, by relative path."""
-    candidates: dict[str, list[str]] = {}
+def _log_folders(root: str, files: Sequence[FileInfo]) -> dict[str, tuple[str, list[FileInfo]]]:
+    """Return the formats and log files of the Delta, Hudi and Iceberg tables below a folder, by relative path."""
+    candidates: dict[str, list[FileInfo]] = {}
     for file in files:
         steps = file.path.split("/")
         for depth, step in enumerate(steps[:-1]):
             if step in {"_delta_log", ".hoodie", "metadata"}:
-                candidates.setdefault("/".join(steps[:depth]), []).append("/".join(steps[depth:]))
+                inner = FileInfo("/".join(steps[depth:]), file.size, file.modified)
+                candidates.setdefault("/".join(steps[:depth]), []).append(inner)
                 break
-    logs: dict[str, str] = {}
-    for folder, inner in sorted(candidates.items()):
-        table = table_in("", inner)
+    logs: dict[str, tuple[str, list[FileInfo]]] = {}
+    for folder, log_files in sorted(candidates.items()):
+        table = table_in("", [file.path for file in log_files])
         if table is not None and not table.location:
-            logs[folder] = table.format
+            logs[folder] = table.format, log_files
     return logs
 
 
@@ -312,10 +327,6 @@ class ParquetFolder:
     table: LakeTable
 
     def __post_init__(self) -> None:
-        if self.table.problem:
-            raise SourceError(self.table.problem)
-        if self.table.unsupported:
-            raise SourceError(self.table.unsupported)
         shapes = {partition.keys for partition in self._files}
         if len(shapes) > 1:
             names = " and ".join(sorted("/".join(keys) or "no partition" for keys in shapes))
@@ -344,6 +355,11 @@ class ParquetFolder:
         return next(iter(self._files)).keys
 
     @property
+    def is_partitioned(self) -> bool:
+        """Whether the table has partition columns."""
+        return bool(self.file_keys)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The partition columns; the day of the last change for an unpartitioned table."""
         return self.file_keys or (SNAPSHOT_KEY,)
@@ -370,10 +386,6 @@ class ParquetFolder:
     def list_partitions(self) -> list[ListedPartition]:
         """List the partitions, as of the listing of the folder."""
         return to_listed(self.partitions)
-
-    def file_count(self, partition: Partition) -> int:
-        """Return the number of files of a partition."""
-        return len(self.partitions[partition])
 
     def describe(
         self, partitions: Collection[Partition]
@@ -412,6 +424,225 @@ class ParquetFolder:
 SNAPSHOT_FORMAT = TimeFormat((SNAPSHOT_KEY,), ("%Y-%m-%d",))
 
 
+@dataclass(frozen=True)
+class LogFolder:
+    """A Delta or Iceberg table as a source whose metadata are read from its log, without Spark.
+
+    An unpartitioned table has one partition for each day on which it changed. Days before the last change have
+    only the number of rows, as far back as the log reaches.
+
+    Attributes
+    ----------
+    table : LakeTable
+        The table.
+    """
+
+    table: LakeTable
+
+    @property
+    def name(self) -> str:
+        """The location, stored with the dataset."""
+        return self.table.location
+
+    @cached_property
+    def _metadata_location(self) -> str:
+        """The newest metadata file of an Iceberg table."""
+        files = [f.path for f in self.table.files if _METADATA_FILE.fullmatch(f.path)]
+        newest = max(files, key=_metadata_version, default=None)
+        if newest is None:
+            msg = "its folder has no metadata file of Iceberg"
+            raise SourceError(msg)
+        return child(self.table.location, newest)
+
+    @cached_property
+    def snapshot(self) -> TableSnapshot:
+        """The current version of the table."""
+        if self.table.format == DELTA:
+            return read_delta(self.table.location)
+        return read_iceberg(self._metadata_location)
+
+    @cached_property
+    def _history(self) -> list[TableVersion]:
+        if self.table.format == DELTA:
+            return read_delta_history(self.table.location)
+        return read_iceberg_history(self._metadata_location)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the table has partition columns."""
+        return bool(self.snapshot.keys)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The partition columns; the day of the last change for an unpartitioned table."""
+        return self.snapshot.keys or (SNAPSHOT_KEY,)
+
+    @property
+    def time_format(self) -> TimeFormat | None:
+        """The format of the partition time; None if the keys have no time."""
+        if not self.is_partitioned:
+            return SNAPSHOT_FORMAT
+        formats = ((key, f) for key in self.keys for end, f in _HIDDEN_FORMATS if key.endswith(end))
+        hidden = next((TimeFormat((key,), (f,)) for key, f in formats), None)
+        return recognise_time(self.keys) or (hidden if self.table.format == ICEBERG else None)
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether partitions that are not listed are gone; snapshots of an unpartitioned table are never gone."""
+        return self.is_partitioned
+
+    @cached_property
+    def _files(self) -> Mapping[Partition, list[DataFile]]:
+        """The data files of each partition; all files for an unpartitioned table."""
+        if not self.is_partitioned:
+            return {Partition(): list(self.snapshot.files)}
+        files: dict[Partition, list[DataFile]] = {}
+        for file in (*self.snapshot.files, *self.snapshot.delete_files):
+            if file.partition is None or set(file.partition.keys) != set(self.keys):
+                msg = "some of its files were written under other partition columns; rewrite them"
+                raise SourceError(msg)
+            files.setdefault(file.partition.only(self.keys), []).append(file)
+        return files
+
+    def list_partitions(self) -> list[ListedPartition]:
+        """List the partitions, as of the current version.
+
+        A partition arrived with the last version that changed its rows. Compaction does not count.
+        """
+        if not self.is_partitioned:
+            return [self._listed_version(version) for version in self._newest_by_day.values()]
+        arrivals: dict[Partition | None, datetime] = {}
+        for version in self._history:
+            if not version.is_rewrite:
+                arrivals |= dict.fromkeys(version.changes, version.time)
+        listed = (
+            listed_in_log(self.table.format, partition, files)
+            for partition, files in self._files.items()
+        )
+        return [
+            replace(entry, arrived_at=arrivals.get(entry.partition, entry.arrived_at))
+            for entry in listed
+        ]
+
+    @cached_property
+    def _newest_by_day(self) -> Mapping[Partition, TableVersion]:
+        """The last version of each day; of the current version only if its rows are not known."""
+        newest = {}
+        for version in self._history:
+            if not version.is_rewrite or version.id == self.snapshot.id:
+                newest[Partition((SNAPSHOT_KEY,), (f"{version.time:%Y-%m-%d}",))] = version
+        return {
+            day: version
+            for day, version in newest.items()
+            if version.total_rows is not None or version.id == self.snapshot.id
+        }
+
+    def _listed_version(self, version: TableVersion) -> ListedPartition:
+        day = Partition((SNAPSHOT_KEY,), (f"{version.time:%Y-%m-%d}",))
+        is_current = version.id == self.snapshot.id
+        size = sum(file.size for file in self.snapshot.files) if is_current else 0
+        fingerprint = f"{self.table.format}/1:version {version.id} of {self.snapshot.table_id}"
+        return ListedPartition(day, fingerprint, version.time, size)
+
+    def describe(
+        self, partitions: Collection[Partition]
+    ) -> Iterator[tuple[Partition, TablePartition | VersionRows | PartitionFooters | SourceError]]:
+        """Yield the metadata of each partition, or the error why the log does not determine them."""
+        for partition in partitions:
+            if self.is_partitioned:
+                yield partition, self._described(self._files[partition])
+                continue
+            version = self._newest_by_day[partition]
+            if version.id == self.snapshot.id:
+                files = [*self.snapshot.files, *self.snapshot.delete_files]
+                yield partition, self._described(files)
+            else:
+                assert version.total_rows is not None
+                yield partition, VersionRows(version.total_rows, self.snapshot.schema)
+
+    def _described(
+        self, files: Sequence[DataFile]
+    ) -> TablePartition | PartitionFooters | SourceError:
+        log = self.snapshot
+        if self.table.format == ICEBERG and any(file.has_deletes for file in files):
+            return SourceError("delete files apply to it, so that only a scan can count its rows")
+        data_files = tuple(file for file in files if file not in log.delete_files)
+        partition = TablePartition(log.schema, data_files, log.column_keys, log.filled)
+        if partition.rows_in_log is not None:
+            return partition
+        if not partition.are_whole:
+            return SourceError("its log has no numbers of rows, and rows of its files are deleted")
+        footers = _footers(
+            partition.locations,
+            lambda metadata: table_columns(
+                metadata, log.column_keys, log.schema, log.filled, can_widen=True
+            ),
+        )
+        error = next((footer for footer in footers if isinstance(footer, SourceError)), None)
+        readable = [footer for footer in footers if isinstance(footer, Footer)]
+        return partition.described(readable) if error is None else error
+
+
+_METADATA_FILE = re.compile(r"metadata/(?:v(\d+)|(\d+)-[^/]+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_HIDDEN_FORMATS = (
+    ("_hour", "%Y-%m-%d-%H"),
+    ("_day", "%Y-%m-%d"),
+    ("_month", "%Y-%m"),
+    ("_year", "%Y"),
+)
+"""Formats of Iceberg's partitions by transforms of a time, by the ending of the field's name."""
+
+
+def _metadata_version(path: str) -> int:
+    match = _METADATA_FILE.fullmatch(path)
+    return -1 if match is None else int(match[1] or match[2])
+
+
+@dataclass(frozen=True)
+class VersionRows:
+    """An earlier version of a table, of which only the number of rows is known; implements `PartitionMetadata`.
+
+    Attributes
+    ----------
+    rows : int
+        The number of rows.
+    schema : Schema
+        The current columns of the table.
+    """
+
+    rows: int
+    schema: Schema
+
+    def values(self, column: str) -> int | None:
+        """Return None: the number is unknown."""
+        return None
+
+    def bounds(self, column: str) -> None:
+        """Return None: they are unknown."""
+
+    def times(self, column: str) -> None:
+        """Return None: they are unknown."""
+
+
+LakeSource = ParquetFolder | LogFolder
+
+
+def open_lake_table(table: LakeTable) -> LakeSource:
+    """Open a table as a source of metadata.
+
+    Raises
+    ------
+    SourceError
+        If the table cannot be read, or its format has no metadata to read.
+    SetupError
+        If the package that reads the table's log is not installed.
+    """
+    problem = table.problem or table.unsupported
+    if problem:
+        raise SourceError(problem)
+    return ParquetFolder(table) if table.format == "parquet" else LogFolder(table)
+
+
 def _conflict(footers: Sequence[Footer], keys: Sequence[str]) -> str:
     """Return why the footers of a partition cannot be combined."""
     types: dict[str, str] = {}
@@ -423,9 +654,19 @@ def _conflict(footers: Sequence[Footer], keys: Sequence[str]) -> str:
     return f"its files have a column {named[0]!r}, like a folder" if named else "it has no columns"
 
 
-def _footers(locations: Sequence[str]) -> list[Footer | SourceError]:
+_Columns = Mapping[str, FileColumn]
+_ColumnsOf = Callable[["pq.FileMetaData"], "_Columns | None"]
+
+
+def _plain_columns(metadata: pq.FileMetaData) -> _Columns:
+    return file_columns(metadata) or columns_by_arrow(metadata)
+
+
+def _footers(
+    locations: Sequence[str], columns_of: _ColumnsOf = _plain_columns
+) -> list[Footer | SourceError]:
     """Read footers; concurrently if the files are not local. Files that cannot be read give an error."""
-    reader = _FooterReader()
+    reader = _FooterReader(columns_of)
     if len(locations) < 2 or local_path(locations[0]) is not None:
         return list(map(reader.read, locations))
     with ThreadPoolExecutor(min(FOOTER_THREADS, len(locations))) as pool:
@@ -436,6 +677,7 @@ def _footers(locations: Sequence[str]) -> list[Footer | SourceError]:
 class _FooterReader:
     """Reads footers, and derives the columns of consecutive files with equal schemas only once."""
 
+    columns_of: _ColumnsOf
     _last: Footer | None = None
 
     def read(self, location: str) -> Footer | SourceError:
@@ -455,65 +697,12 @@ class _FooterReader:
         if last is not None and _has_same_columns(metadata, last.metadata):
             footer = Footer(location, metadata, last.columns)
         else:
-            columns = file_columns(metadata) or _columns_by_arrow(metadata)
+            columns = self.columns_of(metadata)
+            if columns is None:
+                return SourceError(f"{name}: it lacks the ids of the table's columns")
             footer = Footer(location, metadata, columns)
         self._last = footer
         return footer
-
-
-def _columns_by_arrow(metadata: pq.FileMetaData) -> dict[str, FileColumn]:
-    """Return the columns of a file for which only Spark knows all types.
-
-    Nested columns get the types that Arrow reads, and types without a counterpart in Spark keep Arrow's name. Such
-    columns are not measured. They only show changes of the schema.
-    """
-    leaves = {
-        leaf.name: (i, leaf)
-        for i, leaf in enumerate(map(metadata.schema.column, range(metadata.num_columns)))
-        if leaf.path == leaf.name and leaf.max_definition_level <= 1
-    }
-    columns: dict[str, FileColumn] = {}
-    for column in metadata.schema.to_arrow_schema():
-        kind, index = None, None
-        if column.name in leaves:
-            position, leaf = leaves[column.name]
-            kind = spark_type(leaf)
-            index = None if kind is None or leaf.physical_type == "INT96" else position
-        columns[column.name.casefold()] = FileColumn(
-            column.name, kind or _type_by_arrow(column.type), index
-        )
-    return columns
-
-
-def _type_by_arrow(kind: Any) -> Any:
-    """Return an Arrow type in Spark's JSON form."""
-    from pyarrow import types
-
-    if types.is_struct(kind):
-        fields = [
-            {"name": f.name, "type": _type_by_arrow(f.type), "nullable": True, "metadata": {}}
-            for f in kind
-        ]
-        return {"type": "struct", "fields": fields}
-    if types.is_map(kind):
-        key, value = _type_by_arrow(kind.key_type), _type_by_arrow(kind.item_type)
-        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
-    if types.is_list(kind) or types.is_large_list(kind):
-        element = _type_by_arrow(kind.value_type)
-        return {"type": "array", "elementType": element, "containsNull": True}
-    return _NAMES_BY_ARROW.get(str(kind), str(kind))
-
-
-_NAMES_BY_ARROW = {
-    "bool": "boolean",
-    "int8": "byte",
-    "int16": "short",
-    "int32": "integer",
-    "int64": "long",
-    "date32[day]": "date",
-    "large_string": "string",
-}
-"""Spark's names of types within nested columns that differ from Arrow's."""
 
 
 def _has_same_columns(a: pq.FileMetaData, b: pq.FileMetaData) -> bool:

@@ -169,6 +169,28 @@ def _missing_snapshot(snapshot_id: int | None, snapshots: Sequence[Row]) -> str 
     return f"{subject} (the newest: {newest})" if newest else subject
 
 
+def listed_in_log(format: str, partition: Partition, files: Sequence[DataFile]) -> ListedPartition:
+    """Return a listed partition with the fingerprint of its files in the log of a table.
+
+    Parameters
+    ----------
+    format : str
+        ``delta`` or ``iceberg``.
+    partition : Partition
+        The partition.
+    files : sequence of DataFile
+        Its data files and delete files.
+    """
+    identities = "\n".join(sorted(file.identity for file in files))
+    times = [file.modified for file in files if file.modified is not None]
+    return ListedPartition(
+        partition,
+        f"{format}/1:{sha256(identities.encode()).hexdigest()}",
+        max(times, default=None),
+        sum(file.size for file in files),
+    )
+
+
 @dataclass
 class LoggedTable:
     """An Iceberg or Delta table as a source.
@@ -321,21 +343,11 @@ class LoggedTable:
         for file in files:
             assert file.partition is not None
             groups.setdefault(file.partition.only(self.keys), []).append(file)
-        return [self._listed(partition, group) for partition, group in groups.items()]
+        return [listed_in_log(self.format, partition, group) for partition, group in groups.items()]
 
     def _is_known(self, file: DataFile) -> bool:
         """Return whether the log shows all keys of a file."""
         return file.partition is not None and set(self.keys) <= set(file.partition.keys)
-
-    def _listed(self, partition: Partition, files: Sequence[DataFile]) -> ListedPartition:
-        identities = "\n".join(sorted(file.identity for file in files))
-        times = [file.modified for file in files if file.modified is not None]
-        return ListedPartition(
-            partition,
-            f"{self.format}/1:{sha256(identities.encode()).hexdigest()}",
-            max(times, default=None),
-            sum(file.size for file in files),
-        )
 
     def _read_log(self, snapshot: int | None = None) -> TableSnapshot:
         """Read the newest version, or a version, from the log."""

@@ -1,5 +1,6 @@
 """Watching all tables below a folder by their metadata, without Spark."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
 import tidegauge as tg
@@ -221,16 +224,19 @@ def test_tables_that_cannot_be_read_are_listed_with_the_reason(repo, lake_folder
     pq.write_table(pa.table({"id": ["a"]}), types / "b.parquet")
     result = watch(str(lake_folder), repository=repo)
     reasons = {t.dataset: t.reason for t in result.tables if t.coverage is Coverage.UNSUPPORTED}
-    assert reasons.keys() == {"csvs", "delta", "ice"}
+    assert reasons.keys() == {"csvs"}
     assert reasons["csvs"].startswith("its files are csv")
     failed = dict(line.split(": ", 1) for line in result.failed)
     assert failed == {
         "broken": failed["broken"],
+        "delta": failed["delta"],
+        "ice": failed["ice"],
         "mixed": "its files are under different partition columns: country and ds",
         "outer": "its folder has data files, and also contains 1 other table such as outer/inner;"
         " move the files into a folder of their own",
         "types": "ds=2026-01-01 cannot be read: its files have different types of 'id': long and string",
     }
+    assert "Delta" in failed["delta"]
     assert failed["broken"].endswith("a.parquet: it is not a complete Parquet file")
     assert result.status() == 1
 
@@ -381,3 +387,136 @@ def test_the_command_prints_one_screen(lake_folder, tmp_path):
     assert {i["dataset"] for i in results["incidents"]} > {"half", "stopped"}
     junit = runner.invoke(app, [*arguments, "--format", "junit"], standalone_mode=False)
     assert junit.output.count("<testsuite ") == 8
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake"
+    )
+    catalog.create_namespace("db")
+    yield catalog
+    catalog.engine.dispose()
+
+
+def two_days(nulls=0):
+    days = pa.array(["2026-01-01"] * 4 + ["2026-01-02"] * 6)
+    return rows(10, nulls, ds=days)
+
+
+def values_of(repo, dataset, partition):
+    metrics = repo.metrics(dataset)
+    metrics = metrics[metrics["partition"] == partition]
+    return {(m.name, m.instance): m.value for m in metrics.itertuples()}
+
+
+FIRST_DAY = {
+    ("Size", "*"): 4,
+    ("Completeness", "id"): 1,
+    ("Completeness", "name"): 0.5,
+    ("Minimum", "id"): 0,
+    ("Maximum", "id"): 3,
+}
+"""The metrics of the first of `two_days` with two nulls."""
+
+
+def test_delta_partitions_are_measured_by_the_log(repo, lake_folder):
+    location = lake_folder / "db" / "t"
+    write_deltalake(location, two_days(nulls=2), partition_by=["ds"])
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.MEASURED}
+    assert values_of(repo, "db.t", "ds=2026-01-01") == FIRST_DAY
+    arrived = repo.partitions("db.t")["arrived_at"]
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.UNCHANGED}
+    session = LazySession(no_spark)
+    suite = tg.Suite("db.t", [tg.Size()], partition_by=["ds"])
+    run = tg.analyze(str(location), suite, repository=repo, spark=session, progress=Silent())
+    assert run.report.scanned == 0
+    # Compaction rewrites files, but it is no arrival.
+    write_deltalake(location, two_days().slice(4), mode="append")
+    DeltaTable(location).optimize.compact()
+    watch(str(lake_folder), repository=repo)
+    now = repo.partitions("db.t")["arrived_at"]
+    assert now[0] == arrived[0]
+
+
+def test_a_compacted_delta_partition_keeps_its_arrival_and_version(repo, lake_folder):
+    location = lake_folder / "t"
+    for _ in range(2):
+        write_deltalake(location, two_days(), partition_by=["ds"], mode="append")
+    watch(str(lake_folder), repository=repo)
+    before = repo.partitions("t")
+    DeltaTable(location).optimize.compact()
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"t": Coverage.MEASURED}
+    after = repo.partitions("t")
+    assert after["version"].tolist() == [1, 1]
+    assert after["arrived_at"].tolist() == before["arrived_at"].tolist()
+
+
+def delta_at(location, table, time, version, **options):
+    """Write a version of a Delta table as if at a time."""
+    write_deltalake(location, table, mode="overwrite", **options)
+    commit = location / "_delta_log" / f"{version:020}.json"
+    stamp = int(time.timestamp() * 1000)
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] = stamp
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    os.utime(commit, (time.timestamp(),) * 2)
+
+
+def test_an_unpartitioned_delta_table_has_a_past_on_the_first_day(repo, lake_folder):
+    for version, (day, count) in enumerate([(1, 10), (2, 20), (2, 25), (4, 40)]):
+        time = datetime(2026, 1, day, 3 + version, tzinfo=UTC)
+        delta_at(lake_folder / "t", rows(count), time, version)
+    watch(str(lake_folder), repository=repo)
+    sizes = repo.metrics("t.snapshots", name="Size")
+    assert sizes[["partition", "value"]].to_numpy().tolist() == [
+        ["snapshot=2026-01-01", 10],
+        ["snapshot=2026-01-02", 25],
+        ["snapshot=2026-01-04", 40],
+    ]
+    completeness = repo.metrics("t.snapshots", name="Completeness")
+    assert set(completeness["partition"]) == {"snapshot=2026-01-04"}
+    arrived = repo.partitions("t.snapshots")["arrived_at"]
+    assert arrived.dt.hour.tolist() == [3, 5, 6]
+
+
+def test_iceberg_partitions_are_measured_by_their_manifests(repo, lake_folder, catalog):
+    table = catalog.create_table("db.t", schema=two_days().schema)
+    with table.update_spec() as spec:
+        spec.add_identity("ds")
+    table.append(two_days(nulls=2))
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.MEASURED}
+    assert values_of(repo, "db.t", "ds=2026-01-01") == FIRST_DAY
+    assert repo.partitions("db.t")["arrived_at"].notna().all()
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.UNCHANGED}
+    table.append(two_days().slice(4))
+    watch(str(lake_folder), repository=repo)
+    assert values_of(repo, "db.t", "ds=2026-01-02")["Size", "*"] == 12
+    assert repo.partitions("db.t")["version"].tolist() == [1, 2]
+
+
+def test_an_unpartitioned_iceberg_table_has_a_point_for_a_day(repo, lake_folder, catalog):
+    table = catalog.create_table("db.t", schema=rows(1).schema)
+    for count in (10, 20):
+        table.append(rows(count, nulls=3))
+    watch(str(lake_folder), repository=repo)
+    (partition,) = repo.partitions("db.t.snapshots")["partition"]
+    values = values_of(repo, "db.t.snapshots", partition)
+    assert values["Size", "*"] == 30
+    assert values["Completeness", "name"] == 0.8
+
+
+@pytest.mark.parametrize("package", ["deltalake", "pyiceberg"])
+def test_a_missing_package_is_named(repo, lake_folder, monkeypatch, package):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else find(name)
+    )
+    log = {"deltalake": "delta/_delta_log", "pyiceberg": "ice/metadata"}[package]
+    name, content = ODD[log]
+    (lake_folder / log).mkdir(parents=True)
+    (lake_folder / log / name).write_bytes(content)
+    (line,) = watch(str(lake_folder), repository=repo).failed
+    assert f"the package {package} is not installed" in line
