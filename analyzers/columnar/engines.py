@@ -46,6 +46,7 @@ class Route(StrEnum):
     WRITE = "the observed write"
     METADATA = "metadata"
     COLUMNS = "a columnar scan"
+    TASKS = "a columnar scan in Spark's tasks"
     SPARK = "Spark SQL"
 
 

@@ -102,12 +102,13 @@ class Footer:
     metadata: pq.FileMetaData
     columns: Mapping[str, FileColumn]
 
-    def chunk_bytes(self, column: str) -> int:
-        """Return the compressed bytes of a column, by name in lower case."""
+    def chunk_bytes(self, column: str, groups: Iterable[int] | None = None) -> int:
+        """Return the compressed bytes of a column, by name in lower case, in some or all row groups."""
         file_column = self.columns.get(column)
         if file_column is None or file_column.index is None:
             return 0
-        groups = range(self.metadata.num_row_groups)
+        if groups is None:
+            groups = range(self.metadata.num_row_groups)
         chunks = (self.metadata.row_group(i).column(file_column.index) for i in groups)
         return sum(chunk.total_compressed_size for chunk in chunks)
 

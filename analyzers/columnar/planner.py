@@ -2,7 +2,8 @@
 
 1. Metadata: the log of a Delta or Iceberg table determines the state, or the footers of the files do.
 2. Columnar scan: Arrow reads the columns, one row group at a time, and kernels compute a state for each row
-   group. It runs in this process, so a run reads a bounded number of bytes in this way.
+   group. It runs in this process if a run needs few bytes, and otherwise in Spark's tasks
+   (`tidegauge.analyzers.columnar.tasks`).
 3. Spark SQL: all other analyzers, and partitions that only Spark can read.
 
 The routes give the same states. Each analyzer falls to the next route alone.
@@ -10,9 +11,9 @@ The routes give the same states. Each analyzer falls to the next route alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge.analyzers.columnar.engines import Route
@@ -94,36 +95,116 @@ class ColumnarResult:
     routes: Mapping[AnyAnalyzer, Route]
 
 
+@dataclass(frozen=True)
+class PartitionPlan:
+    """The analyzers that need no Spark SQL on one partition, with the states that its metadata determines.
+
+    Attributes
+    ----------
+    files : PartitionFooters
+        The footers of the partition's files.
+    answered : ColumnarResult
+        The states and failed preconditions that need no rows.
+    kernels : mapping of Analyzer to Kernel
+        The analyzers that need columns.
+    columns : tuple of str
+        The columns to read.
+    """
+
+    files: PartitionFooters
+    answered: ColumnarResult
+    kernels: Mapping[AnyAnalyzer, Kernel[Any]]
+    columns: tuple[str, ...]
+
+    @cached_property
+    def scanned_bytes(self) -> int:
+        """Compressed bytes of the columns to read."""
+        return sum(f.chunk_bytes(c.casefold()) for f in self.files.footers for c in self.columns)
+
+    @cached_property
+    def has_large_groups(self) -> bool:
+        """Whether a row group takes too much memory to be read at once."""
+        groups = (
+            f.metadata.row_group(i)
+            for f in self.files.footers
+            for i in range(f.metadata.num_row_groups)
+        )
+        rows = max((group.num_rows for group in groups), default=0)
+        return rows * len(self.columns) * _VALUE_BYTES > MAX_GROUP_BYTES
+
+    def with_states(self, states: Mapping[str, State | None], route: Route) -> ColumnarResult:
+        """Return the result with the states of columns, by statistic; analyzers without a state are left out."""
+        outcomes, routes = dict(self.answered.outcomes), dict(self.answered.routes)
+        for analyzer in self.kernels:
+            state = states.get(analyzer.statistic())
+            if state is not None:
+                outcomes[analyzer] = Success(state)
+                routes[analyzer] = route
+        return replace(self.answered, outcomes=outcomes, routes=routes)
+
+    def with_answers(
+        self,
+        outcomes: Mapping[AnyAnalyzer, Success[Any] | Failure],
+        routes: Mapping[AnyAnalyzer, Route],
+    ) -> PartitionPlan:
+        """Return the plan with more answers."""
+        answered = replace(
+            self.answered,
+            outcomes={**outcomes, **self.answered.outcomes},
+            routes={**routes, **self.answered.routes},
+        )
+        return replace(self, answered=answered)
+
+
+K = TypeVar("K", bound=Hashable)
+
+
 @dataclass
 class ColumnarPlanner:
-    """Measures partitions of Parquet files without Spark, as far as the states are exact and the bytes suffice.
+    """Measures partitions of Parquet files without Spark SQL, as far as the states are exact.
 
     Attributes
     ----------
     bytes_left : int
-        Compressed bytes of columns that may still be read.
+        Compressed bytes of columns that may still be read in this process.
     footers_left : int
         Number of footers that may still be read.
+    scan_by_tasks : callable or None
+        Scans partitions in Spark's tasks, which happens if all plans together need more than ``bytes_left``:
+        takes plans and returns for each the states by statistic, or None if Spark must read the partition.
+        The result as a whole is None if the tasks cannot read the files.
     """
 
     bytes_left: int = MAX_SCANNED_BYTES
     footers_left: int = MAX_FOOTERS
+    scan_by_tasks: TaskScanner | None = None
+    _planned_bytes: int = field(default=0, init=False)
 
-    def measure(
+    def plan(
         self, partition: PartitionFiles, analyzers: Iterable[AnyAnalyzer]
-    ) -> ColumnarResult | None:
-        """Compute the states that metadata or columns determine; None if Spark must read the partition."""
-        from pyarrow import ArrowException
-
+    ) -> PartitionPlan | None:
+        """Plan the analyzers of a partition by its log or the footers of its files; None if Spark must read the partition."""
         chosen = tuple(dict.fromkeys(analyzers))
         if isinstance(partition, TablePartition):
-            return self._measure_table(partition, chosen)
+            plan = self._plan_table(partition, chosen)
+        else:
+            plan = self._plan_files(partition, chosen)
+        if plan is not None and not plan.has_large_groups:
+            self._planned_bytes += plan.scanned_bytes
+        return plan
+
+    def _plan_files(
+        self, partition: ParquetPartition, analyzers: Sequence[AnyAnalyzer]
+    ) -> PartitionPlan | None:
+        """Plan by the footers of the files."""
+        from pyarrow import ArrowException
+
         try:
             footers = self._read_footers(partition.files, read_footers)
             files = footers and merged_footers(footers, partition.keys)
-            return self._measure(files, chosen) if files else None
         except (ArrowException, OSError):  # Spark reports the reason
             return None
+        return _plan_of(files, analyzers) if files else None
 
     def _read_footers(
         self, files: Sequence[str], read: Callable[[Sequence[str]], T | None]
@@ -134,10 +215,10 @@ class ColumnarPlanner:
         self.footers_left -= len(files)
         return read(files)
 
-    def _measure_table(
+    def _plan_table(
         self, partition: TablePartition, analyzers: Sequence[AnyAnalyzer]
-    ) -> ColumnarResult | None:
-        """Compute states from the log of a table, and what it does not determine from the files."""
+    ) -> PartitionPlan | None:
+        """Plan by the log of a table, and by the footers of the files if the log does not determine all states."""
         from pyarrow import ArrowException
 
         outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
@@ -147,63 +228,104 @@ class ColumnarPlanner:
             _answer(partition, kernels, outcomes)
         routes = dict.fromkeys(outcomes, Route.METADATA)
         left = [analyzer for analyzer in kernels if analyzer not in outcomes]
-        needs_files = rows is None or left
-        if needs_files and partition.are_whole:
+        if (rows is None or left) and partition.are_whole:
             try:
                 footers = self._read_footers(partition.locations, partition.read_footers)
-                files = None if footers is None else partition.described(footers)
-                if files is not None:
-                    rest = self._measure(files, left)
-                    outcomes |= rest.outcomes
-                    routes |= rest.routes
-                    rows = rest.rows
             except (ArrowException, OSError):  # Spark reports the reason
-                pass
-        return None if rows is None else ColumnarResult(partition.schema, rows, outcomes, routes)
+                footers = None
+            if footers is not None:
+                return _plan_of(partition.described(footers), left).with_answers(outcomes, routes)
+        if rows is None:
+            return None
+        answered = ColumnarResult(partition.schema, rows, outcomes, routes)
+        return PartitionPlan(PartitionFooters((), partition.schema), answered, {}, ())
 
-    def _measure(self, files: PartitionFooters, analyzers: Sequence[AnyAnalyzer]) -> ColumnarResult:
-        outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
-        kernels = _kernels(analyzers, files.schema, outcomes)
-        _answer(files, kernels, outcomes)
-        routes = dict.fromkeys(outcomes, Route.METADATA)
-        to_scan = {
-            analyzer: kernel
-            for analyzer, kernel in kernels.items()
-            if analyzer not in outcomes and files.readable.issuperset(kernel.columns)
-        }
-        for analyzer, state in self._scan(files, to_scan).items():
-            outcomes[analyzer] = Success(state)
-            routes[analyzer] = Route.COLUMNS
-        return ColumnarResult(files.schema, files.rows, outcomes, routes)
+    def scan(self, plans: Mapping[K, PartitionPlan]) -> dict[K, ColumnarResult]:
+        """Compute the states of partitions; a partition that Spark must read is left out.
 
-    def _scan(
-        self, files: PartitionFooters, kernels: Mapping[AnyAnalyzer, Kernel[Any]]
-    ) -> dict[AnyAnalyzer, State]:
-        """Compute states from the columns, if they have few enough bytes."""
-        columns = {column for kernel in kernels.values() for column in kernel.columns}
-        cost = sum(f.chunk_bytes(column.casefold()) for f in files.footers for column in columns)
-        groups = (
-            f.metadata.row_group(i) for f in files.footers for i in range(f.metadata.num_row_groups)
-        )
-        rows = max((group.num_rows for group in groups), default=0)
-        is_large = rows * len(columns) * _VALUE_BYTES > MAX_GROUP_BYTES
-        if not columns or cost > self.bytes_left or is_large:
-            return {}
-        self.bytes_left -= cost
-        kernel_by_statistic = {a.statistic(): (a, kernel) for a, kernel in kernels.items()}
-        parts: dict[str, list[State]] = {statistic: [] for statistic in kernel_by_statistic}
-        for group in row_groups(files, sorted(columns)):
-            for statistic, (_, kernel) in kernel_by_statistic.items():
-                if statistic in parts:
-                    try:
-                        parts[statistic].append(kernel.from_rows(group))
-                    except InexactError:
-                        del parts[statistic]
-        states = {
-            statistic: kernel_by_statistic[statistic][0].state_type.merge(states)
-            for statistic, states in parts.items()
+        All partitions of a run are planned before the first scan, so that the planner knows what they need.
+        """
+        results = {key: plan.answered for key, plan in plans.items()}
+        readable = {
+            key: plan for key, plan in plans.items() if plan.columns and not plan.has_large_groups
         }
-        return {a: states[a.statistic()] for a in kernels if a.statistic() in states}
+        if readable and self._planned_bytes > self.bytes_left and self.scan_by_tasks is not None:
+            scanned = self.scan_by_tasks(list(readable.values()))
+            if scanned is not None:
+                for (key, plan), states in zip(readable.items(), scanned, strict=True):
+                    if states is None:
+                        del results[key]
+                    else:
+                        results[key] = plan.with_states(states, Route.TASKS)
+                return results
+        for key, plan in readable.items():
+            if plan.scanned_bytes <= self.bytes_left:
+                self.bytes_left -= plan.scanned_bytes
+                result = _scan_here(plan)
+                if result is None:
+                    del results[key]
+                else:
+                    results[key] = result
+        return results
+
+    def measure(
+        self, partition: PartitionFiles, analyzers: Iterable[AnyAnalyzer]
+    ) -> ColumnarResult | None:
+        """Plan and scan one partition; None if Spark must read it."""
+        plan = self.plan(partition, analyzers)
+        return None if plan is None else self.scan({0: plan}).get(0)
+
+
+TaskScanner = Callable[
+    [Sequence[PartitionPlan]], "Sequence[Mapping[str, State | None] | None] | None"
+]
+
+
+def _plan_of(files: PartitionFooters, analyzers: Iterable[AnyAnalyzer]) -> PartitionPlan:
+    outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
+    kernels = _kernels(analyzers, files.schema, outcomes)
+    _answer(files, kernels, outcomes)
+    to_scan = {
+        analyzer: kernel
+        for analyzer, kernel in kernels.items()
+        if analyzer not in outcomes and files.readable.issuperset(kernel.columns)
+    }
+    routes = dict.fromkeys(outcomes, Route.METADATA)
+    columns = {column for kernel in to_scan.values() for column in kernel.columns}
+    answered = ColumnarResult(files.schema, files.rows, outcomes, routes)
+    return PartitionPlan(files, answered, to_scan, tuple(sorted(columns)))
+
+
+def _scan_here(plan: PartitionPlan) -> ColumnarResult | None:
+    """Scan a partition in this process; None if Spark must read it."""
+    from pyarrow import ArrowException
+
+    try:
+        states = scan_groups(row_groups(plan.files, plan.columns), plan.kernels)
+    except (ArrowException, OSError):  # Spark reports the reason
+        return None
+    return plan.with_states(states, Route.COLUMNS)
+
+
+def scan_groups(
+    groups: Iterable[RowGroup], kernels: Mapping[AnyAnalyzer, Kernel[Any]]
+) -> dict[str, State | None]:
+    """Return the state of each statistic over row groups; None if only Spark can compute it."""
+    by_statistic = {
+        analyzer.statistic(): (analyzer, kernel) for analyzer, kernel in kernels.items()
+    }
+    parts: dict[str, list[State]] = {statistic: [] for statistic in by_statistic}
+    for group in groups:
+        for statistic, (_, kernel) in by_statistic.items():
+            if statistic in parts:
+                try:
+                    parts[statistic].append(kernel.from_rows(group))
+                except InexactError:
+                    del parts[statistic]
+    return {
+        statistic: analyzer.state_type.merge(parts[statistic]) if statistic in parts else None
+        for statistic, (analyzer, _) in by_statistic.items()
+    }
 
 
 def _kernels(
@@ -256,42 +378,58 @@ def kernel_of(analyzer: AnyAnalyzer, schema: Schema) -> Kernel[Any] | None:
 
 def row_groups(files: PartitionFooters, columns: Sequence[str]) -> Iterator[RowGroup]:
     """Yield columns of each row group with rows; a column that a file lacks is null."""
+    import pyarrow.parquet as pq
+
     for footer in files.footers:
-        yield from _row_groups_of(footer, files.schema, columns)
+        system, path = file_system(footer.location)
+        with system.open_input_file(path) as stream:
+            if not pq.read_metadata(stream).equals(footer.metadata):
+                msg = f"{footer.location} changed after its footer was read"
+                raise OSError(msg)
+            numbers = range(footer.metadata.num_row_groups)
+            yield from read_groups(stream, footer, numbers, files.schema, columns)
 
 
-def _row_groups_of(footer: Footer, schema: Schema, columns: Sequence[str]) -> Iterator[RowGroup]:
-    import pyarrow as pa
+def read_groups(
+    stream: pa.NativeFile,
+    footer: Footer,
+    numbers: Iterable[int],
+    schema: Schema,
+    columns: Sequence[str],
+) -> Iterator[RowGroup]:
+    """Yield columns of some row groups of an open file, one group at a time; strings are dictionaries."""
     import pyarrow.parquet as pq
 
     names = {
         c: footer.columns[c.casefold()].name for c in columns if c.casefold() in footer.columns
     }
     strings = [name for c, name in names.items() if schema.field_type(c) == "string"]
-    system, path = file_system(footer.location)
-    with system.open_input_file(path) as stream:
-        file = pq.ParquetFile(stream, read_dictionary=strings)
-        if not file.metadata.equals(footer.metadata):
-            msg = f"{footer.location} changed after its footer was read"
-            raise OSError(msg)
-        for i in range(footer.metadata.num_row_groups):
-            rows = footer.metadata.row_group(i).num_rows
-            if not rows:
-                continue
-            table = file.read_row_group(i, list(names.values()), use_threads=False)
-            arrays: dict[str, pa.Array] = {}
-            for column in columns:
-                if column not in names:
-                    arrays[column] = pa.nulls(rows, _missing_type(schema.field_type(column)))
-                else:
-                    chunked = table[names[column]]
-                    arrays[column] = chunked.combine_chunks()
-                    if isinstance(arrays[column], pa.ChunkedArray):
-                        arrays[column] = pa.concat_arrays(arrays[column].chunks)
-                    wider = arrow_type(schema.field_type(column))
-                    if wider is not None and arrays[column].type != wider:
-                        arrays[column] = arrays[column].cast(wider)
-            yield RowGroup(rows, arrays)
+    file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=strings)
+    for number in numbers:
+        rows = footer.metadata.row_group(number).num_rows
+        if rows:
+            table = file.read_row_group(number, list(names.values()), use_threads=False)
+            yield RowGroup(rows, _arrays_of(table, rows, names, schema, columns))
+
+
+def _arrays_of(
+    table: pa.Table, rows: int, names: Mapping[str, str], schema: Schema, columns: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Return an array of the table's type for each column, of nulls if the file lacks it."""
+    import pyarrow as pa
+
+    arrays: dict[str, pa.Array] = {}
+    for column in columns:
+        if column not in names:
+            arrays[column] = pa.nulls(rows, _missing_type(schema.field_type(column)))
+        else:
+            arrays[column] = table[names[column]].combine_chunks()
+            if isinstance(arrays[column], pa.ChunkedArray):
+                arrays[column] = pa.concat_arrays(arrays[column].chunks)
+            wider = arrow_type(schema.field_type(column))
+            if wider is not None and arrays[column].type != wider:
+                arrays[column] = arrays[column].cast(wider)
+    return arrays
 
 
 def _missing_type(kind: Any) -> pa.DataType:

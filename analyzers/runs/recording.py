@@ -122,8 +122,8 @@ class RunReport:
         Partitions with files that cannot be read, and the reason. They are not in the ledger, so the next
         run tries them again.
     routes : mapping of str to int
-        Number of measurements by route: ``the observed write``, ``metadata``, ``a columnar scan`` or
-        ``Spark SQL``. An analyzer on a partition is one measurement.
+        Number of measurements by route: ``the observed write``, ``metadata``, ``a columnar scan``, ``a
+        columnar scan in Spark's tasks`` or ``Spark SQL``. An analyzer on a partition is one measurement.
     """
 
     run: int

@@ -12,7 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
-from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ColumnarResult, PartitionFiles
+from tidegauge.analyzers.columnar.planner import (
+    ColumnarPlanner,
+    ColumnarResult,
+    PartitionFiles,
+    PartitionPlan,
+)
+from tidegauge.analyzers.columnar.tasks import scanner_for
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     MetricError,
@@ -289,15 +295,23 @@ def _measure_files(
     new = [task for task in tasks if not task.is_retry and task.answered is None]
     if list_files is None or not new:
         return list(tasks)
-    planner = ColumnarPlanner()
+    session = getattr(source, "spark", None)
+    planner = ColumnarPlanner(scan_by_tasks=None if session is None else scanner_for(session))
     files: Mapping[Partition, PartitionFiles] = list_files([t.listed.partition for t in new])
+    plans: dict[Partition, PartitionPlan] = {}
+    for task in new:
+        partition = task.listed.partition
+        plan = planner.plan(files[partition], task.analyzers) if partition in files else None
+        if plan is not None:
+            plans[partition] = plan
     left = {task.listed.partition: task for task in tasks}
-    for batch in _batches([t for t in new if t.listed.partition in files], max_partitions, 0):
+    for batch in _batches([t for t in new if t.listed.partition in plans], max_partitions, 0):
         complete, measured = [], []
         with progress.batch(None, len(batch)):
+            results = planner.scan({p: plans.pop(p) for p in map(_partition_of, batch)})
             for task in batch:
                 partition = task.listed.partition
-                result = planner.measure(files[partition], task.analyzers)
+                result = results.get(partition)
                 if result is None:
                     continue
                 _keep_column_failures(result.outcomes.values())

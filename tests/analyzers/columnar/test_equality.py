@@ -1,7 +1,8 @@
-"""All routes give the states of Spark SQL: random tables, measured by both engines."""
+"""All routes give the states of Spark SQL: random tables, measured by all of them."""
 
 import math
 from decimal import Decimal
+from functools import partial
 from random import Random
 
 import pytest
@@ -12,11 +13,13 @@ from tests.analyzers.columnar.random_tables import MAX_ROWS, analyzers, random_p
 from tests.conftest import soak
 from tests.support.memory_store import MemoryRunStore
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState
 from tidegauge.analyzers.measures.moments import TwoSums
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.runner import run_incremental
 from tidegauge.analyzers.sources.opening import open_folder
@@ -46,6 +49,20 @@ def measured_by(engine, spark, folder, suite):
         source, RunSpec("d", str(folder), source.keys), suite, store, engine=engine
     )
     return store.measured, report
+
+
+def assert_all_same(own, reference):
+    """Require equal partitions with equal states."""
+    assert own.keys() == reference.keys()
+    for name, measured in reference.items():
+        assert (own[name].schema, own[name].rows) == (measured.schema, measured.rows), name
+        outcomes = {m.analyzer: m.outcome for m in own[name].measurements}
+        assert outcomes.keys() == {m.analyzer for m in measured.measurements}
+        for measurement in measured.measurements:
+            try:
+                assert_same(outcomes[measurement.analyzer], measurement.outcome)
+            except AssertionError as error:
+                raise AssertionError(f"{name} {measurement.analyzer}: {error}") from error
 
 
 def assert_same(own, reference):
@@ -96,7 +113,7 @@ def are_close(state, reference):
 @pytest.mark.spark
 @settings(max_examples=soak(1, 20), phases=[Phase.generate])  # shrinking would scan for minutes
 @given(st.integers(0, 2**32))
-def test_both_engines_give_the_same_states(spark, tmp_path_factory, seed):
+def test_all_routes_give_the_same_states(spark, tmp_path_factory, seed):
     folder = tmp_path_factory.mktemp("routes")
     tables = [  # partitions with equal columns share Spark's jobs
         random_partition(
@@ -108,17 +125,16 @@ def test_both_engines_give_the_same_states(spark, tmp_path_factory, seed):
         write(files, folder / f"case={i:02}")
     suite = analyzers()
     own, report = measured_by(MeasuringEngine.AUTO, spark, folder, suite)
+    with pytest.MonkeyPatch.context() as patch:  # a run that may read no bytes in its process
+        patch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, bytes_left=-1))
+        by_tasks, report_of_tasks = measured_by(MeasuringEngine.AUTO, spark, folder, suite)
     reference, by_spark = measured_by(MeasuringEngine.SPARK, spark, folder, suite)
-    assert own.keys() == reference.keys()
-    for name, measured in reference.items():
-        assert (own[name].schema, own[name].rows) == (measured.schema, measured.rows), name
-        outcomes = {m.analyzer: m.outcome for m in own[name].measurements}
-        assert outcomes.keys() == {m.analyzer for m in measured.measurements}
-        for measurement in measured.measurements:
-            try:
-                assert_same(outcomes[measurement.analyzer], measurement.outcome)
-            except AssertionError as error:
-                raise AssertionError(f"{name} {measurement.analyzer}: {error}") from error
+    assert_all_same(own, reference)
+    assert_all_same(by_tasks, reference)
+    assert report_of_tasks.routes == {
+        Route.TASKS if route == Route.COLUMNS else route: number
+        for route, number in report.routes.items()
+    }
     assert set(by_spark.routes) == {Route.SPARK}
     assert report.routes[Route.METADATA] > 0
     assert sum(report.routes.values()) == len(tables) * len(suite)

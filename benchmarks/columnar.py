@@ -1,0 +1,146 @@
+"""Columnar scans compared with Spark SQL: the same analyzers on the same folders, in one session.
+
+Each round measures partitions into a new repository, by each route in turn, after one round to warm up:
+
+- ``sql``: everything by Spark SQL (``engine="spark"``).
+- ``here``: the columnar scan in the driver's process, for any number of bytes.
+- ``tasks``: the columnar scan in Spark's tasks, for any number of bytes.
+- ``auto``: the planner's choice.
+
+The tables are those of `benchmarks.deequ`, as folders. CPU seconds include the JVM and all Python workers.
+
+    python -m benchmarks.columnar [--rounds 3] [--scale 1.0] [--cases whole40 cheap] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+from rich.console import Console
+from rich.table import Table
+
+import tidegauge as tg
+from benchmarks.deequ import data
+from benchmarks.deequ.cases import (
+    ALL_COLUMNS,
+    CHEAP_ANALYZERS,
+    GROUPING_ANALYZERS,
+    KLL_ANALYZERS,
+    MIXED_ANALYZERS,
+    SCAN40_ANALYZERS,
+)
+from benchmarks.fallback import cpu
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner
+from tidegauge.analyzers.runs import runner
+
+UNLIMITED = 2**60
+PLANNERS = {
+    "here": partial(ColumnarPlanner, bytes_left=UNLIMITED),
+    "tasks": partial(ColumnarPlanner, bytes_left=-1),
+    "auto": ColumnarPlanner,
+}
+COMPLETENESS_ANALYZERS = [["Size"], *(["Completeness", column] for column in ALL_COLUMNS)]
+ONE_PATTERN = [["PatternMatch", "email", r"^[a-z0-9.]+@[a-z0-9]+\.[a-z]+$"]]
+CASES = {
+    "whole40": ("days30", None, SCAN40_ANALYZERS),
+    "cheap": ("days30", None, CHEAP_ANALYZERS),
+    "completeness": ("days30", None, COMPLETENESS_ANALYZERS),
+    "mixed": ("days30", None, MIXED_ANALYZERS),
+    "grouping4": ("days30", None, GROUPING_ANALYZERS),
+    "uniqueness": ("days30", None, [["Uniqueness", ["id"]]]),
+    "mean1": ("days30", None, [["Mean", "price"]]),
+    "pattern1": ("days30", None, ONE_PATTERN),
+    "kll4": ("days30", None, KLL_ANALYZERS),
+    "backfill365": ("days365", None, SCAN40_ANALYZERS),
+    "day5k": ("spare5k", 1, SCAN40_ANALYZERS),
+    "day200k": ("spare200k", 1, SCAN40_ANALYZERS),
+    "day200k-grouping4": ("spare200k", 1, GROUPING_ANALYZERS),
+}
+"""Table, number of partitions (None for all) and analyzers of each case."""
+
+
+def measure(spark, folder: Path, count: int | None, analyzers, route: str) -> dict:
+    """Measure partitions by a route into a new repository; return seconds, CPU seconds and routes."""
+    names = sorted(path.name for path in folder.glob("ds=*"))
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
+        repository = tg.Repository(f"sqlite:///{name}/metrics.db")
+        suite = tg.Suite("benchmark", [getattr(tg, kind)(*args) for kind, *args in analyzers])
+        planner = PLANNERS.get(route, ColumnarPlanner)
+        started, cpu_before = time.perf_counter(), cpu()
+        with repository, patch.object(runner, "ColumnarPlanner", planner):
+            run = tg.analyze(
+                str(folder),
+                suite,
+                repository=repository,
+                partitions=names[-count:] if count else "all",
+                spark=spark,
+                engine="spark" if route == "sql" else "auto",
+            )
+        seconds, cpu_seconds = time.perf_counter() - started, cpu() - cpu_before
+    assert not run.failed, run.failed
+    return {"s": seconds, "cpu": cpu_seconds, "routes": run.routes}
+
+
+def main() -> None:
+    """Print a table and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
+    parser.add_argument("--routes", nargs="*", default=["sql", *PLANNERS])
+    parser.add_argument("--data", type=Path, default=Path("benchmarks/results/data"))
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/columnar.json"))
+    args = parser.parse_args()
+    table = Table()
+    for title in (
+        "case",
+        "route",
+        "s",
+        "CPU s",
+        "s of sql / s",
+        "CPU of sql / CPU",
+        "measured from",
+    ):
+        table.add_column(title)
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as warehouse:
+        spark = tg.spark_session(warehouse)
+        data.make(spark, args.data, args.scale)
+        for name in args.cases:
+            source, count, analyzers = CASES[name]
+            rounds = {route: [] for route in args.routes}
+            for number in range(args.rounds + 1):
+                for route in args.routes[:: 1 if number % 2 else -1]:
+                    result = measure(spark, args.data / source, count, analyzers, route)
+                    if number:
+                        rounds[route].append(result)
+            results[name] = rounds
+            for route, measured in rounds.items():
+                medians = {key: statistics.median(m[key] for m in measured) for key in ("s", "cpu")}
+                ratios = (
+                    statistics.median(
+                        a[key] / b[key]
+                        for a, b in zip(rounds[args.routes[0]], measured, strict=True)
+                    )
+                    for key in ("s", "cpu")
+                )
+                cells = (f"{value:.2f}" for value in (*medians.values(), *ratios))
+                table.add_row(name, route, *cells, str(measured[0]["routes"]))
+            print(
+                name, {r: [round(m["cpu"], 2) for m in ms] for r, ms in rounds.items()}, flush=True
+            )
+        spark.stop()
+    Console(width=200).print(table)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
