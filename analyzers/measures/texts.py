@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from math import inf
 from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
-from tidegauge.analyzers.core.columnar import Kernel, PartitionMetadata, RowGroup
+from tidegauge.analyzers.core.columnar import InexactError, Kernel, PartitionMetadata, RowGroup
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import canonical_json, check_choice
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Field, Schema
@@ -24,6 +26,7 @@ from tidegauge.analyzers.measures.histogram import Distribution, DistributionVal
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
 
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
@@ -99,6 +102,25 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
             f"count_if({where_holds(self.where, is_match)})",
             rows if self.null_behavior == "ignore" else count_rows(self.where),
         )
+
+    def kernel(self, schema: Schema) -> Kernel[NumMatchesAndCount] | None:
+        """Match the distinct strings, if RE2 matches the pattern as Java does."""
+        columns = schema.top_level(self.field(schema))
+        pattern = common_pattern(PATTERNS.get(self.pattern, self.pattern))
+        if columns is None or pattern is None:
+            return None
+        (column,) = columns
+
+        def from_rows(group: RowGroup) -> NumMatchesAndCount:
+            strings, counts = group.distinct(column)
+            matches, values = int(counts[pattern.matches(strings)].sum()), group.values(column)
+            if self.null_behavior == "ignore":
+                return NumMatchesAndCount(matches, values)
+            if self.null_behavior == "empty" and pattern.matches_empty:
+                matches += group.rows - values
+            return NumMatchesAndCount(matches, group.rows)
+
+        return Kernel(columns, from_rows)
 
 
 NULL_BEHAVIORS = ("ignore", "empty", "fail")
@@ -407,3 +429,248 @@ def _unbalanced(text: str) -> str:
     if classes:
         return "'[' is not closed"
     return "'(' is not closed" if groups else ""
+
+
+_TOKEN = re.compile(
+    r"""(?P<open>\((?:\?:)?(?!\?)) | (?P<close>\)) | (?P<or>\|) | (?P<dot>\.)
+    | \[(?P<negation>\^?)(?P<members>(?:\\.|[^\[\]\\])+)\]
+    | (?P<anchor>[\^$]|\\[bBAz])
+    | (?P<repeat>(?:[*+?]|\{(?P<least>\d{1,4})(?:,(?P<most>\d{0,4}))?\})\??)
+    | (?P<character>\\(?:[tnrfdDwWsS]|x[0-9a-fA-F]{2}|[ !-/:-@\[-`{-~])|[^\\\[\](){}|*+?.^$])""",
+    re.VERBOSE | re.DOTALL,
+)
+"""The tokens that mean the same in Java and RE2, at least after they are written out."""
+_MEMBER = re.compile(r"\\x[0-9a-fA-F]{2}|\\.|.", re.DOTALL)
+_CONTROL_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_Ranges = tuple[tuple[int, int], ...]
+_CHARACTER_SETS: Mapping[str, _Ranges] = {
+    "d": ((48, 57),),
+    "s": ((9, 13), (32, 32)),
+    "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
+}
+"""Code points of Java's predefined sets. RE2's set of spaces lacks the vertical tab."""
+_ANCHORS = {"^": r"\A", "$": r"\z", r"\A": r"\A", r"\z": r"\z", r"\b": r"\b", r"\B": r"\B"}
+_LINE_ENDS = r"[\n\r\x{85}\x{2028}\x{2029}]"
+_MAX_REPEATS = 1000
+"""Greatest number of repetitions in RE2."""
+
+
+class _OnlyJavaError(Exception):
+    """A pattern is invalid or not in the common subset."""
+
+
+@dataclass(frozen=True)
+class CommonPattern:
+    r"""A regular expression that finds a match in the same strings in Java and in RE2.
+
+    The common subset has characters, classes, groups, alternatives, repetition and anchors. Whether a string has a
+    match does not depend on the order in which alternatives are tried, so lazy repetition is included, too. It
+    lacks references, look-around, possessive repetition and named sets. It also lacks repetition of parts that can
+    be empty: Java leaves such a loop early.
+
+    Attributes
+    ----------
+    re2 : str
+        The pattern for RE2, with classes and anchors written out.
+    needs_single_lines : bool
+        Whether line ends make a difference: Java's ``.`` excludes five characters, and its ``$`` also matches
+        before the last of them.
+    needs_ascii : bool
+        Whether other characters make a difference: the words of ``\b`` depend on the version of Java.
+
+    Examples
+    --------
+    >>> print(common_pattern("(?i)^a+$").re2)
+    \A[\x{41}\x{61}]+\z
+    >>> common_pattern(r"(a)\1"), common_pattern("(a?)*"), common_pattern("*")
+    (None, None, None)
+    """
+
+    re2: str
+    needs_single_lines: bool
+    needs_ascii: bool
+
+    @property
+    def matches_empty(self) -> bool:
+        """Whether the empty string has a match."""
+        import pyarrow as pa
+
+        return bool(self.matches(pa.array([""]))[0])
+
+    def matches(self, strings: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return for each string, none of which is null, whether it has a match.
+
+        Raises
+        ------
+        InexactError
+            If Java may differ on one of the strings.
+        """
+        import pyarrow.compute as pc
+
+        if self.needs_ascii and not pc.all(pc.string_is_ascii(strings), min_count=0).as_py():
+            msg = "the words of other strings than ASCII depend on the version of Java"
+            raise InexactError(msg)
+        if self.needs_single_lines:
+            has_line_end = pc.match_substring_regex(strings, _LINE_ENDS)
+            if pc.any(has_line_end, min_count=0).as_py():
+                msg = "a string has a line end"
+                raise InexactError(msg)
+        has_match = pc.match_substring_regex(strings, self.re2)
+        return has_match.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1024)
+def common_pattern(pattern: str) -> CommonPattern | None:
+    """Translate a Java pattern; None if it is not in the common subset."""
+    import pyarrow as pa
+
+    try:
+        result = _translated(pattern)
+        result.matches(pa.array([""]))  # RE2 refuses patterns that are too large
+    except (_OnlyJavaError, pa.ArrowInvalid):
+        return None
+    return result
+
+
+@dataclass
+class _Group:
+    """An open group: whether an earlier alternative can be empty, and each part of the current one."""
+
+    has_empty_alternative: bool = False
+    parts_can_be_empty: list[bool] = field(default_factory=list)
+
+    def can_be_empty(self) -> bool:
+        """Return whether an alternative can be empty."""
+        return self.has_empty_alternative or all(self.parts_can_be_empty)
+
+
+def _translated(pattern: str) -> CommonPattern:
+    """Translate a pattern token by token."""
+    ignores_case = pattern.startswith("(?i)")
+    position = len("(?i)") if ignores_case else 0
+    translated: list[str] = []
+    signs: set[str] = set()
+    groups = [_Group()]
+    can_repeat = False  # whether the last part can be repeated
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            raise _OnlyJavaError
+        position, kind = token.end(), token.lastgroup or ""
+        if kind in {"open", "or", "close"}:
+            _change_group(groups, kind)
+            translated.append({"open": "(?:", "or": "|", "close": ")"}[kind])
+        elif kind == "repeat":
+            _repeat_part(groups[-1], token, can_repeat=can_repeat)
+            translated.append(token[0])
+        else:
+            groups[-1].parts_can_be_empty.append(kind == "anchor")
+            signs.add(token[0])
+            translated.append(_part_of(token, ignores_case=ignores_case))
+        can_repeat = kind not in {"open", "or", "repeat", "anchor"}
+    if len(groups) > 1:
+        raise _OnlyJavaError
+    return CommonPattern(
+        "".join(translated), bool(signs & {".", "$"}), bool(signs & {r"\b", r"\B"})
+    )
+
+
+def _change_group(groups: list[_Group], kind: str) -> None:
+    """Open a group, close the last one, or begin its next alternative."""
+    if kind == "open":
+        groups.append(_Group())
+    elif kind == "or":
+        groups.append(_Group(groups.pop().can_be_empty()))
+    elif len(groups) == 1:
+        raise _OnlyJavaError
+    else:
+        can_be_empty = groups.pop().can_be_empty()
+        groups[-1].parts_can_be_empty.append(can_be_empty)
+
+
+def _repeat_part(group: _Group, token: re.Match[str], *, can_repeat: bool) -> None:
+    """Repeat the last part of a group, if Java and RE2 do so alike."""
+    least, most = _repeats(token)
+    if not can_repeat or (group.parts_can_be_empty[-1] and most != 1):
+        raise _OnlyJavaError
+    group.parts_can_be_empty[-1] |= least == 0
+
+
+def _repeats(token: re.Match[str]) -> tuple[int, float]:
+    """Return the least and greatest number of repetitions."""
+    sign = token[0][0]
+    if sign != "{":
+        return int(sign == "+"), 1 if sign == "?" else inf
+    least = int(token["least"])
+    most = least if token["most"] is None else int(token["most"] or _MAX_REPEATS)
+    if not least <= most <= _MAX_REPEATS:
+        raise _OnlyJavaError
+    return least, inf if token["most"] == "" else most
+
+
+def _part_of(token: re.Match[str], *, ignores_case: bool) -> str:
+    """Return RE2's form of an anchor, a dot, a class or a character."""
+    if token["anchor"]:
+        return _ANCHORS[token["anchor"]]
+    if token["dot"]:
+        return "."
+    character = token["character"]
+    is_negated = character in {r"\D", r"\W", r"\S"} or token["negation"] == "^"
+    if character is None:
+        ranges = _ranges_in(token["members"])
+    else:
+        ranges = _ranges_of(character.lower() if is_negated else character)
+    if ignores_case:
+        letters = (*range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))
+        swapped = (c ^ 32 for c in letters if any(low <= c <= high for low, high in ranges))
+        ranges = (*ranges, *((c, c) for c in swapped))
+    body = "".join(
+        f"\\x{{{low:x}}}" if low == high else f"\\x{{{low:x}}}-\\x{{{high:x}}}"
+        for low, high in sorted(set(ranges))
+    )
+    return f"[{'^' * is_negated}{body}]"
+
+
+def _ranges_in(members: str) -> _Ranges:
+    """Return the code points of a class, without its brackets and negation."""
+    signs = _MEMBER.findall(members)
+    if "&&" in members:
+        raise _OnlyJavaError
+    ranges: list[tuple[int, int]] = []
+    i = 0
+    while i < len(signs):
+        first = _ranges_of(signs[i])
+        is_range = signs[i + 1 : i + 2] == ["-"] and i + 2 < len(signs)
+        if signs[i] == "-" and 0 < i < len(signs) - 1:
+            raise _OnlyJavaError  # neither first nor last, nor in a range
+        if is_range:
+            last = _ranges_of(signs[i + 2])
+            (low, _), (high, end) = first[0], last[0]
+            is_single = len(first) == len(last) == 1 and first[0][0] == first[0][1] and high == end
+            if not is_single or low > high or "-" in {signs[i], signs[i + 2]}:
+                raise _OnlyJavaError
+            ranges.append((low, high))
+            i += 3
+        else:
+            ranges.extend(first)
+            i += 1
+    return tuple(ranges)
+
+
+def _ranges_of(sign: str) -> _Ranges:
+    """Return the code points of a character, an escaped character or a predefined set."""
+    if sign[0] != "\\" or len(sign) == 1:
+        code = ord(sign)
+        if 0xD800 <= code < 0xE000:
+            raise _OnlyJavaError  # a half of a character
+    elif sign[1] in _CHARACTER_SETS:
+        return _CHARACTER_SETS[sign[1]]
+    elif sign[1] == "x":
+        code = int(sign.removeprefix(r"\x"), base=16)
+    elif sign[1] in _CONTROL_CHARACTERS:
+        code = ord(_CONTROL_CHARACTERS[sign[1]])
+    elif sign[1].isascii() and not sign[1].isalnum() and sign[1].isprintable():
+        code = ord(sign[1])
+    else:
+        raise _OnlyJavaError
+    return ((code, code),)

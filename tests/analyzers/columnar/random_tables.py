@@ -217,6 +217,12 @@ def analyzers():
         *(tg.Histogram(name) for name in ("word", "flag", "tiny", "text")),
         tg.Uniqueness(["word", "flag"]),
         *(tg.Compliance(condition, condition) for condition in CONDITIONS),
+        *(
+            tg.PatternMatch("text", pattern, null_behavior=behavior)
+            for pattern in ("^-?[0-9]+", "e*", "[^a-z]$")
+            for behavior in ("fail", "empty", "ignore")
+        ),
+        tg.PatternMatch("word", "b", where="number IS NOT NULL"),
         tg.Size(where="big >= 0"),
         tg.Completeness("text", where="number > 0.5"),
         tg.Sum("price", where="word IN ('a', '1')"),

@@ -484,6 +484,29 @@ def test_a_filter_without_matches_gives_the_state_of_no_data(tmp_path):
     assert [state for state, _ in states.values()] == [a.state_type() for a in suite]
 
 
+@pytest.mark.parametrize(
+    ("behavior", "pattern", "state"),
+    [
+        ("fail", "a", NumMatchesAndCount(3, 5)),
+        ("ignore", "a", NumMatchesAndCount(3, 4)),
+        ("empty", "a", NumMatchesAndCount(3, 5)),
+        ("empty", "a*", NumMatchesAndCount(5, 5)),
+        ("fail", "a*", NumMatchesAndCount(4, 5)),
+    ],
+)
+def test_patterns_are_matched_with_the_distinct_strings(tmp_path, behavior, pattern, state):
+    match = tg.PatternMatch("s", pattern, null_behavior=behavior)
+    states = measure(tmp_path, [pa.table({"s": ["a", "b", "ab", "a", None]})], match)
+    assert states == {match: (state, COLUMNS)}
+
+
+def test_a_pattern_is_left_to_spark_for_a_string_on_which_java_differs(tmp_path):
+    match = tg.PatternMatch("s", "a$")
+    tables = [pa.table({"s": ["a"]}), pa.table({"s": ["a\n"]})]
+    assert measure(tmp_path, tables, match) == {}
+    assert measure(tmp_path, tables[:1], match) == {match: (NumMatchesAndCount(1, 1), COLUMNS)}
+
+
 def test_sums_of_infinities_give_no_warning(tmp_path):
     tables = [pa.table({"x": [float("inf"), -float("inf"), 1e308, 1e308]})]
     states = measure(tmp_path, tables, tg.Sum("x"), tg.StandardDeviation("x"), tg.Kurtosis("x"))
