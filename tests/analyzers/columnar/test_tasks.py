@@ -10,7 +10,9 @@ import tidegauge as tg
 from tidegauge.analyzers.columnar import tasks
 from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
-from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.columnar.table_logs import DataFile, TablePartition
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
 
 NUMBERS = pa.table({"n": [1, 2, 3, 4, 5, 6], "s": ["a", "b", "a", "b", "a", "c"]})
@@ -107,6 +109,20 @@ def test_all_partitions_count_before_the_first_is_read(tmp_path):
     plan = planner.plan(partitions[0], SUITE)
     results = scan(Session(), partitions, bytes_left=2 * plan.scanned_bytes - 1)
     assert {result.routes[tg.Sum("n")] for result in results.values()} == {Route.TASKS}
+
+
+def test_columns_of_a_table_are_found_by_their_keys_in_the_files(tmp_path):
+    schema = Schema.from_types({"total": "long", "name": "string", "new": "long"})
+    narrow = NUMBERS.set_column(0, "n", NUMBERS["n"].cast(pa.int32()))
+    files = (*written(tmp_path, NUMBERS).files, *written(tmp_path, narrow).files)
+    keys = {"total": "n", "name": "s", "new": "added later"}
+    partition = TablePartition(schema, tuple(DataFile(f, None, 6, 1) for f in files), keys)
+    suite = [tg.Size(), tg.Sum("total"), tg.CountDistinct("name"), tg.Completeness("new")]
+    result = scan(Session(3), [partition], suite)[0]
+    assert states(result)[tg.Sum("total")] == SumAndCount(42, 12)
+    assert states(result)[tg.CountDistinct("name")].as_dict() == {("a",): 6, ("b",): 4, ("c",): 2}
+    assert [result.routes[a] for a in suite[:3]] == [Route.METADATA, Route.TASKS, Route.TASKS]
+    assert states(result)[tg.Completeness("new")] == NumMatchesAndCount(0, 12)
 
 
 def test_a_file_that_changes_is_left_to_spark_alone(tmp_path):
