@@ -149,6 +149,8 @@ def _hashed_double(value: str) -> str:
     )
 
 
+_PADDED_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's metadata of CHAR and VARCHAR columns."""
 KEY_ONLY = "tidegauge.key_only"
 """Metadata of a column that a source adds as a partition key."""
 
@@ -210,6 +212,12 @@ class Schema:
         """Names of the columns that a source adds as partition keys; the table does not have them."""
         fields = self.struct["fields"]
         return {field["name"] for field in fields if field.get("metadata", {}).get(KEY_ONLY)}
+
+    @property
+    def has_padded_or_collated(self) -> bool:
+        """Whether a column is a CHAR or VARCHAR, or has a collation."""
+        special = {_PADDED_KEY, COLLATIONS_KEY}
+        return any(special & set(field.get("metadata", {})) for field in self.struct["fields"])
 
     def without(self, columns: set[str]) -> Schema:
         """Drop top-level columns."""

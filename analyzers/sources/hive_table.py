@@ -6,14 +6,17 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote
 
+from tidegauge.analyzers.columnar.engines import reads_by_default
+from tidegauge.analyzers.columnar.table_logs import DataFile, TablePartition
 from tidegauge.analyzers.core.errors import PartitionColumnError
-from tidegauge.analyzers.core.filesystems import comparable, local_path, plain_path
+from tidegauge.analyzers.core.filesystems import child, comparable, local_path, plain_path
 from tidegauge.analyzers.core.partitions import NULL, Partition, Values
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.scan.grouping import filter_partitions, hive_text
@@ -59,6 +62,7 @@ class HiveTable:
     description: TableDescription
     _by_key: dict[Values, Partition] = field(init=False, default_factory=dict)
     _texts: dict[tuple[str, str], str] = field(init=False, default_factory=dict)
+    _files: dict[Partition, list[DataFile]] = field(init=False, default_factory=dict)
 
     @property
     def _quoted(self) -> str:
@@ -72,8 +76,10 @@ class HiveTable:
         for file in list_files(self.spark, root):
             in_root.setdefault(_folder(file.path), []).append(file)
         grouped: dict[Partition, list[FileInfo]] = {}
+        self._files = {}
         if not self.description.partition_types:
             grouped[Partition()] = [file for files in in_root.values() for file in files]
+            self._files[Partition()] = _data_files(root, grouped[Partition()])
         else:
             rows = self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect()
             is_moved = self._moved(root, len(rows))
@@ -82,8 +88,14 @@ class HiveTable:
             for path, partition in partition_by_path.items():
                 files = in_root.get(path)
                 if files is None or is_moved(path):
-                    files = self._files_of(partition)
-                grouped.setdefault(partition.only(self.keys), []).extend(files)
+                    folder, in_folder = self._files_of(partition)
+                    data_files = _data_files(folder, in_folder)
+                    files = [replace(f, path=f"{partition.name}/{f.path}") for f in in_folder]
+                else:
+                    data_files = _data_files(root, files)
+                key = partition.only(self.keys)
+                grouped.setdefault(key, []).extend(files)
+                self._files.setdefault(key, []).extend(data_files)
         self._by_key = self._index(grouped)
         return to_listed(grouped)
 
@@ -112,12 +124,42 @@ class HiveTable:
         inside = {_folder(path.removeprefix(base)) for path in read if path.startswith(base)}
         return lambda path: path not in inside
 
-    def _files_of(self, partition: Partition) -> list[FileInfo]:
+    def _files_of(self, partition: Partition) -> tuple[str, list[FileInfo]]:
+        """Return the folder of a partition, and its files."""
         table_partition = f"{self._quoted} {partition_sql(partition)}"
         with self.as_stored(partition):
             location = describe_table(self.spark, table_partition).location
-        files = list_files(self.spark, location)
-        return [FileInfo(f"{partition.name}/{f.path}", f.size, f.modified) for f in files]
+        return location, list_files(self.spark, location)
+
+    def parquet_files(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, TablePartition]:
+        """Return the files of partitions of a Parquet table; no files for other formats.
+
+        Files can lack columns. Columns with another type than the table's are left for Spark.
+        """
+        if not self._is_read_as_parquet() or not reads_by_default(self.spark):
+            return {}
+        schema = Schema.from_frame(self.spark.table(self._quoted))
+        if schema.has_padded_or_collated:
+            return {}
+        keys = {key.casefold() for key in self.description.partition_types}
+        column_keys = {name: name for name in schema.names if name.casefold() not in keys}
+        return {
+            partition: TablePartition(
+                schema, tuple(self._files[partition]), column_keys, can_widen=False
+            )
+            for partition in partitions
+            if partition in self._files
+        }
+
+    def _is_read_as_parquet(self) -> bool:
+        """Return whether Spark's own reader of Parquet reads the files, rather than Hive's."""
+        if self.description.provider != "hive":
+            return self.description.provider == "parquet"
+        is_parquet = "parquet" in self.description.details.get("inputformat", "").casefold()
+        converts = self.spark.conf.get("spark.sql.hive.convertMetastoreParquet", "true")
+        return is_parquet and str(converts).casefold() == "true"
 
     def as_stored(self, partition: Partition) -> AbstractContextManager[None]:
         """Context manager: make Spark look up ``007`` as the metastore spells it, rather than ``7``."""
@@ -239,6 +281,10 @@ def partition_sql(partition: Partition) -> str:
         for k, v in zip(partition.keys, partition.values, strict=True)
     )
     return f"PARTITION ({spec})"
+
+
+def _data_files(folder: str, files: Iterable[FileInfo]) -> list[DataFile]:
+    return [DataFile(child(folder, file.path), None, None, file.size) for file in files]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ from tidegauge.analyzers.core.errors import SourceError, did_you_mean
 from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat, Values
 from tidegauge.analyzers.core.schema import KEY_ONLY, Schema
 from tidegauge.analyzers.core.sql import (
-    COLLATIONS_KEY,
     literal,
     parts,
     quote,
@@ -375,7 +374,7 @@ class LoggedTable:
         schema = log.schema
         if self.format == ICEBERG:
             schema = Schema.from_frame(self.read())
-        if has_padded_or_collated(schema):
+        if schema.has_padded_or_collated:
             return {}
         column_keys = {
             name: key
@@ -683,12 +682,6 @@ def delta_keys(spark: SparkSession, location: str) -> tuple[str, ...]:
 def has_exact_texts(schema: Schema, keys: Collection[str]) -> bool:
     """Return whether Delta's log writes the values of these columns as Spark prints them."""
     return all(schema.field(quote(key)).kind in DISTINCT_AS_TEXT for key in keys)
-
-
-def has_padded_or_collated(schema: Schema) -> bool:
-    """Return whether a column is a CHAR or VARCHAR, or has a collation."""
-    special = {"__CHAR_VARCHAR_TYPE_STRING", COLLATIONS_KEY}
-    return any(special & set(column.get("metadata", {})) for column in schema.struct["fields"])
 
 
 def logged_table(

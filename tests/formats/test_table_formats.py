@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 import tidegauge as tg
+from tests.analyzers.columnar.test_equality import RecordingStore, assert_same
 from tests.docs.pages import blocks, blocks_run_by
 from tests.paths import ROOT
+from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
+from tidegauge.analyzers.runs.ledger import RunSpec
+from tidegauge.analyzers.runs.runner import run_incremental
+from tidegauge.analyzers.sources import table_formats
 from tidegauge.analyzers.sources.opening import open_folder, open_table
 from tidegauge.cli.main import run_command
 from tidegauge.griffin.connectors.files import FileConnector
@@ -159,6 +164,88 @@ def test_other_files_with_the_same_rows_keep_the_version(spark, table, measure, 
     assert measure(table) == {ONE: "unchanged", TWO: "restated"}
     versions = repo.partitions("orders").set_index("partition")["version"]
     assert versions.to_dict() == {ONE: 1, TWO: 2}
+
+
+EVOLUTION = {
+    "delta": (
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {t} RENAME COLUMN big TO large",
+        "ALTER TABLE {t} ADD COLUMNS (late INT)",
+        "ALTER TABLE {t} DROP COLUMN gone",
+        "ALTER TABLE {t} ALTER COLUMN day FIRST",
+    ),
+    "iceberg": (
+        "ALTER TABLE {t} RENAME COLUMN big TO large",
+        "ALTER TABLE {t} ADD COLUMNS (late INT)",
+        "ALTER TABLE {t} DROP COLUMN gone",
+        "ALTER TABLE {t} ALTER COLUMN day FIRST",
+        "ALTER TABLE {t} ALTER COLUMN small TYPE BIGINT",
+    ),
+}
+COLUMNS = (
+    "id INT, big BIGINT, x DOUBLE, f FLOAT, price DECIMAL(9,2), s STRING, day DATE, at TIMESTAMP, small INT,"
+    " gone INT, st STRUCT<a: INT, b: ARRAY<STRING>>, ds STRING"
+)
+RANDOM_ROWS = (
+    "SELECT CAST(id AS INT) AS id, if(id % 5 = 0, NULL, id * 1000000007) AS big,"
+    " CASE id % 7 WHEN 0 THEN double('NaN') WHEN 1 THEN -0.0D WHEN 2 THEN NULL ELSE id / 3D END AS x,"
+    " CAST(if(id % 2 = 0, id, -0.0) AS FLOAT) AS f, CAST(id / 4 AS DECIMAL(9,2)) AS price,"
+    " if(id % 3 = 0, NULL, concat('a text that is longer than sixteen ', id % 4)) AS s,"
+    " date_add(DATE'2020-01-01', CAST(id AS INT)) AS day,"
+    " timestamp_micros(1577836800123456 + id * 1001) AS at, CAST(id AS INT) AS small, 1 AS gone,"
+    " named_struct('a', CAST(id AS INT), 'b', array('x')) AS st,"
+    " nullif(concat('2024-01-0', 1 + id % 4), '2024-01-04') AS ds FROM range({start}, {end}, 1, 2)"
+)
+
+
+def test_both_engines_give_the_same_states(spark, table, monkeypatch):
+    kind = "iceberg" if table.startswith("lake") else "delta"
+    spark.sql(f"DROP TABLE {table}")
+    spark.sql(f"CREATE TABLE {table} ({COLUMNS}) USING {kind} PARTITIONED BY (ds)")
+    spark.sql(f"INSERT INTO {table} {RANDOM_ROWS.format(start=0, end=40)}")
+    for statement in EVOLUTION[kind]:
+        spark.sql(statement.format(t=table))
+    spark.sql(
+        f"INSERT INTO {table} (id, large, x, s, day, late, ds) SELECT id, big, x, s, day, small, ds"
+        f" FROM ({RANDOM_ROWS.format(start=40, end=70)})"
+    )
+    spark.sql(f"DELETE FROM {table} WHERE id IN (3, 50)")
+    numbers = ("id", "large", "x", "f", "price", "small", "late")
+    suite = [
+        tg.Size(),
+        *(tg.Completeness(c) for c in (*numbers, "s", "day", "at", "st", "ds")),
+        *(analyzer(c) for c in numbers for analyzer in (tg.Minimum, tg.Maximum, tg.Sum)),
+        *(tg.MaxTime(c) for c in ("day", "at")),
+        *(tg.DataType(c) for c in ("id", "s", "price")),
+        tg.ApproxCountDistinct("s"),
+        tg.Uniqueness("small"),
+    ]
+
+    def measured(engine):
+        store, source = RecordingStore(), open_table(spark, table)
+        report = run_incremental(
+            source, RunSpec("d", table, source.keys), suite, store, engine=engine
+        )
+        return store.measured, report.routes, source.version
+
+    own, routes, version = measured(MeasuringEngine.AUTO)
+    monkeypatch.setattr(table_formats, "open_log", lambda read: None)
+    reference, by_spark, version_by_spark = measured(MeasuringEngine.SPARK)
+    assert set(by_spark) == {Route.SPARK}
+    assert routes[Route.METADATA] >= 3 * 20, "of three days, some files"
+    assert routes[Route.COLUMNS] > 0
+    assert version == version_by_spark
+    assert len(reference) == 4
+    assert own.keys() == reference.keys()
+    for name, expected in reference.items():
+        parts = ("schema", "rows", "fingerprint", "arrived_at")
+        assert [getattr(own[name], p) for p in parts] == [getattr(expected, p) for p in parts]
+        outcomes = {m.analyzer: m.outcome for m in own[name].measurements}
+        for measurement in expected.measurements:
+            try:
+                assert_same(outcomes[measurement.analyzer], measurement.outcome)
+            except AssertionError as error:
+                raise AssertionError(f"{name} {measurement.analyzer}: {error}") from error
 
 
 def test_the_measured_version_is_recorded_and_read(spark, table, measure, repo):

@@ -1,14 +1,18 @@
 """All routes give the states of Spark SQL: random tables, measured by all of them."""
 
+import datetime as dt
 import math
 from decimal import Decimal
 from functools import partial
 from random import Random
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import tidegauge as tg
 from tests.analyzers.columnar.random_tables import MAX_ROWS, analyzers, random_partition, write
 from tests.conftest import soak
 from tests.support.memory_store import MemoryRunStore
@@ -22,7 +26,7 @@ from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.runner import run_incremental
-from tidegauge.analyzers.sources.opening import open_folder
+from tidegauge.analyzers.sources.opening import open_folder, open_table
 
 PARTITIONS = 6
 MANY_ROWS = 3000
@@ -138,3 +142,50 @@ def test_all_routes_give_the_same_states(spark, tmp_path_factory, seed):
     assert set(by_spark.routes) == {Route.SPARK}
     assert report.routes[Route.METADATA] > 0
     assert sum(report.routes.values()) == len(tables) * len(suite)
+
+
+@pytest.mark.spark
+def test_both_engines_give_the_same_states_of_a_hive_table(spark, tmp_path):
+    """Columns are added, files of other writers lack columns or have other types, and a partition is elsewhere."""
+    name = "routes_of_hive"
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(
+        f"CREATE TABLE {name} (n BIGINT, S STRING, day DATE, price DECIMAL(9,2), ds STRING) USING parquet"
+        f" PARTITIONED BY (ds) LOCATION '{tmp_path}/t'"
+    )
+    day, price = [dt.date(2026, 1, 2)], [Decimal("1.50")]
+    whole = pa.table({"day": day, "s": ["a"], "n": [7], "price": price})
+    narrow = pa.table({"n": pa.array([8, None], pa.int32())})
+    for folder, table in {"t/ds=1": whole, "t/ds=2": narrow, "moved": whole}.items():
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(table, tmp_path / folder / "a.parquet")
+    for part in ("1", "2"):
+        spark.sql(f"ALTER TABLE {name} ADD PARTITION (ds='{part}')")
+    spark.sql(f"ALTER TABLE {name} ADD PARTITION (ds='3') LOCATION '{tmp_path}/moved'")
+    spark.sql(f"ALTER TABLE {name} ADD PARTITION (ds='4')")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (late INT)")
+    columns = ("n", "s", "day", "price", "late", "ds")
+    suite = [
+        tg.Size(),
+        *(kind(c) for c in columns for kind in (tg.Completeness, tg.DataType)),
+        *(kind(c) for c in ("n", "price", "late") for kind in (tg.Maximum, tg.Sum)),
+        tg.MaxTime("day"),
+        tg.ApproxCountDistinct("s"),
+    ]
+    measured = {}
+    for engine in MeasuringEngine:
+        store, source = RecordingStore(), open_table(spark, name)
+        report = run_incremental(
+            source, RunSpec("d", name, source.keys), suite, store, engine=engine
+        )
+        measured[engine] = store.measured, report.routes
+    (own, routes), (reference, _) = measured.values()
+    assert routes[Route.METADATA] > 0
+    assert routes[Route.COLUMNS] > 0
+    assert own.keys() == reference.keys() == {f"ds={i}" for i in (1, 2, 3, 4)}
+    for partition, expected in reference.items():
+        assert (own[partition].schema, own[partition].rows) == (expected.schema, expected.rows)
+        outcomes = {m.analyzer: m.outcome for m in own[partition].measurements}
+        for measurement in expected.measurements:
+            assert_same(outcomes[measurement.analyzer], measurement.outcome)
+    spark.sql(f"DROP TABLE {name}")

@@ -60,3 +60,48 @@ def test_another_name_of_the_same_scheme_is_the_same_location(monkeypatch):
     lake = Lake(monkeypatch, ["s3://old/lake/t/ds=1/a.parquet", "s3://OLD/lake/t/ds=2/a.parquet"])
     assert lake.sizes_listed() == {"ds=1": 10, "ds=2": 20}
     assert lake.described == []
+
+
+def parquet_lake(
+    monkeypatch, columns, read=(f"{NEW}/ds=1/a.parquet", f"{OLD}/ds=2/a.parquet"), **details
+):
+    """Return a table of the lake and the files of its partitions."""
+    table = Lake(monkeypatch, list(read)).table
+    names = [*columns, "ds"]
+    fields = [
+        {"name": n, "type": columns.get(n, ("string",))[0], "nullable": True, "metadata": m}
+        for n, m in [(n, columns[n][1] if n in columns else {}) for n in names]
+    ]
+    frame = SimpleNamespace(
+        schema=SimpleNamespace(jsonValue=lambda: {"type": "struct", "fields": fields}),
+        inputFiles=lambda: list(read),
+    )
+    table.spark.conf = SimpleNamespace(
+        isModifiable=lambda _: False, get=lambda name, default=None: default or "false"
+    )
+    frame.sparkSession = table.spark
+    table.spark.table = lambda _: frame
+    table.description = TableDescription({"location": OLD, **details}, {"ds": "string"})
+    return table, table.parquet_files([p.partition for p in table.list_partitions()])
+
+
+def test_the_files_of_parquet_tables_are_known(monkeypatch):
+    table, files = parquet_lake(monkeypatch, {"n": ("long", {})}, provider="parquet")
+    assert {p.name: [f.location for f in part.files] for p, part in files.items()} == {
+        "ds=1": [f"{NEW}/ds=1/a.parquet"],
+        "ds=2": [f"{OLD}/ds=2/a.parquet"],
+    }
+    (first, _) = files.values()
+    assert (first.column_keys, first.can_widen, first.rows_in_log) == ({"n": "n"}, False, None)
+    assert first.schema.names == ("n", "ds")
+
+
+def test_the_files_of_other_tables_are_left_to_spark(monkeypatch):
+    columns = {"n": ("long", {})}
+    parquet = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+    assert parquet_lake(monkeypatch, columns, provider="hive", inputformat=parquet)[1]
+    text = "org.apache.hadoop.mapred.TextInputFormat"
+    assert not parquet_lake(monkeypatch, columns, provider="hive", inputformat=text)[1]
+    assert not parquet_lake(monkeypatch, columns, provider="orc")[1]
+    padded = {"s": ("string", {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"})}
+    assert not parquet_lake(monkeypatch, padded, provider="parquet")[1]
