@@ -28,7 +28,6 @@ from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
 from tidegauge.installation import require_array_packages
-from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
 from tidegauge.rules.judging import judge_run
 from tidegauge.rules.tally import DEFAULT_SAMPLES, sample_partitions
@@ -384,6 +383,8 @@ def measure_source(
 
     checks = judge_run(repository, suite.dataset, dqm, report, take_samples, on_empty)
     return Run(report, repository, checks)
+        from tidegauge.repository.detection.detect import store_holidays
+
 
 
 def recording_start(

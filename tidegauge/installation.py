@@ -30,7 +30,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
 )
 from tidegauge.analyzers.core.filesystems import write_output
-from tidegauge.analyzers.core.registry import load_plugins
+from tidegauge.analyzers.core.registry import key_of, load_plugins
 from tidegauge.spark.session import bundled_java, cache_folder, find_java, java_version
 from tidegauge.widgets import script
 
@@ -57,11 +57,11 @@ def import_problem(package: str) -> str | None:
 def import_problems() -> dict[str, str | None]:
     """Return why each of the array packages cannot be imported.
 
-    Importing them takes longer than all other checks of ``tidegauge doctor``. So the versions that could be
-    imported are stored in the cache folder, and the packages are imported again only if one of them changed.
+    Importing them takes longer than a run with nothing new. So the versions that could be imported are stored in
+    the cache folder for each environment, and the packages are imported again only if one of them changed.
     """
     stamp = _array_package_files()
-    verified = cache_folder() / "imported.json"
+    verified = cache_folder() / f"imported-{key_of(sys.prefix)}.json"
     with suppress(OSError, ValueError):
         if json.loads(verified.read_text()) == stamp:
             return dict.fromkeys(ARRAY_PACKAGES)
@@ -114,8 +114,7 @@ def require_array_packages() -> None:
     SetupError
         With the reason, and the command that fixes the problem.
     """
-    for package in ARRAY_PACKAGES:
-        problem = import_problem(package)
+    for package, problem in import_problems().items():
         if problem is not None:
             msg = f"{package} cannot be imported: {problem}. Run: {import_fix(package)}"
             raise SetupError(msg)

@@ -111,15 +111,18 @@ def detect(
     replay : bool
         If true, score the whole history again.
     """
-    is_done = False
+    is_done = has_inputs = False
     while not is_done:  # retry if another process detected meanwhile
-        _create_inputs(database, artifacts, dataset, monitors)
         with database.read() as connection:
             job = DetectionJob.from_database(connection, dataset, monitors, window, replay=replay)
-            if not job.has_partition_series:
-                continue
-            results = job.run(connection)
-        is_done = database.write(lambda c, w=job, f=results: write_results(c, w, f))  # type: ignore[misc]
+            is_ready = job.has_partition_series and (has_inputs or not job.compares_drifts)
+            results = job.run(connection) if is_ready else []
+        if is_ready:
+            is_done = database.write(lambda c, w=job, f=results: write_results(c, w, f))  # type: ignore[misc]
+            has_inputs = False
+        else:
+            _create_inputs(database, artifacts, dataset, monitors)
+            has_inputs = True
     return [m for m in monitors or () if m.series and not any(map(m.watches, job.dimensions[0]))]
 
 
@@ -302,16 +305,21 @@ class DetectionJob(DetectionScope):
         segments = group_by_segment(self.dimensions[1])
         return all((name, within) in self.whole_series for name in names for within in segments)
 
+    @property
+    def compares_drifts(self) -> bool:
+        """True if a detector reads drift distances, which must be recorded first."""
+        return any(isinstance(detector, Drift) for detector in self.watched)
+
     def run(self, connection: Connection) -> list[DetectorResult]:
         """Score the changed partitions with each detector."""
         results = []
-        facts = _FactReader(connection, self.dataset, self.dimensions)
+        facts = _FactReader(connection, self)
         for detector, monitors in self.watched.items():
             decision_inputs = [[m.to_dict() for m in monitors], self.calendar]
             if self.teaching.zone is not None:
                 decision_inputs.append(self.teaching.zone.key)
             result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
-            changed = self._changed(connection, detector, result)
+            changed = self._changed(facts, detector, result)
             for within, indices in group_by_segment(self.dimensions[1]).items():
                 if changed and not isinstance(detector, PartitionDetector):
                     changed |= maybe_young(connection, [self._id(p) for p in indices])
@@ -328,9 +336,7 @@ class DetectionJob(DetectionScope):
     def _id(self, index: int) -> int:
         return int(self.dimensions[1][index]["id"])
 
-    def _changed(
-        self, connection: Connection, detector: Detector, result: DetectorResult
-    ) -> set[int]:
+    def _changed(self, reader: _FactReader, detector: Detector, result: DetectorResult) -> set[int]:
         """Return the ids of partitions whose metrics or labels changed since a detector's last run."""
         mark, decided_by = self.marks.get(result.detector, (0, ""))
         rescores_all = isinstance(detector, PartitionDetector) and detector.needs_clock
@@ -347,17 +353,7 @@ class DetectionJob(DetectionScope):
         reads = [s.metric]
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
             reads.append(s.partition_version)  # partitions of recorded metrics have no version
-        p, changed = s.partition.c, set[int]()
-        for table in reads:
-            m = table.c
-            new_data = (
-                sa.select(m.partition_id)
-                .join_from(s.partition, table, m.partition_id == p.id)
-                .where(p.dataset_id == self.id)
-                .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
-                .distinct()
-            )
-            changed |= set(connection.execute(new_data).scalars())
+        changed = set[int]().union(*(reader.changed_partitions(table, mark) for table in reads))
         new_labels = [label for label in self.teaching.labels if label.commit > mark]
         return changed | {
             int(row["id"]) for row in self.dimensions[1] if any(x.covers(row) for x in new_labels)
@@ -492,12 +488,28 @@ class DetectionJob(DetectionScope):
 
 
 class _FactReader:
-    """Reader of metrics that caches the last result, because most detectors read the same partitions."""
+    """Reader of a dataset's metrics that caches results, because most detectors read the same partitions."""
 
-    def __init__(self, connection: Connection, dataset: str, dimensions: FactDimensions) -> None:
+    def __init__(self, connection: Connection, job: DetectionJob) -> None:
         self.connection = connection
-        self._dataset, self._known = dataset, dimensions
+        self._dataset, self._dataset_key, self._known = job.dataset, job.id, job.dimensions
         self._kept: tuple[frozenset[int], Facts] | None = None
+        self._changed: dict[tuple[str, int], frozenset[int]] = {}
+
+    def changed_partitions(self, table: sa.Table, mark: int) -> frozenset[int]:
+        """Return the ids of partitions with rows of a table that were added or superseded after a commit."""
+        key = table.name, mark
+        if key not in self._changed:
+            p, m = s.partition.c, table.c
+            query = (
+                sa.select(m.partition_id)
+                .join_from(s.partition, table, m.partition_id == p.id)
+                .where(p.dataset_id == self._dataset_key)
+                .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
+                .distinct()
+            )
+            self._changed[key] = frozenset(self.connection.execute(query).scalars())
+        return self._changed[key]
 
     def read(self, partitions: Sequence[int]) -> Facts:
         """Return the metrics of partitions by id; the result can contain other partitions."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy import special
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
@@ -226,6 +225,8 @@ def normal_scores(
     factors : tuple of float or None
         Half widths of the band below and above, in deviations.
     """
+    from scipy import special  # slow to import
+
     lower, upper = band(mean, deviation, rounding, factors)
     scaled = scale_down(values)
     below, above = scaled < lower, scaled > upper

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
@@ -97,6 +96,8 @@ def _band_limit(freedom: Floats) -> Floats:
 
     Each number of degrees of freedom is computed once, because most series have the same.
     """
+    from scipy import special  # slow to import
+
     distinct, index = np.unique(freedom, return_inverse=True)
     limits: Floats = np.asarray(special.stdtrit(distinct, 1 - BAND_P_VALUE / 2), dtype=np.float64)
     return limits[index]

@@ -19,7 +19,6 @@ from math import inf, isnan, log, nan, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from tidegauge.repository.distributions.stored import Quantiles
 
@@ -315,6 +314,8 @@ def jensen_shannon(expected: ArrayLike, actual: ArrayLike) -> float:
     >>> jensen_shannon([1, 0], [0, 7]), jensen_shannon([1, 1], [2, 2])
     (1.0, 0.0)
     """
+    from scipy import special  # slow to import
+
     e, a = _both(expected, actual)
     if not e.sum() or not a.sum():
         return nan
@@ -460,6 +461,8 @@ def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> C
     >>> chi_square({"a": 50, "b": 50}, {"a": 5, "b": 5, "c": 90}).p_value < 1e-9
     True
     """
+    from scipy import special  # slow to import
+
     total = sum(baseline.values())
     rows = sum(count for key, count in current.items() if baseline.get(key))
     baseline_counts = {key: count for key, count in baseline.items() if count}
@@ -493,6 +496,8 @@ def unseen_p(baseline: Mapping[str, float], current: Mapping[str, float]) -> flo
     >>> unseen_p({"a": 50, "b": 50}, {"a": 10})
     nan
     """
+    from scipy import special  # slow to import
+
     rows, total = sum(current.values()), sum(baseline.values())
     unseen = sum(count for key, count in current.items() if not baseline.get(key))
     if not unseen or not total:

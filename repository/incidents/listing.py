@@ -84,6 +84,19 @@ def anomaly_rows(
     return [row for row in rows if status is None or row["status"] == status]
 
 
+def has_anomalies(connection: Connection, dataset: str) -> bool:
+    """Return whether a dataset has anomalies, possibly of superseded versions."""
+    n, p = s.anomaly.c, s.partition.c
+    query = (
+        sa.select(n.id)
+        .join_from(s.anomaly, s.partition, p.id == n.partition_id)
+        .join(s.finding, (s.finding.c.anomaly_id == n.id) & s.holds(s.finding))
+        .where(p.dataset_id == dataset_id(connection, dataset))
+        .limit(1)
+    )
+    return connection.execute(query).first() is not None
+
+
 def anomalous_points(connection: Connection, commit: int | None = None) -> NDArray[np.int64]:
     """Return the points of current versions with anomalies.
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from tidegauge.repository.numerics.arrays import MAX_SCORE, median
 
@@ -121,6 +120,8 @@ class CountForecast:
 
     def score(self, value: Floats) -> Floats:
         """Return -log10 of the two-sided tail probability of counts."""
+        from scipy import special  # slow to import
+
         size, share = self._parameters()
         count = np.round(np.maximum(np.nan_to_num(value, posinf=LARGEST_EXACT_COUNT), 0))
         above = np.where(count > 0, special.betainc(np.maximum(count, 1), size, 1 - share), 1.0)
@@ -131,6 +132,8 @@ class CountForecast:
 
     def quantile(self, probability: float) -> Floats:
         """Return a quantile of the forecast distribution."""
+        from scipy import special  # slow to import
+
         size, share = self._parameters()
         count: Floats = np.maximum(special.nbdtrik(probability, size, share), 0)
         return np.ceil(np.nan_to_num(count))
@@ -248,6 +251,8 @@ def poisson_score(value: Floats, mean: Floats) -> Floats:
     >>> poisson_score(np.array([0.0, 1.0]), np.array([0.01, 0.01])).round(2).tolist()
     [0.0, 2.0]
     """
+    from scipy import special  # slow to import
+
     p = np.where(value > 0, special.gammainc(np.maximum(value, 1e-9), mean), 1.0)
     score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-MAX_SCORE)), 0, MAX_SCORE)
     return score

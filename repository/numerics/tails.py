@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from tidegauge.repository.numerics.arrays import (
     MAX_SCORE,
@@ -82,6 +81,8 @@ DRIFT_LAG_POINTS, DRIFT_BASELINE_POINTS = 14, 21
 
 def student_score(z: Floats, freedom: Floats) -> Floats:
     """Return the score of a z-value: the two-sided tail of Student's t distribution."""
+    from scipy import special  # slow to import
+
     p = 2 * special.stdtr(freedom, -np.abs(z))
     score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-MAX_SCORE)), 0, MAX_SCORE)
     return score
@@ -374,6 +375,8 @@ class ConstantModel:
 
     def band(self, limit: float) -> Floats:
         """Return the lower and upper limits at which the score reaches a limit, of shape (rows, 2)."""
+        from scipy import special  # slow to import
+
         # Invert the score of a deviation's size.
         size_score = np.maximum(limit - self._frequency_score, 0.0)
         large_size = self._large_size
@@ -438,6 +441,8 @@ def _more_constant_than_poisson(
     usual: Floats, same: NDArray[np.intp], points: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
     """Return whether more points have one value than Poisson counts would."""
+    from scipy import special  # slow to import
+
     n = np.expm1(usual)
     share = np.exp(special.xlogy(n, n) - n - special.gammaln(n + 1))
     expected = points * share
@@ -588,6 +593,8 @@ def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
     >>> jointly_significant(newest, apart[[0] * 6], 0.001)
     False
     """
+    from scipy import special  # slow to import
+
     known_series = np.flatnonzero(~np.isnan(score))
     if len(known_series) < COMBINED_P_VALUES:
         return False
@@ -609,6 +616,8 @@ def _tail_of_related(nats: float, past: Floats) -> float:
 
     The sum is approximated by a gamma distribution whose variance follows from the correlations.
     """
+    from scipy import special  # slow to import
+
     with np.errstate(invalid="ignore", divide="ignore"):
         coefficients = np.atleast_2d(np.corrcoef(past))
     correlations = np.nan_to_num(
@@ -633,6 +642,8 @@ def _tail_of_largest(independent: float, count: int) -> float:
     count : int
         Number of scores from which the largest were selected.
     """
+    from scipy import special  # slow to import
+
     if count == COMBINED_P_VALUES:
         return independent
     nats = special.gammainccinv(COMBINED_P_VALUES, independent)

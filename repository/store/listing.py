@@ -142,6 +142,19 @@ def partition_rows(
 
 
 def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, Any]]:
+def has_times(connection: Connection, dataset: str) -> bool:
+    """Return whether a measured partition of a dataset has a time."""
+    partition = s.partition.c
+    query = (
+        sa.select(partition.id)
+        .join_from(s.partition, s.partition_version)
+        .where(partition.dataset_id == dataset_id(connection, dataset), partition.time.is_not(None))
+        .where(s.holds(s.partition_version))
+        .limit(1)
+    )
+    return connection.execute(query).first() is not None
+
+
     """Return all runs with their tags, newest first."""
     query = (
         sa.select(

@@ -35,9 +35,11 @@ from tidegauge.files.suite_files import SuiteFile, load_suites
 from tidegauge.job import JobResult, run_tables, sinks_by_dataset
 from tidegauge.notifications.notify import notify_all
 from tidegauge.outcome import Cause, Gate, JUnitCase, Kind, Outcome, Problem, outcome_of
+from tidegauge.repository.incidents.listing import has_anomalies
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
-from tidegauge.repository.store.listing import last_measuring_runs
+from tidegauge.repository.store.listing import has_times, last_measuring_runs
+from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import Severity
 from tidegauge.rules.known_failures import KnownFailures, problems_of_policies, problems_of_run
 from tidegauge.spark.session import spark_session
@@ -502,12 +504,20 @@ def _detect_anomalies(
     repository: Repository, result: SuiteResult, failed: Sequence[Suite], started: datetime
 ) -> None:
     """Detect anomalies in the datasets that were measured, and add them to the result."""
+    from tidegauge.repository.detection.detect import detect
+
     for dataset, scanned in _scanned_partitions(repository, result, failed, started).items():
         try:
-            if scanned - {""} and repository.partitions(dataset)["time"].isna().all():
-                result.undated.append(dataset)
-            anomalies = repository.detect(dataset)
-            earlier = _earlier_anomalies(repository, dataset, scanned)
+            database = repository.database
+            with database.read() as connection:
+                if scanned - {""} and not has_times(connection, dataset):
+                    result.undated.append(dataset)
+            detect(database, repository.artifacts, dataset, None, Window())
+            with database.read() as connection:
+                if not has_anomalies(connection, dataset):
+                    continue  # frames need pandas, which is slow to import
+            anomalies = repository.anomalies(dataset)
+            earlier = _earlier_anomalies(repository, dataset, scanned, anomalies)
         except Exception as error:  # noqa: BLE001 - the other datasets continue
             result.failed.append(f"detection in {dataset}: {message_of(error)}")
         else:
@@ -541,21 +551,21 @@ def _scanned_partitions(
 
 
 def _earlier_anomalies(
-    repository: Repository, dataset: str, scanned: Collection[str]
+    repository: Repository, dataset: str, scanned: Collection[str], anomalies: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the open anomalies of the last measured partitions that this run did not measure.
 
     If a run is repeated because a table failed, the tables that succeeded have no new partitions. Their
     anomalies must fail the repeated run as well.
     """
-    anomalies = repository.anomalies(dataset, status="open")
-    if anomalies.empty:
-        return anomalies
+    open_anomalies = anomalies[anomalies["status"] == "open"]
+    if open_anomalies.empty:
+        return open_anomalies
     with repository.database.read() as connection:
         last_runs = last_measuring_runs(connection, dataset)
     ledger = repository.partitions(dataset)
     names = set(ledger["partition"][ledger["run_id"].isin(last_runs)]) - set(scanned)
-    return anomalies[anomalies["partition"].isin(names)]
+    return open_anomalies[open_anomalies["partition"].isin(names)]
 
 
 def _title(table: SuiteFile) -> str:
