@@ -258,7 +258,9 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns run_id, dataset, status, selection, measured, skipped, failed, gone,
-            started_at, finished_at, error, tags.
+            started_at, finished_at, error, tags, routes. ``routes`` is a dict of the numbers of
+            measurements by route, as `RunReport.routes`; None if the run counted none, or was stored by
+            an earlier release.
 
         Examples
         --------

@@ -19,8 +19,19 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import is_folder, names_in, parts
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
 from tidegauge.analyzers.runs.observed import ObservedRows
-from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording_failed_start
-from tidegauge.analyzers.runs.runner import Segmentation, batch_sizes, run_incremental
+from tidegauge.analyzers.runs.recording import (
+    WAIT_SECONDS,
+    RunReport,
+    describe_routes,
+    recording_failed_start,
+)
+from tidegauge.analyzers.runs.runner import (
+    Segmentation,
+    batch_sizes,
+    estimate_routes,
+    newest_partition,
+    run_incremental,
+)
 from tidegauge.analyzers.scan.jobs import ScanJob
 from tidegauge.analyzers.scan.plan import plan
 from tidegauge.analyzers.sources.opening import open_folder, open_table
@@ -372,6 +383,8 @@ def measure_source(
         observed=observed,
     )
     if isinstance(suite.holidays, str):
+        from tidegauge.repository.detection.detect import store_holidays
+
         store_holidays(repository.database, suite.dataset)
     if report.changes:
         repository.roll_up(suite.dataset, suite.windows, run=report.run)
@@ -383,8 +396,6 @@ def measure_source(
 
     checks = judge_run(repository, suite.dataset, dqm, report, take_samples, on_empty)
     return Run(report, repository, checks)
-        from tidegauge.repository.detection.detect import store_holidays
-
 
 
 def recording_start(
@@ -539,6 +550,11 @@ class Explanation:
         Maximum number of segments that are measured per partition as well.
     failures : mapping of Analyzer to Failure
         Analyzers that cannot run on this table, with the error.
+    newest : str
+        The newest partition.
+    routes : mapping of str to int
+        Estimated number of measurements of the newest partition by route, as `RunReport.routes`. The jobs
+        measure only the part that Spark SQL answers. Empty if there are no partitions.
 
     Examples
     --------
@@ -559,6 +575,8 @@ class Explanation:
     state_bytes: int
     segments: int = 0
     failures: Mapping[Analyzer[Any, Any], Failure] = field(default_factory=dict)
+    newest: str = ""
+    routes: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return a readable summary of several lines."""
@@ -576,6 +594,9 @@ class Explanation:
                 else ""
             ),
         ]
+        if self.routes:
+            where = self.newest or "the table"
+            lines.append(f"estimate for {where}: {describe_routes(self.routes)}")
         width = max((len(job.kind) for job in self.jobs), default=0)
         for number, job in enumerate(self.jobs, 1):
             columns = ", ".join(job.columns) or "none"
@@ -644,6 +665,15 @@ def explain(
     columns = tuple(n for n in names if any(n in job.columns for job in jobs))
     reads = sum(len(job.columns) for job in jobs)
     segments = len(suite.segments) * (suite.max_segments + 1)
+    newest, routes = newest_partition(source, listed, suite.time_format), {}
+    if newest is not None:
+        analyzers = tuple(scan_plan.requests)
+        is_plain = not suite.segments and not privacy_of(suite, source.name)
+        routes = (
+            estimate_routes(source, newest, analyzers)
+            if is_plain
+            else {str(Route.SPARK): len(analyzers)}
+        )
     by_statistic = {a.statistic(): a.state_bytes for a in scan_plan.requests}
     return Explanation(
         dataset=suite.dataset,
@@ -655,6 +685,8 @@ def explain(
         state_bytes=sum(by_statistic.values()),
         segments=segments,
         failures=scan_plan.failures,
+        newest="" if newest is None else newest.partition.name,
+        routes=routes,
     )
 
 

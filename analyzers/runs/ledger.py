@@ -671,9 +671,17 @@ class RunStore(Protocol):
         """Mark partitions as gone from the table, and others as present again."""
 
     def close_run(
-        self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
+        self,
+        run: int,
+        status: RunStatus,
+        counts: Mapping[str, int],
+        error: str | None = None,
+        routes: Mapping[str, int] | None = None,
     ) -> None:
-        """End a run with its final status and counts."""
+        """End a run with its final status, its counts, and its numbers of measurements by route.
+
+        Without ``routes``, or if it is empty, none are stored.
+        """
 
 
 class VerdictKey(TypedDict):

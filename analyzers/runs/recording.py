@@ -90,6 +90,20 @@ class Silent:
         """Do nothing."""
 
 
+def describe_routes(routes: Mapping[str, int]) -> str:
+    """Return numbers of measurements by route in words, the cheapest route first; empty if there are none.
+
+    Examples
+    --------
+    >>> describe_routes({"metadata": 1})
+    '1 of 1 measurement from metadata'
+    """
+    total = plural(sum(routes.values()), "measurement")
+    counts = [(routes.get(route, 0), str(route)) for route in Route]
+    words = [f"{count:,} from {route}" for count, route in counts if count]
+    return ", ".join(words).replace(" from", f" of {total} from", 1)
+
+
 WAIT_SECONDS = 3600.0
 """Time that a run waits for another run of the same dataset."""
 
@@ -152,10 +166,7 @@ class RunReport:
         >>> RunReport(1, "orders", RunStatus.COMPLETE, routes=routes).routes_text
         '31 of 40 measurements from metadata, 8 from a columnar scan, 1 from Spark SQL'
         """
-        total = plural(sum(self.routes.values()), "measurement")
-        counts = [(self.routes.get(route, 0), str(route)) for route in Route]
-        words = [f"{count:,} from {route}" for count, route in counts if count]
-        return ", ".join(words).replace(" from", f" of {total} from", 1)
+        return describe_routes(self.routes)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -282,7 +293,8 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
             is_interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
             status = RunStatus.INTERRUPTED if is_interrupted else RunStatus.FAILED
             open_run.report = replace(open_run.report, status=status)
-            store.close_run(run, status, open_run.report.counts, _message(error))
+            report = open_run.report
+            store.close_run(run, status, report.counts, _message(error), report.routes)
             setattr(error, _RECORDED_BY, run)
             raise
         status = RunStatus.FAILED if open_run.errors else RunStatus.COMPLETE
@@ -290,7 +302,8 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
         counts = open_run.report.counts
         if open_run.errors:
             counts["failed"] = len(open_run.errors)
-        store.close_run(run, status, counts, "\n".join(open_run.errors) or None)
+        problems = "\n".join(open_run.errors) or None
+        store.close_run(run, status, counts, problems, open_run.report.routes)
 
 
 @contextmanager

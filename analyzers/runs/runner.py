@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
 from tidegauge.analyzers.columnar.planner import (
+    MAX_SCANNED_BYTES,
     ColumnarPlanner,
     ColumnarResult,
     PartitionFiles,
@@ -327,6 +328,59 @@ def _measure_files(
         for task in complete:
             del left[task.listed.partition]
     return list(left.values())
+
+
+def estimate_routes(
+    source: Source, listed: ListedPartition, analyzers: Sequence[AnyAnalyzer]
+) -> dict[str, int]:
+    """Estimate how many analyzers of a partition each route would answer, from the metadata of its files.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    listed : ListedPartition
+        The partition.
+    analyzers : sequence of Analyzer
+        The analyzers, without those that fail.
+    """
+    list_files = getattr(source, "parquet_files", None)
+    files = list_files([listed.partition]) if list_files else {}
+    plan = None
+    if listed.partition in files:
+        plan = ColumnarPlanner().plan(files[listed.partition], analyzers)
+    if plan is None:
+        return {str(Route.SPARK): len(analyzers)}
+    route = Route.COLUMNS
+    if plan.scanned_bytes > MAX_SCANNED_BYTES:
+        route = Route.SPARK if getattr(source, "spark", None) is None else Route.TASKS
+    counts = Counter(map(str, plan.answered.routes.values()))
+    scanned = 0 if plan.has_large_groups else len(plan.kernels)
+    counts[str(route)] += scanned
+    counts[str(Route.SPARK)] += len(analyzers) - scanned - len(plan.answered.outcomes)
+    return {route: count for route, count in counts.items() if count}
+
+
+def newest_partition(
+    source: Source, listed: Sequence[ListedPartition], time: TimeFormat | None = None
+) -> ListedPartition | None:
+    """Return the newest partition; None if there are no partitions.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    listed : sequence of ListedPartition
+        Its partitions.
+    time : TimeFormat, optional
+        Format of the partition time; detected by default.
+    """
+    time = time.among(source.keys) if time else _time_of(source)
+    dated = [(time.time_of(entry.partition) if time else None, entry) for entry in listed]
+    newest = max(
+        dated, key=lambda d: (d[0] is not None, _sort_key(d[1].partition, d[0])), default=None
+    )
+    return None if newest is None else newest[1]
 
 
 def _measured_files(

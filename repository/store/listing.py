@@ -6,6 +6,7 @@ retired dataset stays readable, but no new partitions are expected.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
@@ -30,7 +31,7 @@ PARTITION_COLUMNS = columns(
 )
 RUN_COLUMNS = columns(
     "run_id:integer dataset status selection measured skipped failed gone"
-    " started_at:time finished_at:time error tags"
+    " started_at:time finished_at:time error tags routes"
 )
 
 DATASET_COLUMNS = columns(
@@ -141,7 +142,6 @@ def partition_rows(
     return [row._asdict() for row in connection.execute(query)]
 
 
-def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, Any]]:
 def has_times(connection: Connection, dataset: str) -> bool:
     """Return whether a measured partition of a dataset has a time."""
     partition = s.partition.c
@@ -155,6 +155,7 @@ def has_times(connection: Connection, dataset: str) -> bool:
     return connection.execute(query).first() is not None
 
 
+def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, Any]]:
     """Return all runs with their tags, newest first."""
     query = (
         sa.select(
@@ -169,6 +170,7 @@ def has_times(connection: Connection, dataset: str) -> bool:
             s.run.c.started_at,
             s.run.c.finished_at,
             s.run.c.error,
+            s.run.c.routes,
         )
         .join_from(s.run, s.dataset)
         .order_by(s.run.c.id.desc())
@@ -179,7 +181,14 @@ def has_times(connection: Connection, dataset: str) -> bool:
     tags: dict[int, dict[str, str]] = {}
     for run, key, value in connection.execute(sa.select(s.run_tag)):
         tags.setdefault(run, {})[key] = value
-    return [{**row, "tags": tags.get(row["run_id"], {})} for row in rows]
+    return [
+        {
+            **row,
+            "tags": tags.get(row["run_id"], {}),
+            "routes": None if row["routes"] is None else json.loads(row["routes"]),
+        }
+        for row in rows
+    ]
 
 
 def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:

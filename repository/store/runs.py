@@ -299,11 +299,17 @@ class SqlRunStore:
         self.database.write(work)
 
     def close_run(
-        self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
+        self,
+        run: int,
+        status: RunStatus,
+        counts: Mapping[str, int],
+        error: str | None = None,
+        routes: Mapping[str, int] | None = None,
     ) -> None:
-        """Close a run with its status and counts."""
+        """Close a run with its status, its counts, and its numbers of measurements by route."""
         values = {
             **counts,
+            "routes": canonical_json(dict(routes)) if routes else None,
             "status": status.value,
             "error": error,
             "finished_at": datetime.now(UTC),

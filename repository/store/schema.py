@@ -239,6 +239,7 @@ run = Table(
     _count("failed"),
     _count("gone"),
     _text("error", null=True),
+    _text("routes", null=True),
     CheckConstraint("status IN ('running', 'complete', 'failed', 'interrupted')", name="status"),
 )
 

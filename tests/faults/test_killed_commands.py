@@ -52,7 +52,7 @@ BEFORE = {"label": ["detect", "d"]}
 """Commands that have to run before a command can be tried."""
 MIGRATIONS = {
     "upgrade": ("0005", ["db", "upgrade"]),
-    "downgrade": ("0007", ["db", "downgrade", "0005"]),
+    "downgrade": ("0008", ["db", "downgrade", "0005"]),
 }
 """Kept revisions, and the commands that start from them."""
 

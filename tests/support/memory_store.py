@@ -247,9 +247,10 @@ class MemoryRunStore:
         status: RunStatus,
         counts: Mapping[str, int],
         error: str | None = None,
+        routes: Mapping[str, int] | None = None,
     ) -> None:
         """Close a run with its status."""
-        del counts, error  # never read here
+        del counts, error, routes  # never read here
         self.statuses[run] = status
 
     def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:

@@ -1,6 +1,7 @@
 """Folders of Parquet files are measured without a Spark session, and Spark starts where it is needed."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +12,8 @@ import tidegauge as tg
 from tidegauge import analysis
 from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.runs.runner import estimate_routes, newest_partition
+from tidegauge.analyzers.sources.opening import open_folder
 from tidegauge.cli.main import app
 from tidegauge.cli.options import SparkOptions
 from tidegauge.spark import session
@@ -53,6 +56,7 @@ def test_a_folder_is_measured_without_a_session(folder, no_session):
     with tg.Repository("sqlite://") as repo:
         run = tg.analyze(str(folder), suite, repository=repo)
         assert run.routes == "4 of 6 measurements from metadata, 2 from a columnar scan"
+        assert repo.runs()["routes"].tolist() == [{"metadata": 4, "a columnar scan": 2}]
         assert values(repo) == {
             ("ds=2026-01-01", "Size"): 3.0,
             ("ds=2026-01-01", "Mean"): 2.0,
@@ -63,6 +67,26 @@ def test_a_folder_is_measured_without_a_session(folder, no_session):
         }
         again = tg.analyze(str(folder), suite, repository=repo)
         assert (again.report.scanned, again.routes) == (0, "")
+        assert repo.runs()["routes"].tolist()[0] is None
+
+
+def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_session):
+    """The newest partition has one row; 64 MiB and more are left to Spark."""
+    analyzers = [tg.Size(), tg.Mean("amount"), tg.Uniqueness("amount")]
+    source = open_folder(LazySession(lambda: None), str(folder), ("ds",))
+    newest = newest_partition(source, source.list_partitions())
+    assert newest.partition.name == "ds=2026-01-02"
+    expected = {"metadata": 1, "a columnar scan": 1, "Spark SQL": 1}
+    assert estimate_routes(source, newest, analyzers) == expected
+    large = replace(newest, size=64 * 2**20 + 1)
+    assert estimate_routes(source, large, analyzers) == {"metadata": 1, "Spark SQL": 2}
+    assert newest_partition(source, []) is None
+    plan = tg.Explanation(
+        "orders", 2, (2,), (), (), 0.0, 8, newest="ds=2026-01-02", routes=expected
+    )
+    assert str(plan).splitlines()[3] == (
+        "estimate for ds=2026-01-02: 1 of 3 measurements from metadata, 1 from a columnar scan, 1 from Spark SQL"
+    )
 
 
 @pytest.mark.parametrize(

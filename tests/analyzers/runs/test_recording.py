@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.memory import MemoryRepository
+from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
     NoSuchColumnError,
@@ -25,9 +26,10 @@ def store(monkeypatch):
     kept.closed = []
     real = kept.close_run
 
-    def close(run, status, counts, error=None):
+    def close(run, status, counts, error=None, routes=None):
         kept.closed.append((status, dict(counts), error))
-        real(run, status, counts, error)
+        kept.routes = routes
+        real(run, status, counts, error, routes)
 
     monkeypatch.setattr(kept, "close_run", close)
     return kept
@@ -63,6 +65,13 @@ def test_an_error_that_stops_a_run_is_recorded_with_the_committed_partitions(sto
     assert closed[0] is status
     assert closed[1]["measured"] == 1
     assert closed[2] == f"{type(error).__name__}: {error}"
+
+
+def test_the_routes_of_a_run_are_stored_with_it(store):
+    with recording(store, spec()) as run:
+        run.count_routes({Route.METADATA: 2, Route.SPARK: 0})
+        run.count_routes({Route.METADATA: 1, Route.COLUMNS: 1})
+    assert store.routes == {"metadata": 3, "a columnar scan": 1}
 
 
 def test_failures_that_stop_nothing_make_the_run_failed(store):

@@ -114,7 +114,9 @@ class Clock:
 @contextmanager
 def anonymous_host(clock: Clock) -> Iterator[None]:
     """Run the old code at an artificial time and on an artificial host."""
-    modules = [f"tidegauge.repository.store.{name}" for name in ("runs", "database", "states")]
+    modules = [
+        f"tidegauge.repository.store.{name}" for name in ("runs", "database", "stored_states")
+    ]
     patches = [mock.patch(f"{module}.datetime", clock) for module in modules]
     patches += [
         mock.patch("socket.gethostname", return_value=HOST),
@@ -220,7 +222,9 @@ class Story:
         """Open a run and close it."""
         run = self.store.open_run(self.spec(**kwargs))
         yield run
-        self.store.close_run(run, RunStatus.COMPLETE, {"measured": 3, "skipped": 1})
+        routes = {"metadata": 1, "Spark SQL": 2}
+        counts = {"measured": 3, "skipped": 1}
+        self.store.close_run(run, RunStatus.COMPLETE, counts, routes=routes)
 
     def first_days(self) -> None:
         """Days 1 to 8, in two batches; only two of them with frequencies."""
@@ -380,7 +384,18 @@ SCORE = (
     "upper",
     "version",
 )
-RUN = ("run_id", "dataset", "status", "selection", "measured", "skipped", "failed", "error", "tags")
+RUN = (
+    "run_id",
+    "dataset",
+    "status",
+    "selection",
+    "measured",
+    "skipped",
+    "failed",
+    "error",
+    "tags",
+    "routes",
+)
 SUMS = [Size(), COMPLETE, MEAN, UNIQUE, CountDistinct("s"), CountDistinct("k"), Maximum("x")]
 
 

@@ -408,6 +408,13 @@ def test_cleaning_keeps_the_windows_of_a_table_that_lags_the_clock(shared):
     assert (shared.metrics("d", name="Size", window="7d")["status"] == "finite").all()
 
 
+def test_runs_have_their_routes(shared):
+    run = shared.store.open_run(spec())
+    shared.store.close_run(run, RunStatus.COMPLETE, {}, routes={"metadata": 31, "Spark SQL": 9})
+    commit(shared, day(1))
+    assert shared.runs()["routes"].tolist() == [None, {"metadata": 31, "Spark SQL": 9}]
+
+
 def test_cleaning_runs_removes_those_without_results(shared):
     first = commit(shared, day(1), tags={"a": "b"})
     idle = shared.store.open_run(spec(tags={"a": "b"}))
@@ -765,13 +772,13 @@ def test_the_command_line_checks_cleans_and_restores_a_database(url, tmp_path, c
     assert "removed 1 version," in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 version," in said("clean", "--versions", "0d", *db)
-    assert "revisions before 0007 are 0005, 0006" in said("downgrade", "0008", *db, status=1)
-    assert "is already at revision 0007" in said("downgrade", "0007", *db)
+    assert "revisions before 0008 are 0005, 0006, 0007" in said("downgrade", "0009", *db, status=1)
+    assert "is already at revision 0008" in said("downgrade", "0008", *db)
     assert "removed, but kept in the backup: 0 rows of verdict_notice" in said(
         "downgrade", "0005", *db
     )
     said("restore", copy, *db)
-    assert "0007" in said("current", "--db", url)
+    assert "0008" in said("current", "--db", url)
     assert "no problems found" in said("check", *db)
     assert "invalid age" in said("clean", "--states", "soon", *db, status=1)
 

@@ -29,7 +29,7 @@ def test_an_open_writer_notices_a_migration(empty_url, tmp_path):
         commit(repo, day(1))
         take_down(empty_url)  # stands for a newer release that upgrades it
         with pytest.raises(
-            tg.DatabaseVersionError, match="from revision 0007 to 0006 while it was"
+            tg.DatabaseVersionError, match="from revision 0008 to 0006 while it was"
         ):
             commit(repo, day(2))
         with pytest.raises(tg.DatabaseVersionError, match="open it again"):
@@ -80,7 +80,7 @@ def test_an_upgrade_by_a_write_names_the_backup(older, tmp_path, caplog):
         pass
     (backup,) = tmp_path.glob("old.*.backup.db")
     assert (
-        f"old.db was upgraded from revision 0006 to 0007; the old one is kept in {backup}"
+        f"old.db was upgraded from revision 0006 to 0008; the old one is kept in {backup}"
         in caplog.text
     )
 

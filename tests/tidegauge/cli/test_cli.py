@@ -95,7 +95,7 @@ def test_reading_does_not_upgrade_an_older_database(tmp_path, capsys, command):
     before = file.read_bytes()
     assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
     err = capsys.readouterr().err
-    assert "is at revision '0006', older than '0007'" in err
+    assert "is at revision '0006', older than '0008'" in err
     assert "tidegauge db upgrade" in err
     assert file.read_bytes() == before
     assert not list(tmp_path.glob("*.backup.db"))
@@ -312,7 +312,7 @@ def test_lists_say_whether_an_id_is_an_anomaly_or_an_incident(url, repo, capsys)
 
 def test_db_commands_migrate_and_report(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
-    assert capsys.readouterr().out == "0007 (newest: 0007)\n"
+    assert capsys.readouterr().out == "0008 (newest: 0008)\n"
     assert run_command(["db", "check", "--db", url]) == 0
     assert "no problems found" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
@@ -328,7 +328,7 @@ def test_db_upgrade_creates_an_empty_database(tmp_path, capsys):
     assert "empty" in capsys.readouterr().out
     assert not (tmp_path / "new.db").exists()
     assert run_command(["db", "upgrade", "--db", url]) == 0
-    assert "upgraded from None to 0007" in capsys.readouterr().out
+    assert "upgraded from None to 0008" in capsys.readouterr().out
     assert run_command(["db", "check", "--db", url]) == 0
 
 
