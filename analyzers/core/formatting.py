@@ -19,6 +19,8 @@ LARGEST_CARD = 50_000
 """Maximum number of bytes of the HTML or SVG of one object."""
 WIDE = 60
 """Maximum number of characters in a table cell."""
+SEVERITY_MARKS: Mapping[str, str] = {"error": "◆", "warning": "▲", "info": "●"}
+"""Symbol of each severity, the same on pages, in notebooks, reports and messages."""
 _MAX_RATIO_DIGITS = 6
 """Maximum number of decimal places of a ratio that is written as a percentage."""
 _MAX_PLAIN_NUMBER = 1e15

@@ -13,7 +13,15 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import LARGEST_CARD, WIDE, Markup, escaped, number, plural
+from tidegauge.analyzers.core.formatting import (
+    LARGEST_CARD,
+    SEVERITY_MARKS,
+    WIDE,
+    Markup,
+    escaped,
+    number,
+    plural,
+)
 
 MAX_ROWS = 40
 MAX_COLUMNS = 30
@@ -23,9 +31,9 @@ _SIZE_LIMITS = ((MAX_ROWS, WIDE), (MAX_ROWS, 24), (20, 24), (10, 16), (4, 8))
 """Maximum rows of a table and characters of a cell, to try in turn until the HTML is small enough."""
 
 STATUS_MARKS = {
-    "error": ("■", "#d55e00"),
-    "warning": ("▲", "#e69f00"),
-    "info": ("●", "#0072b2"),
+    "error": (SEVERITY_MARKS["error"], "#d55e00"),
+    "warning": (SEVERITY_MARKS["warning"], "#e69f00"),
+    "info": (SEVERITY_MARKS["info"], "#0072b2"),
     "open": ("●", "#d55e00"),
     "acknowledged": ("◐", "#e69f00"),
     "expected": ("✓", "#009e73"),
@@ -92,7 +100,7 @@ def marked(word: str) -> Markup:
     Examples
     --------
     >>> marked("error")
-    '<span style="color:#d55e00">■</span> error'
+    '<span style="color:#d55e00">◆</span> error'
     """
     if word not in STATUS_MARKS:
         return isolated(word) if word else Markup()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import one_line
+from tidegauge.analyzers.core.formatting import SEVERITY_MARKS, one_line
 from tidegauge.repository.incidents.common_cause import IncidentGroup
 from tidegauge.widgets.script import dataset_address, incident_address
 
@@ -43,6 +43,10 @@ def plain(text: str, max_length: int) -> str:
     return one_line(_GROUP_MENTION.sub("@ ", text), max_length)
 
 
+def _severity(incident: Mapping[str, Any]) -> str:
+    return f"{SEVERITY_MARKS[incident['severity']]} {incident['severity']}"
+
+
 def incident_message(
     incident: Mapping[str, Any],
     explanations: Sequence[str],
@@ -67,12 +71,12 @@ def incident_message(
     >>> incident = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52%"}
     >>> title, body = incident_message(incident, ["Size is 444 instead of about 930"])
     >>> print(title, body, sep=chr(10))
-    Tidegauge: error in d
+    Tidegauge: ◆ error in d
     8 Feb 2013: volume -52%
     - Size is 444 instead of about 930
     See: tidegauge anomalies show 7
     """
-    title = f"Tidegauge: {incident['severity']} in {plain(incident['dataset'], _MAX_NAME_LENGTH)}"
+    title = f"Tidegauge: {_severity(incident)} in {plain(incident['dataset'], _MAX_NAME_LENGTH)}"
     details = [_as_sentence(incident["note"])] if incident.get("note") else []
     details += [f"- {plain(explanation, _MAX_LINE_LENGTH)}" for explanation in explanations]
     if group is not None:
@@ -107,7 +111,7 @@ def group_message(
     ... ]
     >>> title, body = group_message(IncidentGroup(day, both, "fewer rows", "", 0.01), rows)
     >>> print(title, body, sep=chr(10))
-    Tidegauge: error in 2 tables
+    Tidegauge: ◆ error in 2 tables
     8 Feb 2013: fewer rows in 2 tables: a and b
     - a: 8 Feb 2013: volume -52%
     - b: 8 Feb 2013: volume -52%
@@ -116,7 +120,7 @@ def group_message(
     tables = list(
         dict.fromkeys(plain(incident["dataset"], _MAX_NAME_LENGTH) for incident in incidents)
     )
-    title = f"Tidegauge: {incidents[0]['severity']} in {tables[0] if len(tables) == 1 else f'{len(tables)} tables'}"
+    title = f"Tidegauge: {_severity(incidents[0])} in {tables[0] if len(tables) == 1 else f'{len(tables)} tables'}"
     sentences = [
         f"{plain(incident['dataset'], _MAX_NAME_LENGTH)}: {_headline_with_note(incident)}"
         for incident in incidents
@@ -145,14 +149,14 @@ def resolved_message(
     >>> other = first | {"id": 8, "headline": "9 Mar 2013: volume +99%"}
     >>> title, body = resolved_message([first | {"note": "back to normal since ds=2013-02-09"}, other])
     >>> print(title, body, sep=chr(10))
-    Tidegauge: error in d
+    Tidegauge: ◆ error in d
     2 incidents are resolved
     - 8 Feb 2013: volume -52% (back to normal since ds=2013-02-09)
     - 9 Mar 2013: volume +99%
     See: tidegauge anomalies show 7
     """
     first = incidents[0]
-    title = f"Tidegauge: {first['severity']} in {plain(first['dataset'], _MAX_NAME_LENGTH)}"
+    title = f"Tidegauge: {_severity(first)} in {plain(first['dataset'], _MAX_NAME_LENGTH)}"
     lines = [
         f"- {plain(_headline_with_note(incident), _MAX_LINE_LENGTH)}"
         for incident in incidents[:MAX_LISTED_INCIDENTS]

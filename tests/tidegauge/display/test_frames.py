@@ -151,7 +151,7 @@ def test_a_result_is_shown_as_a_compact_table():
     assert "... 80 more rows" in text
     assert "n090" in text
     assert "n099" in text
-    assert "100 rows; constant: severity ■ error; empty: note" in text
+    assert "100 rows; constant: severity ◆ error; empty: note" in text
     assert "0.33332013-01-02" in text
     assert shown(frame_of([], ["name"])) == "name0 rows"
     hours = [{"time": dt.datetime(2013, 1, 1, 7, tzinfo=dt.UTC)}, {"time": None}]
@@ -186,7 +186,7 @@ def test_columns_with_one_value_are_listed_below():
     frame = frame_of(rows, list(rows[0]))
     text = shown(frame)
     assert headings(frame) == ["partition", "value", "id"]
-    below = "dataset d, name Size, instance *, analyzer Size(), score 9, severity ■ error"
+    below = "dataset d, name Size, instance *, analyzer Size(), score 9, severity ◆ error"
     assert f"2 rows; constant: {below}, explanation it fell, incident_id 7; empty: time" in text
     assert list(frame.columns) == list(rows[0])  # the frame is unchanged
 
@@ -360,7 +360,7 @@ def test_result_objects_have_a_display(repo):
     text = shown(repo.incident(incident))
     assert f"Incident {incident} of" in text
     assert "◐ acknowledged" in text
-    assert "■ error" in text
+    assert "◆ error" in text
     assert "Causes" in text
     assert "Labels" in text
     assert "instead of 50" in shown(repo.causes(incident))

@@ -37,7 +37,7 @@ def test_cells_show_values_in_short_form():
 
 def test_marks_have_a_shape_and_keep_the_word():
     texts = [read_page(marked(word))[1] for word in ("error", "warning", "info", "failed", "empty")]
-    assert texts == ["■ error", "▲ warning", "● info", "✕ failed", "○ empty"]
+    assert texts == ["◆ error", "▲ warning", "● info", "✕ failed", "○ empty"]
     assert marked("odd") == "<bdi>odd</bdi>"
     assert marked("") == ""
 

@@ -74,7 +74,7 @@ def test_late_rows_that_make_an_incident_worse_are_notified_once(repo, sent):
     sent()
     measure(repo, [400])
     ((title, headline, note, *_),) = sent()
-    assert title == "Tidegauge: error in d"
+    assert title == "Tidegauge: ◆ error in d"
     assert headline == "2 Mar 2013: rows -60%"
     assert note == "It has become worse since it was sent."
     measure(repo, [399])
@@ -214,7 +214,7 @@ def test_a_run_over_many_days_notifies_each_incident_once(repo, sent):
     measure(repo, [1001, 0, 1002, 1003, 1004, 2500, 1000, 1001, 1002, 1003])
     messages = sent()
     assert headlines(messages) == ["3 Mar 2013: rows -100%", "7 Mar 2013: rows +150%"]
-    assert [lines[0] for lines in messages] == ["Tidegauge: error in d"] * 2
+    assert [lines[0] for lines in messages] == ["Tidegauge: ◆ error in d"] * 2
     assert [lines[2] for lines in messages] == [
         "Back to normal since ds=2013-03-04.",
         "Back to normal since ds=2013-03-08.",
@@ -283,7 +283,7 @@ def test_many_incidents_that_have_ended_are_one_message(repo, sent):
     days = [1.0, 1.0, 1.0, 500.0] * 7 + [1.0]
     measure(repo, days, 1, monitors=LIMIT)
     (lines,) = sent()
-    assert lines[0] == "Tidegauge: warning in d"
+    assert lines[0] == "Tidegauge: ▲ warning in d"
     assert lines[1] == "7 incidents are resolved"
     assert lines[2] == "- 4 Jan 2013: rows is 500 (back to normal since ds=2013-01-05)"
     assert len(lines) == 2 + 7 + 1

@@ -79,7 +79,7 @@ def test_a_webhook_is_notified_once(repo):
         )  # another sink is notified
     path, body, _ = server.got[0]
     assert path == "/"
-    assert body["title"] == "Tidegauge: warning in orders"
+    assert body["title"] == "Tidegauge: ▲ warning in orders"
     lines = body["message"].splitlines()
     assert lines[0] == repo.incidents()["headline"][0]
     assert lines[1] == f"- {repo.anomalies()['explanation'][0]}"
@@ -275,7 +275,7 @@ def test_the_log_level_is_the_severity(repo, caplog):
     tg.notify(repo, ["log"])
     (record,) = [r for r in caplog.records if r.name == "tidegauge.incidents"]
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith("Tidegauge: error in orders\n1 Mar 2013: ")
+    assert record.getMessage().startswith("Tidegauge: ◆ error in orders\n1 Mar 2013: ")
 
 
 def test_secrets_are_not_shown(repo, clock, caplog, capfd, monkeypatch):
@@ -358,7 +358,7 @@ def test_mail_is_sent_as_plain_text_or_escaped_html(repo, form, shown):
         server.shutdown()
     assert notice.error == ""
     mail = message_from_bytes(mails[0], policy=policy.default)
-    assert mail["Subject"].startswith("Tidegauge: warning in d<img")
+    assert mail["Subject"].startswith("Tidegauge: ▲ warning in d<img")
     assert mail["Bcc"] is None
     body = mail.get_body(("html",) if form == "html" else ("plain",)).get_content()
     body = body.replace("&nbsp;", " ")
@@ -440,8 +440,8 @@ def test_sinks_of_other_packages_are_used(repo, tmp_path):
         "        print(notice.sink.partition(':')[0], '|', notice.error)\n",
     )
     assert done.stdout.splitlines() == [
-        "team Tidegauge: warning in orders",
-        "fails Tidegauge: warning in orders",
+        "team Tidegauge: ▲ warning in orders",
+        "fails Tidegauge: ▲ warning in orders",
         "pager | ",
         "pager | SystemExit: no ***",
         "broken | cannot use sink 'broken' of broken-sink:"
@@ -579,7 +579,7 @@ def test_incidents_of_several_tables_with_one_cause_are_one_message(repo, caplog
     assert tg.notify(repo, "log") == [tg.Notice("log", ids[0], other_incidents=tuple(ids[1:]))]
     (record,) = caplog.records
     assert record.getMessage().splitlines() == [
-        "Tidegauge: error in 3 tables",
+        "Tidegauge: ◆ error in 3 tables",
         "30 Jan 2013: fewer rows in 3 tables: orders, returns and users",
         "- orders: 30 Jan 2013: volume -99%",
         "- returns: 30 Jan 2013: volume -99%",
@@ -597,7 +597,7 @@ def test_a_table_that_joins_a_group_later_is_notified_as_part_of_it(repo, caplog
     caplog.set_level(logging.INFO, "tidegauge.incidents")
     assert tg.notify(repo, "log") == [tg.Notice("log", number)]
     text = caplog.text
-    assert "Tidegauge: error in visits" in text
+    assert "Tidegauge: ◆ error in visits" in text
     assert (
         "Part of a group: 30 Jan 2013: fewer rows in 4 tables: orders, returns, users and visits"
         in text
