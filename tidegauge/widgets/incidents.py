@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
+from tidegauge.analyzers.core.errors import ConflictError, HistoryError, UnknownNameError
 from tidegauge.repository.history.series import unmeasured_breakdowns
 from tidegauge.repository.history.versions import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.incidents.causes import Move
-    from tidegauge.repository.incidents.context import MeasuringRun
+    from tidegauge.repository.incidents.context import Event, MeasuringRun
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
     from tidegauge.widgets.series import Overview
 
 MAX_UNMEASURED_BREAKDOWNS = 3
 """Maximum number of breakdowns that are suggested."""
+WITHDRAWN = "withdrawn: "
+"""Beginning of the note of the label that undoes others, which it names."""
 MAX_EVIDENCE_SERIES = 6
 """Maximum number of series to chart as evidence."""
 MAX_CAUSE_PARTS = 6
@@ -162,9 +164,14 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
     labels = [
         {name: label[name] for name in LABEL_FIELDS} for label in details.labels.to_dict("records")
     ]
+    withdrawn = _withdrawn_events(details.timeline)
     events = [
-        {**vars(event), "text": event.text and truncate(event.text, MAX_SENTENCE_LENGTH)}
-        for event in details.timeline
+        {
+            **vars(event),
+            "text": event.text and truncate(event.text, MAX_SENTENCE_LENGTH),
+            "withdrawn": n in withdrawn,
+        }
+        for n, event in enumerate(details.timeline)
     ]
     payload: protocol.IncidentAnswer = {
         "incident": details.id,
@@ -312,6 +319,9 @@ def label_incidents(
 ) -> Answer:
     """Take one action on several incidents, even if they were labeled since the page read them.
 
+    The action ``undo`` withdraws the labels of an earlier action. Incidents that were labeled since
+    keep their labels, and the answer lists them as conflicts.
+
     Parameters
     ----------
     repository : Repository
@@ -327,11 +337,45 @@ def label_incidents(
     UnknownNameError
         If the action is unknown.
     """
-    numbers = list(dict.fromkeys(map(int, params["incidents"])))
-    for number in numbers:
-        _add_labels(repository, number, params, author, None)
-    payload: protocol.LabelIncidentsAnswer = {"labelled": len(numbers)}
+    changes: list[protocol.LabeledIncident] = []
+    conflicts: list[int] = []
+    if params["action"] == "undo":
+        for change in params["changes"]:
+            number = int(change["incident"])
+            try:
+                _undo(repository, number, {**params, **change}, author)
+            except ConflictError:
+                conflicts.append(number)
+        labelled = len(params["changes"]) - len(conflicts)
+    else:
+        numbers = list(dict.fromkeys(map(int, params["incidents"])))
+        changes = [_add_labels_now(repository, number, params, author) for number in numbers]
+        labelled = len(numbers)
+    payload: protocol.LabelIncidentsAnswer = {
+        "labelled": labelled,
+        "changes": changes,
+        "conflicts": conflicts,
+    }
     return Answer(payload)
+
+
+def _add_labels_now(
+    repository: Repository, number: int, params: Mapping[str, Any], author: str | None
+) -> protocol.LabeledIncident:
+    """Add the labels of an action after all other labels of an incident, and return both revisions."""
+    while True:
+        before = _revision(repository, number)
+        try:
+            _add_labels(repository, number, params, author, before)
+        except ConflictError:
+            continue  # another user was faster
+        return {"incident": number, "before": before, "revision": _revision(repository, number)}
+
+
+def _revision(repository: Repository, number: int) -> int:
+    """Return the id of the last label of an incident; 0 without labels."""
+    with repository.database.read() as connection:
+        return max((int(row["id"]) for row in labels_since(connection, number, 0)), default=0)
 
 
 def _add_labels(
@@ -402,10 +446,34 @@ def _undo(
         msg = f"Nothing to undo: incident {number} has no label after revision {before}."
         raise HistoryError(msg)
     revision: int | None = int(params["revision"])
-    note: str | None = f"withdrawn: {', '.join(withdrawn)}"
+    note: str | None = f"{WITHDRAWN}{', '.join(withdrawn)}"
     for label, details in _restoring_labels(withdrawn, earlier, state):
         repository.label(number, label, by=author, revision=revision, **{"note": note, **details})
         revision, note = None, None  # only the first label has the note and checks the revision
+
+
+def _withdrawn_events(events: Sequence[Event]) -> set[int]:
+    """Return the positions of labels in a timeline that a later label undoes.
+
+    Examples
+    --------
+    >>> from tidegauge.repository.incidents.context import Event
+    >>> now = datetime(2013, 2, 9, tzinfo=UTC)
+    >>> notes = [("comment", "hm"), ("expected", None), ("reopened", "withdrawn: expected")]
+    >>> _withdrawn_events([Event(now, label, text=note) for label, note in notes])
+    {1}
+    """
+    withdrawn: set[int] = set()
+    for position, event in enumerate(events):
+        if event.kind not in STATUS_OF or not (event.text or "").startswith(WITHDRAWN):
+            continue
+        labels = (event.text or "").removeprefix(WITHDRAWN).split(", ")
+        earlier = (n for n in range(position - 1, -1, -1) if n not in withdrawn)
+        for n in list(earlier):
+            if labels and events[n].kind == labels[-1]:
+                labels.pop()
+                withdrawn.add(n)
+    return withdrawn
 
 
 def _restoring_labels(

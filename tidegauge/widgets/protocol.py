@@ -524,16 +524,31 @@ class LabelIncidentQuestion(Action):
     ]
 
 
+class LabeledIncident(TypedDict):
+    """Incident with its revisions before and after an action."""
+
+    incident: int
+    before: int
+    revision: int
+
+
 class LabelIncidentsQuestion(Action):
     """Parameters of `label_incidents`: an action on several incidents."""
 
     incidents: Sequence[int]
+    changes: NotRequired[
+        Annotated[Sequence[LabeledIncident], "For the action `undo`: what the action changed."]
+    ]
 
 
 class LabelIncidentsAnswer(TypedDict):
-    """Number of labeled incidents."""
+    """Number of labeled incidents, and what `undo` needs to withdraw the labels."""
 
     labelled: int
+    changes: Sequence[LabeledIncident]
+    conflicts: Annotated[
+        Sequence[int], "For `undo`: incidents that were labeled since, which keep their labels."
+    ]
 
 
 class IncidentLabel(TypedDict):
@@ -614,6 +629,7 @@ class IncidentEvent(TypedDict):
     name: str | None
     instance: str | None
     until: datetime | None
+    withdrawn: Annotated[bool, "Whether the label was undone."]
 
 
 class OtherIncident(TypedDict):

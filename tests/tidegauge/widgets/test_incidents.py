@@ -263,9 +263,45 @@ def test_several_incidents_are_labelled_at_once(repo, incident_id):
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     numbers = repo.incidents()["id"].tolist()
     question = {"incidents": [*numbers, incident_id], "action": "expected", "author": "page's own"}
-    assert inbox.label_incidents(repo, question, None).payload == {"labelled": 2}
+    payload = inbox.label_incidents(repo, question, None).payload
+    assert (payload["labelled"], payload["conflicts"]) == (2, [])
+    assert [change["incident"] for change in payload["changes"]] == numbers
     assert repo.incidents()["status"].tolist() == ["expected", "expected"]
     assert set(repo.labels()["by"]) == {"page's own"}
+
+
+def test_undo_of_several_incidents_restores_each_except_those_labeled_since(repo, incident_id):
+    """One incident was acknowledged before, one was open, and one gets a label of another user."""
+    for name in ("e", "f"):
+        commit(repo, day(1, rows=99, only=[SIZE]), dataset=name)
+        repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    numbers = sorted(repo.incidents()["id"].tolist())
+    first, second, third = numbers
+    repo.label(first, "acknowledged", by="ann")
+    question = {"incidents": numbers, "action": "false alarm", "note": "all of them"}
+    payload = inbox.label_incidents(repo, question, "ann").payload
+    assert repo.incidents()["status"].tolist() == ["resolved"] * 3
+    repo.label(third, "expected", by="bob")
+    undo = {"incidents": [], "action": "undo", "changes": payload["changes"]}
+    undone = inbox.label_incidents(repo, undo, "ann").payload
+    assert (undone["labelled"], undone["conflicts"]) == (2, [third])
+    status = repo.incidents().set_index("id")["status"]
+    assert [status[number] for number in numbers] == ["acknowledged", "open", "expected"]
+
+
+def test_the_timeline_marks_comments_that_were_undone(repo, incident_id):
+    question = {"incident": incident_id, "action": "comment", "note": "kept", "revision": 0}
+    before = inbox.label_incident(repo, question, "ann").payload
+    question = {**question, "note": "a slip", "revision": before["revision"]}
+    after = inbox.label_incident(repo, question, "ann").payload
+    undo = {"action": "undo", "before": before["revision"], "revision": after["revision"]}
+    undone = inbox.label_incident(repo, {**question, **undo}, "ann").payload
+    comments = {
+        event["text"]: event["withdrawn"]
+        for event in undone["timeline"]
+        if event["kind"] == "comment"
+    }
+    assert comments == {"kept": False, "a slip": True, "withdrawn: comment": False}
 
 
 def test_a_label_needs_a_user_and_the_user_of_the_server_takes_precedence(repo, incident_id):

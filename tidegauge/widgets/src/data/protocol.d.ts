@@ -511,6 +511,13 @@ export interface LabelIncidentQuestion {
   before?: number;
 }
 
+/** Incident with its revisions before and after an action. */
+export interface LabeledIncident {
+  incident: number;
+  before: number;
+  revision: number;
+}
+
 /** Parameters of `label_incidents`: an action on several incidents. */
 export interface LabelIncidentsQuestion {
   action: string;
@@ -521,11 +528,16 @@ export interface LabelIncidentsQuestion {
   /** End of a snooze, in seconds since 1970. */
   until?: number | null;
   incidents: readonly number[];
+  /** For the action `undo`: what the action changed. */
+  changes?: readonly LabeledIncident[];
 }
 
-/** Number of labeled incidents. */
+/** Number of labeled incidents, and what `undo` needs to withdraw the labels. */
 export interface LabelIncidentsAnswer {
   labelled: number;
+  changes: readonly LabeledIncident[];
+  /** For `undo`: incidents that were labeled since, which keep their labels. */
+  conflicts: readonly number[];
 }
 
 /** Label of an incident or of one of its anomalies. */
@@ -606,6 +618,8 @@ export interface IncidentEvent {
   name: string | null;
   instance: string | null;
   until: string | null;
+  /** Whether the label was undone. */
+  withdrawn: boolean;
 }
 
 /** Incident of another table that shares the cause. */
