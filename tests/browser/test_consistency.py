@@ -53,7 +53,7 @@ def options(root):
 def test_features_are_ranked_selected_and_drawn(root):
     page = root.page
     # The first dataset has no such metrics, and the page names the one that has them.
-    assert "no consistency metrics" in root.locator(".tg-empty:visible").inner_text()
+    assert "no consistency metrics" in root.locator(".tg-state:visible").inner_text()
     root.get_by_role("button", name=features.JOIN).click()
     row = root.locator(".tg-features-list .tg-row")
     row.first.wait_for()

@@ -231,7 +231,7 @@ def test_a_label_can_be_undone(root, repo):
     number = open_incident(root, repo)
     give_name(root)
     pane = root.locator(".tg-incident")
-    undo = pane.get_by_role("button", name="Undo", exact=True)
+    undo = root.get_by_role("button", name="Undo", exact=True)
     pane.get_by_role("button", name="Acknowledge").click()
     undo.wait_for()
     pane.get_by_role("button", name="Expected", exact=True).click()
@@ -262,7 +262,8 @@ def test_typed_text_stays_if_another_user_labels_the_incident(root, repo):
 def test_incidents_can_be_searched_and_labelled_together(root, repo):
     open_incident(root, repo)
     root.locator(".tg-incidents .tg-tools select").first.select_option("")
-    numbers = repo.incidents()["id"].tolist()
+    earlier = repo.incidents().set_index("id")["status"]
+    numbers = earlier.index.tolist()
     rows = root.locator(".tg-inbox-list .tg-row")
     rows.nth(len(numbers) - 1).wait_for()
     for row in rows.all():
@@ -279,6 +280,12 @@ def test_incidents_can_be_searched_and_labelled_together(root, repo):
     assert said["label"].tolist() == ["ignore", "resolved"] * len(numbers)
     assert set(said["by"]) == {"ann"}
     assert said["note"].dropna().tolist() == ["all of them"] * len(numbers)
+    before = repo.labels()
+    root.get_by_role("button", name="Undo", exact=True).click()
+    root.get_by_text(f"Undone for {len(numbers)} incidents.").wait_for()
+    assert repo.incidents().set_index("id")["status"].equals(earlier)
+    notes = repo.labels()["note"].iloc[len(before) :].dropna()
+    assert notes.tolist() == ["withdrawn: ignore, resolved"] * len(numbers)
     root.get_by_label("Search incidents").fill("volume")
     root.get_by_text("1 incident", exact=True).wait_for()
     root.locator(".tg-incident h2").get_by_text("volume -70%").wait_for()

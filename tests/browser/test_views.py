@@ -82,13 +82,15 @@ def test_charts_explain_their_lines_and_marks(page, harbour_served):
     foot = root.locator(".tg-series .tg-foot")
     foot.get_by_text("▒ usual range, ╌ expected · ▲▼ anomaly").wait_for()
     root.get_by_label("Expected").uncheck()
+    root.get_by_role("button", name="More", exact=True).click()
     root.get_by_label("Lay over").select_option("7")
     foot.get_by_text("┈ a week earlier · ▲▼ anomaly").wait_for()
     assert "usual range" not in foot.inner_text()
     assert page.title() == "Size – Tidegauge", "one series, although its past is laid over"
     root = go(page, harbour_served, "#/overview")
     foot = root.locator(".tg-overview .tg-foot")
-    foot.get_by_text("p-value of the score; blank: not scored · ● anomaly").wait_for()
+    foot.get_by_text("p-value of the score · ● anomaly").wait_for()
+    root.get_by_role("button", name="More", exact=True).click()
     root.get_by_label("Color").select_option("change")
     foot.get_by_text("change from the previous value; blank: fewer than two values").wait_for()
     leave(page)
@@ -106,6 +108,7 @@ def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
     root = go(page, served, f"#/overview?table={PLAIN}")
     assert page.evaluate(SHOWN) == ["2013-01-01", "2013-03-01"]
     assert "since" not in page.url
+    root.get_by_role("button", name="Period: 2013-01-01 to 2013-03-01").click()
     root.get_by_role("button", name="30 days", exact=True).click()
     wait_until(page, "location.hash.includes('since=2013-01-31')")
     assert "until" not in page.url, "what is measured next is shown, too"
@@ -114,13 +117,18 @@ def test_the_dates_of_the_heat_map_are_in_its_address(page, served):
     page.reload()
     wait_for_state(page, "drawn")
     assert page.evaluate(SHOWN) == ["2013-01-31", "2013-03-01"]
+    period = root.get_by_role("button", name="Period: ")
+    assert "2013-01-31 to 2013-03-01" in period.inner_text()
+    period.click()
+    root.get_by_label("To", exact=True).fill("2013-02-2")
+    assert "until" not in page.url, "no complete date yet"
     root.get_by_label("To", exact=True).fill("2013-02-27")
     wait_until(page, "location.hash.includes('until=2013-02-27')")
     assert page.evaluate(SHOWN) == ["2013-01-31", "2013-02-27"]
-    root.get_by_role("button", name="last year", exact=True).click()
+    root.get_by_role("button", name="A year earlier", exact=True).click()
     root.get_by_text("This window has no partitions.").wait_for()
     assert root.get_by_label("To", exact=True).input_value() == "2013-02-27"
-    root.get_by_role("button", name="Start", exact=True).click()
+    root.get_by_role("button", name="Reset", exact=True).click()
     wait_until(page, "!location.hash.includes('since')")
     page.evaluate("location.hash = '#/overview?table=coast&since=2013-02-01&until=2013-02-20'")
     wait_until(page, f"({SHOWN})()[0] === '2013-02-01'")

@@ -355,12 +355,13 @@ def _order(
     heatmap : HeatmapIndex
     params : mapping
         ``sort`` is ``name`` for the groups of ``group``; ``worst`` or ``newest`` for the strongest
-        level, of any column or the last one, first; ``anomalies`` for most anomalies first.
+        level, of any column or the last one, first; ``anomalies`` for most anomalies first. The default
+        is ``worst``, or ``name`` if ``group`` is set, because groups need it.
         ``table`` is set if the page shows one dataset.
     scale : str or None
         Colour scale of the levels; the first one if None.
     """
-    sort = params.get("sort") or "name"
+    sort = params.get("sort") or ("worst" if params.get("group") is None else "name")
     rows, columns = heatmap.shape
     if sort == "name":
         several = params.get("table") is None and len(heatmap.dataset.words) > 1

@@ -7,6 +7,10 @@ import hatch_build
 import pytest
 from hatch_build import WIDGETS, check_types, find_node
 
+from tidegauge.analyzers.core.formatting import SEVERITY_MARKS
+from tidegauge.display.html import STATUS_MARKS
+from tidegauge.repository.store.rows import Severity
+
 
 @pytest.fixture(scope="module")
 def node():
@@ -47,6 +51,38 @@ def test_the_built_script_contains_the_licence_and_requests_no_other_host(node):
     for text in (script, style):
         for asking in ("fetch(", "XMLHttpRequest", "import(", "innerHTML", "url(http", "@import"):
             assert asking not in text
+
+
+SIZED = re.compile(
+    r"(?:padding|margin|gap|font-size|border-radius)[\w-]*:[^;}]*?(?<![\w.(-])(?:[2-9]|\d\d+)px"
+)
+COLOUR = re.compile(r"#[0-9a-f]{3,8}\b|\b(?:rgb|hsl)a?\(|light-dark\(", re.IGNORECASE)
+
+
+def test_styles_take_colours_and_sizes_from_the_tokens():
+    tokens, *styles = sorted(
+        (WIDGETS / "src").rglob("*.css"), key=lambda path: path.name != "tokens.css"
+    )
+    assert tokens.name == "tokens.css"
+    defined = set(re.findall(r"(--tg-[\w-]+):", tokens.read_text()))
+    found = {}
+    for path in styles:
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+        for pattern in (SIZED, COLOUR):
+            if literals := pattern.findall(text):
+                found[path.name] = literals
+        local = set(re.findall(r"(--tg-[\w-]+):", text)) | {"--tg-line"}
+        unknown = set(re.findall(r"var\((--tg-[\w-]+)\)", text)) - defined - local
+        assert not unknown, path.name
+    assert found == {}
+
+
+def test_severities_have_the_symbols_of_notebooks_reports_and_messages():
+    source = (WIDGETS / "src" / "ui" / "severity.ts").read_text()
+    symbols = dict(re.findall(r'(\w+): "(\S)"', source))
+    assert symbols == SEVERITY_MARKS
+    assert {word: STATUS_MARKS[word][0] for word in symbols} == SEVERITY_MARKS
+    assert set(symbols) == set(Severity)
 
 
 def test_the_reason_of_a_failed_build_is_kept_until_a_build_succeeds(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import { button, copyText, h } from "./ui/dom";
 import { DataTable, renderTable } from "./ui/data-table";
 import { type ExportedPage, ExportMenu } from "./ui/export-menu";
 import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
+import { PaneState } from "./ui/state";
 import { TablePicker } from "./ui/table-picker";
 import { readTheme, type Theme } from "./ui/theme";
 import { Compare } from "./views/compare";
@@ -21,6 +22,7 @@ import { Overview } from "./views/overview";
 import { Partitions } from "./views/partitions";
 import { Series } from "./views/series";
 import "uplot/dist/uPlot.min.css";
+import "./ui/tokens.css";
 import "./ui/base.css";
 
 interface Model {
@@ -74,6 +76,9 @@ class Dashboard implements Shell {
   private readonly page = h("div", { class: "tg-page", role: "tabpanel", id: `${this.id}-page`, tabindex: "-1" });
   private readonly status = h("div", { class: "tg-status", role: "status", "aria-live": "polite" });
   private readonly repository = h("span", { class: "tg-repository", title: "The repository" });
+  private readonly state = new PaneState();
+  /** Views that were drawn; an error of another view takes the place of its content. */
+  private readonly drawn = new Set<ViewName>();
   private readonly alert = h("div", { class: "tg-alert", role: "alert", hidden: true });
   private readonly datasetPicker = new TablePicker((name) => name !== null && this.selectDataset(name), { label: "Dataset", empty: null });
   private readonly tabs = new Map<ViewName, HTMLButtonElement>();
@@ -195,6 +200,21 @@ class Dashboard implements Shell {
     console.warn("tidegauge:", error);
   }
 
+  /** Show why a view could not be opened: in its place, or as an alert if it shows earlier data. */
+  private showFailure(name: ViewName, error: unknown): void {
+    const isTransient = error instanceof DisconnectedError || (error instanceof KernelError && error.kind === "OutdatedError");
+    if (isTransient || this.drawn.has(name)) {
+      this.state.clear();
+      this.showError(error);
+      return;
+    }
+    this.view(name).element.hidden = true;
+    this.page.prepend(this.state.element);
+    this.state.error(error, () => void this.show());
+    this.root.dataset.state = "error";
+    console.warn("tidegauge:", error);
+  }
+
   /** Show the list of tables that the notebook contains. CSS hides tabs and tools in this state. */
   private showDisconnected(error: DisconnectedError): void {
     if (this.root.dataset.state === "disconnected") return;
@@ -206,6 +226,7 @@ class Dashboard implements Shell {
     const table = summary?.columns ? renderTable(summary as TextTable) : null;
     this.page.replaceChildren(h("div", { class: "tg-data-rows" }, table));
     // If Python answers again, everything is fetched again.
+    this.drawn.clear();
     this.visible = null;
     this.stale = true;
   }
@@ -371,12 +392,16 @@ class Dashboard implements Shell {
     this.heading.textContent = `${VIEW_TITLES[name]} – Tidegauge`;
     this.showTabs(name);
     this.datasetPicker.element.hidden = !SINGLE_DATASET_VIEWS.includes(name);
+    if (!this.drawn.has(name)) {
+      if (!this.view(name).prepare) this.state.loading(); // else the view shows data before the catalogue arrives
+      if (!this.page.contains(this.state.element)) this.page.prepend(this.state.element);
+    }
     try {
       if (this.stale) {
         const view = this.view(name);
         if (this.visible === null && view.prepare) {
           this.visible = name;
-          this.page.replaceChildren(view.element);
+          this.page.replaceChildren(this.state.element, view.element);
         }
         view.prepare?.();
         await this.fetchCatalogue();
@@ -386,7 +411,8 @@ class Dashboard implements Shell {
       this.showOpenCount();
       this.datasetPicker.show(this.catalogue.datasets, this.dataset);
       if (!this.catalogue.datasets.length) {
-        this.page.replaceChildren(h("p", { class: "tg-empty" }, "The repository is empty: no metrics yet."));
+        this.state.empty("The repository is empty: no metrics yet.");
+        this.page.replaceChildren(this.state.element);
         this.visible = null;
         this.root.dataset.state = "drawn";
         return;
@@ -395,9 +421,12 @@ class Dashboard implements Shell {
       if (this.visible !== name) {
         this.visible = name;
         this.announce("");
-        this.page.replaceChildren(view.element);
+        this.page.replaceChildren(this.state.element, view.element);
       }
+      view.element.hidden = false;
       await view.open();
+      this.drawn.add(name);
+      if (this.model.get("view") === name) this.state.clear();
       if (this.model.get("in_address")) {
         document.title = `${view.title?.() ?? VIEW_TITLES[name]} – Tidegauge`;
         this.writeAddress(false);
@@ -410,7 +439,7 @@ class Dashboard implements Shell {
       if (this.model.get("view") === name && this.root.dataset.state === "loading") this.root.dataset.state = "drawn";
     } catch (error) {
       // An error of a view that is no longer visible is ignored.
-      if (this.model.get("view") === name) this.showError(error);
+      if (this.model.get("view") === name) this.showFailure(name, error);
     }
   }
 

@@ -73,7 +73,8 @@ export function drawAnnotations(u: uPlot, annotations: readonly LineAnnotations[
     for (const line of annotations) {
       drawRestated(u, line, ratio);
       for (const { x, status } of line.missing) drawMissing(u, x, status, line.colour, size * 0.7, ratio);
-      for (const anomaly of line.anomalies) drawAnomaly(u, anomaly, theme, size, ratio);
+      // With several lines, the outline says which line the anomaly belongs to.
+      for (const anomaly of line.anomalies) drawAnomaly(u, anomaly, theme, annotations.length > 1 ? line.colour : null, size, ratio);
     }
   });
 }
@@ -116,7 +117,7 @@ function drawMissing(u: uPlot, x: number, status: string, colour: string, size: 
 }
 
 /** Anomaly marker: a triangle in the direction of the deviation, filled by severity, muted if expected, with a flag if labeled. */
-function drawAnomaly(u: uPlot, { x, y, anomaly, labelled }: AnomalyMark, theme: Theme, size: number, ratio: number): void {
+function drawAnomaly(u: uPlot, { x, y, anomaly, labelled }: AnomalyMark, theme: Theme, outline: string | null, size: number, ratio: number): void {
   const { ctx, bbox } = u;
   const left = u.valToPos(x, "x", true);
   const isLow = anomaly.direction === "low";
@@ -134,6 +135,7 @@ function drawAnomaly(u: uPlot, { x, y, anomaly, labelled }: AnomalyMark, theme: 
   ctx.globalAlpha = SEVERITY_OPACITY[anomaly.severity] ?? 0;
   ctx.fill();
   ctx.globalAlpha = 1;
+  ctx.strokeStyle = outline ?? colour;
   ctx.stroke();
   if (!labelled) return;
   const foot = middle - (isLow ? -1 : 1) * size;

@@ -5,7 +5,8 @@ import { formatChange, formatValue } from "../data/format";
 import { densities } from "../data/density";
 import type { Axis } from "../data/timeseries";
 import { h, renderName } from "../ui/dom";
-import type { Theme } from "../ui/theme";
+import { alignFigures } from "../ui/figures";
+import { type Theme, withOpacity } from "../ui/theme";
 import { drawFocus } from "./annotations";
 import { axisTitle, utc, xAxis, yAxis } from "./axes";
 import { lineStyle } from "./line-style";
@@ -74,7 +75,7 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
   const ranks = trimmed(pair.ranks);
   const sides = [trimmed(pair.baseline), trimmed(pair.current)];
   const stepped = curve === "histogram" ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
-  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve !== "cumulative" && curve !== "quantiles" && { fill: `${colour}22` }) }));
+  const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve !== "cumulative" && curve !== "quantiles" && { fill: withOpacity(colour, 0.13) }) }));
   const [valueAxisLength, shareAxisLength] = curve === "quantiles" ? [height, width] : [width, height];
   const numbers = { ...yAxis(theme, false), ...axisTitle("value", valueAxisLength) };
   const shares = { ...yAxis(theme, false, false, curve !== "density"), ...axisTitle({ histogram: "share of rows in each bin", density: "density: share of rows per unit", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], shareAxisLength) };
@@ -147,8 +148,10 @@ export function renderCategoryTable(theme: Theme, categories: readonly string[],
       h("td", { class: "tg-figure" }, formatChange(current[n] - baseline[n], true)),
     ),
   );
-  const headers = ["Category", "", "Baseline", "Current", "Difference"].map((text) => h("th", { scope: "col" }, text));
-  return h("table", { class: "tg-bars" }, h("thead", {}, h("tr", {}, ...headers)), h("tbody", {}, ...rows));
+  const headers = ["Category", "", "Baseline", "Current", "Difference"].map((text, n) => h("th", { scope: "col", class: n === 1 ? undefined : "tg-figure" }, text));
+  const table = h("table", { class: "tg-bars" }, h("thead", {}, h("tr", {}, ...headers)), h("tbody", {}, ...rows));
+  alignFigures(table);
+  return table;
 }
 
 /** Distance of each partition from its baseline. */

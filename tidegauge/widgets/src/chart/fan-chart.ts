@@ -5,13 +5,15 @@ import { axisRange, type MetricChart, QUANTILES } from "../data/features";
 import { formatNumber, formatValue } from "../data/format";
 import type { Axis } from "../data/timeseries";
 import { h } from "../ui/dom";
-import type { Theme } from "../ui/theme";
+import { type Theme, withOpacity } from "../ui/theme";
 import { utc, xAxis, yAxis } from "./axes";
 
 const SECONDS_PER_DAY = 86400;
+/** Space between the border of a card and its chart, in pixels. */
+const CARD_PADDING = 6;
 const LINE_DASHES = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 2]];
 /** Opacity of the bands, from the outermost to the innermost. */
-const BAND_OPACITIES = ["1c", "38", "60"];
+const BAND_OPACITIES = [0.11, 0.22, 0.38];
 /** Number of the theme colour of each metric, so that a metric has the same colour in all charts. */
 const COLOUR_BY_METRIC: Record<string, number> = { mismatch: 1, missing: 0, extra: 2, both_null: 6, row_missing: 0, row_extra: 2 };
 
@@ -53,9 +55,9 @@ export class FanChart {
   ) {
     this.lines = [...lines];
     const holder = h("div", { class: "tg-fan-chart", role: "img", "aria-label": `Chart: ${this.description()}` });
-    this.element = h("figure", { class: "tg-fan" }, h("figcaption", {}, h("b", {}, chart.title), " ", this.readout), holder);
+    this.element = h("figure", { class: "tg-fan tg-card" }, h("figcaption", {}, h("b", {}, chart.title), " ", this.readout), holder);
     this.element.style.width = `${width}px`;
-    this.u = new uPlot(this.options(width, height), [timeline.axis.x, ...this.drawOrder()] as uPlot.AlignedData, holder);
+    this.u = new uPlot(this.options(width - 2 * CARD_PADDING, height), [timeline.axis.x, ...this.drawOrder()] as uPlot.AlignedData, holder);
     this.updateReadout(null);
   }
 
@@ -116,9 +118,9 @@ export class FanChart {
       return { series: [{}, ...lines] };
     }
     const colour = this.theme.lines[0];
-    const edge = { stroke: `${colour}70`, width: 0.6, points: { show: false } };
+    const edge = { stroke: withOpacity(colour, 0.44), width: 0.6, points: { show: false } };
     const series = [{}, ...Array.from({ length: 6 }, () => edge), { stroke: colour, width: 1.6, points: { ...points, fill: colour } }];
-    return { series, bands: BAND_OPACITIES.map((fill, n) => ({ series: [1 + 2 * n, 2 + 2 * n] as [number, number], fill: colour + fill })) };
+    return { series, bands: BAND_OPACITIES.map((opacity, n) => ({ series: [1 + 2 * n, 2 + 2 * n] as [number, number], fill: withOpacity(colour, opacity) })) };
   }
 
   private options(width: number, height: number): uPlot.Options {

@@ -10,9 +10,10 @@ export interface LineStyle {
   dash: number[];
 }
 
-/** Style of the n-th line. Colours and dashes combine to 56 distinct styles. */
-export function lineStyle(theme: Theme, n: number): LineStyle {
-  return { colour: theme.lines[n % theme.lines.length], dash: LINE_DASHES[n % LINE_DASHES.length] };
+/** Style of the n-th line. Colours and dashes combine to 56 distinct styles. Lines of many points are dashed only if their color repeats. */
+export function lineStyle(theme: Theme, n: number, dense = false): LineStyle {
+  const colours = theme.lines.length;
+  return { colour: theme.lines[n % colours], dash: dense && n < colours ? [] : LINE_DASHES[n % LINE_DASHES.length] };
 }
 
 /** Line swatch for chips and legends. */

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { pluralize } from "../data/format";
 import { type Axis, findGaps, lineValues, type LineValues, parseWindowEnd, restatements, type SeriesAnswer, sharedAxis, shiftedValues, userLabels, valueTitle } from "../data/timeseries";
 import { h } from "../ui/dom";
-import type { Theme } from "../ui/theme";
+import { type Theme, withOpacity } from "../ui/theme";
 import { drawAnnotations, drawEndLabels, drawFocus, drawLabelRanges, type EndLabel, type LineAnnotations } from "./annotations";
 import { axisTitle, utc, xAxis, yAxis } from "./axes";
 import { type LineStyle, lineStyle } from "./line-style";
@@ -12,9 +12,11 @@ import { type LineStyle, lineStyle } from "./line-style";
 export type { SeriesAnswer } from "../data/timeseries";
 
 const SECONDS_PER_DAY = 86400;
-const BAND_OPACITY = "2e";
-/** Width in pixels of the labels at line ends. */
-const END_LABELS_WIDTH = 150;
+const BAND_OPACITY = 0.18;
+/** Share of the height of the values by which a band extends the y axis, on each side. */
+const MAX_BAND_SHARE = 0.25;
+/** Smallest and largest width of the labels at line ends, in pixels; and width of a character. */
+const END_LABELS = { min: 60, max: 240, character: 6.2, margin: 20 };
 
 /** Line of a chart. */
 export interface ChartLine {
@@ -88,9 +90,9 @@ export class SeriesChart {
       const first = series.length;
       const { colour } = line.style;
       const bound = { auto: false, points: { show: false }, gaps: this.gaps(n) };
-      series.push({ ...bound, width: 0 }, { ...bound, width: 0 }, { ...bound, stroke: colour + "aa", width: 1, dash: [3, 3] });
+      series.push({ ...bound, width: 0 }, { ...bound, width: 0 }, { ...bound, stroke: withOpacity(colour, 0.67), width: 1, dash: [3, 3] });
       data.push(...bounds);
-      bands.push({ series: [first, first + 1], fill: colour + BAND_OPACITY });
+      bands.push({ series: [first, first + 1], fill: withOpacity(colour, BAND_OPACITY) });
     });
     spec.lines.forEach(({ style }, n) => {
       this.seriesIndexes.push(series.length);
@@ -187,6 +189,12 @@ export class SeriesChart {
     };
   }
 
+  /** Width of the labels at line ends: that of the longest, but at most a quarter of the chart. */
+  private endLabelsWidth(width: number): number {
+    const longest = Math.max(...this.spec.lines.map(({ number, text }) => `${number} ${text}`.length));
+    return Math.min(Math.max(END_LABELS.min, longest * END_LABELS.character + END_LABELS.margin), END_LABELS.max, width / 4);
+  }
+
   private visibleRange(): [number, number] {
     const { axis, window } = this.spec;
     const [first, last] = window ?? [axis.x[0] ?? 0, axis.x[axis.x.length - 1] ?? 1];
@@ -205,7 +213,7 @@ export class SeriesChart {
       series,
       bands,
       // The right padding holds half of the last tick label.
-      padding: [small ? 6 : 10, endLabels ? END_LABELS_WIDTH : small ? 24 : 32, 0, 0],
+      padding: [small ? 6 : 10, endLabels ? this.endLabelsWidth(width) : small ? 24 : 32, 0, 0],
       legend: { show: false },
       tzDate: utc,
       scales: { x: { time: axis.timed, range: () => this.visibleRange() }, y: { distr: log ? 3 : 1, range: (u, low, high) => this.yRange(u, low, high) } },
@@ -253,22 +261,25 @@ export class SeriesChart {
         break;
       }
     });
-    drawEndLabels(u, ends, END_LABELS_WIDTH);
+    drawEndLabels(u, ends, this.endLabelsWidth(u.width));
   }
 
-  /** Y range of the values, extended towards bands and restated values by at most its own height, so that lines stay readable. */
+  /**
+   * Y range of the values. Bands extend it by at most a quarter of its height on each side, so that lines use two thirds of the chart;
+   * restated values by at most its height.
+   */
   private yRange(u: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
     if (low === null || high === null) return this.spec.log ? [1, 10] : [0, 1];
     const span = high - low || 0.1 * Math.abs(high) || 1;
     const [first, last] = u.series[0].idxs ?? [0, this.spec.axis.x.length - 1];
     let [lowest, highest] = [low, high];
-    const widen = (value: number | null | undefined) => {
+    const widen = (value: number | null | undefined, most = span) => {
       if (typeof value !== "number" || !Number.isFinite(value)) return;
-      lowest = Math.min(lowest, Math.max(value, low - span));
-      highest = Math.max(highest, Math.min(value, high + span));
+      lowest = Math.min(lowest, Math.max(value, low - most));
+      highest = Math.max(highest, Math.min(value, high + most));
     };
     for (const { bounds, annotations } of this.prepared) {
-      for (const bound of bounds) for (let n = first; n <= last; n++) widen(bound[n]);
+      for (const bound of bounds) for (let n = first; n <= last; n++) widen(bound[n], MAX_BAND_SHARE * span);
       for (const { x, oldValue: old } of annotations.restated) if (x >= u.scales.x.min! && x <= u.scales.x.max!) widen(old);
     }
     if (this.spec.log) return [(lowest > 0 ? lowest : low) / 1.15, highest * 1.15];

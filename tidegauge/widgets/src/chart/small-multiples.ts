@@ -7,7 +7,9 @@ import { type ChartSpec, renderStaticChart, type SeriesAnswer } from "./series-c
 const MIN_SIZE = { width: 330, height: 130 };
 /** Height of a caption, and distance between charts, in pixels. */
 const CAPTION_HEIGHT = 24;
-const CHART_GAP = { width: 8, height: 4 };
+const CHART_GAP = { width: 8, height: 8 };
+/** Space between the border of a card and its chart, in pixels. */
+const CARD_PADDING = 6;
 /** Preferred ratio of width to height. */
 const ASPECT_RATIO = 2.5;
 
@@ -40,7 +42,7 @@ export function renderSmallMultiples(theme: Theme, answer: SeriesAnswer, specs: 
   return specs.map((spec) => {
     const [{ row, text }] = spec.lines;
     const title = h("button", { type: "button", class: "tg-plain", title: "Show alone", onclick: () => onSelect(row) }, `${row + 1} `, renderName(text, Math.floor(chartWidth / 7)));
-    const figure = h("figure", { class: "tg-multiple" }, h("figcaption", {}, title), renderStaticChart(theme, answer, spec, chartWidth, chartHeight));
+    const figure = h("figure", { class: "tg-multiple tg-card" }, h("figcaption", {}, title), renderStaticChart(theme, answer, spec, chartWidth - 2 * CARD_PADDING, chartHeight - CARD_PADDING));
     figure.style.width = `${chartWidth}px`;
     return figure;
   });

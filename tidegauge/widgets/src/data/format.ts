@@ -90,6 +90,26 @@ export function formatAge(seconds: number, now: number): string {
   return age < 0 ? `in ${text}` : `${text} ago`;
 }
 
+/** Number of characters up to which a column of numbers is aligned. */
+const MAX_ALIGNED = 12;
+
+/** Split a formatted number before its decimal point; exponent and unit stay with the decimals. */
+export function splitDecimals(text: string): [whole: string, decimals: string] {
+  const match = /^([-+−]?[\d,]+)(\D.*)?$/.exec(text);
+  return match ? [match[1], match[2] ?? ""] : [text, ""];
+}
+
+/** Width of the decimals of a column of formatted numbers, in characters; limited so that its numbers stay short. */
+export function decimalsWidth(texts: Iterable<string>): number {
+  let [whole, decimals] = [0, 0];
+  for (const text of texts) {
+    const parts = splitDecimals(text);
+    whole = Math.max(whole, parts[0].length);
+    decimals = Math.max(decimals, parts[1].length);
+  }
+  return Math.max(0, Math.min(decimals, MAX_ALIGNED - whole));
+}
+
 /** Truncate a long string in the middle, because beginnings and ends are more informative. */
 export function truncateMiddle(text: string, max: number): string {
   if (text.length <= max) return text;

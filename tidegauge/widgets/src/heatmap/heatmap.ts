@@ -12,10 +12,14 @@ export const AXIS_HEIGHT = 24;
 /** Width of the minimap, in pixels. */
 export const MINIMAP_WIDTH = 14;
 const SPARKLINE_WIDTH = 90;
+/** Smallest width of the names, in pixels, that leaves space for sparklines. */
+const MIN_SPARKLINE_GUTTER = 240;
 /** Smallest row height, in pixels, at which names are drawn. */
 const MIN_NAME_HEIGHT = 8;
 /** Height of a row, in pixels, up to which few rows grow to fill the map. */
-const FILLING_ROW_HEIGHT = 28;
+const FILLING_ROW_HEIGHT = 56;
+/** Largest row height of the zoom, in pixels. */
+const MAX_ROW_HEIGHT = 36;
 const FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", sans-serif';
 const FONT = `12px ${FONT_FAMILY}`;
 
@@ -52,7 +56,7 @@ export class Heatmap {
   }
 
   get gutter(): number {
-    return Math.min(400, Math.max(180, Math.round(0.3 * this.width)));
+    return Math.min(420, Math.max(180, Math.round(0.33 * this.width)));
   }
 
   get inner(): { width: number; height: number } {
@@ -97,7 +101,8 @@ export class Heatmap {
   clamp(rows: number, columns: number): void {
     const { width, height } = this.inner;
     const viewport = this.viewport;
-    viewport.rowHeight = Math.min(36, Math.max(Math.min(FILLING_ROW_HEIGHT, height / Math.max(1, rows)), viewport.rowHeight));
+    const filling = Math.min(FILLING_ROW_HEIGHT, height / Math.max(1, rows));
+    viewport.rowHeight = Math.max(filling, Math.min(MAX_ROW_HEIGHT, viewport.rowHeight));
     viewport.columnWidth = Math.min(60, Math.max(Math.min(40, width / Math.max(1, columns)), viewport.columnWidth));
     viewport.top = Math.max(0, Math.min(viewport.top, rows - height / viewport.rowHeight));
     viewport.left = Math.max(0, Math.min(viewport.left, columns - width / viewport.columnWidth));
@@ -199,7 +204,7 @@ export class Heatmap {
       this.drawHeadings(context, content, theme);
       return;
     }
-    const lineHeight = Math.max(5, Math.min(rowHeight - 3, 22));
+    const lineHeight = Math.max(5, Math.min(rowHeight - 4, 32));
     const last = Math.min(content.order.length, Math.ceil(top + this.inner.height / rowHeight));
     context.save();
     context.beginPath();
@@ -222,8 +227,10 @@ export class Heatmap {
         context.fillRect(0, y - rowHeight / 2 + 1, 3, rowHeight - 2);
       }
       context.fillStyle = theme.muted;
-      const width = this.gutter - SPARKLINE_WIDTH - 24;
+      const hasSparkline = this.gutter >= MIN_SPARKLINE_GUTTER;
+      const width = this.gutter - (hasSparkline ? SPARKLINE_WIDTH + 24 : 18);
       context.fillText(this.fitText(context, content.title(row), width, row), 12, y);
+      if (!hasSparkline) continue;
       const line = content.sparklines.canvas(row, SPARKLINE_WIDTH * ratio, Math.round(lineHeight * ratio), theme.accent);
       if (line) context.drawImage(line, this.gutter - SPARKLINE_WIDTH - 6, y - lineHeight / 2, SPARKLINE_WIDTH, lineHeight);
     }

@@ -8,10 +8,10 @@ const SCORE_TICKS = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10
 /** Ticks on the square-root scale of the relative change, which levels use as well. */
 const CHANGE_TICKS = [[-1, "to 0"], [-0.5, "−25%"], [0, "same"], [0.5, "+33%"], [1, "new"]] as const;
 
-/** Description of the colors and marks of the heat map, next to the strip. */
-export function legendText(levelKind: LevelKind): string {
+/** Description of the colors and marks that the heat map has, next to the strip. */
+export function legendText(levelKind: LevelKind, drawn: { blank: boolean; anomalies: boolean }): string {
   const [colour, blank] = levelKind === "score" ? ["p-value of the score", "not scored"] : ["change from the previous value", "fewer than two values"];
-  return `${colour}; blank: ${blank} · ● anomaly`;
+  return `${colour}${drawn.blank ? `; blank: ${blank}` : ""}${drawn.anomalies ? " · ● anomaly" : ""}`;
 }
 
 /** Draw the color strip with its scale. */

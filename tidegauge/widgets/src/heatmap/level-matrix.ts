@@ -17,6 +17,8 @@ export class LevelMatrix {
   readonly bytes: Uint8Array;
   /** First loaded column; all later columns are loaded as well. */
   loadedFrom: number;
+  /** Whether a cell has no level. */
+  hasBlank = false;
   /** Increases with every change. */
   version = 0;
   private pooled = new Map<number, Uint8Array>();
@@ -48,6 +50,7 @@ export class LevelMatrix {
   write(bytes: Uint8Array, first: number, last: number, rows?: ArrayLike<number>): void {
     const width = last - first;
     const count = rows ? rows.length : this.rows;
+    this.hasBlank ||= bytes.includes(0);
     for (let n = 0; n < count; n++) {
       const row = rows ? rows[n] : n;
       this.bytes.set(bytes.subarray(n * width, (n + 1) * width), row * this.columns + first);

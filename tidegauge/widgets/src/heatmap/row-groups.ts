@@ -9,8 +9,13 @@ export const GROUPINGS: Record<string, { text: string; keys: SeriesKey[] }> = {
   segment: { text: "dataset, segment", keys: ["dataset", "segment"] },
   analyzer: { text: "analyzer", keys: ["name", "dataset"] },
 };
-/** Sort orders with their labels. */
-export const SORT_ORDERS = [["name", "name"], ["worst", "worst"], ["newest", "newest"], ["anomalies", "most anomalies"]] as const;
+/** Sort orders with their labels; the first is the default, as in `series.py`. */
+export const SORT_ORDERS = [["worst", "worst"], ["newest", "worst newest"], ["anomalies", "most anomalies"], ["name", "name"]] as const;
+
+/** Order of rows if none is chosen: the worst first, but by name if a grouping is chosen, because groups need it. */
+export function defaultSort(group: string | null): string {
+  return group === null ? SORT_ORDERS[0][0] : "name";
+}
 
 /** Rows with headings. */
 export interface RowGroups {

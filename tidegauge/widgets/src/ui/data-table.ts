@@ -3,6 +3,7 @@
 import { pluralize } from "../data/format";
 import type { DataAnswer, TextTable } from "../data/protocol";
 import { button, h, renderName } from "./dom";
+import { alignFigures } from "./figures";
 
 /** Dialog with the data of a view. */
 export class DataTable {
@@ -29,13 +30,15 @@ export function renderTable({ title, columns, cells, rows, omitted }: TextTable,
   const rowCount = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
   const omittedColumns = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";
   const save = onSave && button("CSV", () => onSave(title), { title: "Save all rows and columns of this table", "aria-label": `CSV of ${title}` });
-  return h(
+  const table = h(
     "table",
     {},
     h("caption", {}, `${title} (${rowCount}${omittedColumns}) `, save),
     h("thead", {}, h("tr", {}, ...columns.map((name) => h("th", { scope: "col" }, renderName(name, 60))))),
-    h("tbody", {}, ...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", { class: text !== null && isNumber(text) ? "tg-figure" : undefined }, text === null ? null : renderName(text, 160)))))),
+    h("tbody", {}, ...cells.map((row) => h("tr", {}, ...row.map((text) => h("td", { class: text !== null && isNumber(text) ? "tg-figure" : undefined }, text === null ? null : isNumber(text) ? text : renderName(text, 160)))))),
   );
+  alignFigures(table);
+  return table;
 }
 
 /** Check that a cell is a number, which is aligned to the right: `-1,234.5`, `1.2e-7` or `57%`. */

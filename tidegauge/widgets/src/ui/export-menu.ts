@@ -2,8 +2,9 @@
 
 import type { PageQuestion } from "../data/protocol";
 import { pythonCell } from "../data/python-cell";
-import { button, copyText, h } from "./dom";
-import { drawPicture, renderPng, svgText } from "./picture";
+import { button, copyText } from "./dom";
+import { Menu } from "./menu";
+import { drawPicture, saveFile, savePng, svgText } from "./picture";
 import type { Shell, ViewName } from "./shell";
 
 /** Page to export. */
@@ -16,7 +17,8 @@ export interface ExportedPage {
 
 /** Menu that copies or saves the page. */
 export class ExportMenu {
-  readonly element: HTMLDetailsElement;
+  readonly element: HTMLElement;
+  private readonly menu: Menu;
   private readonly chartButton = button("SVG of the chart", () => this.run(() => this.saveChart()), { title: "Chart of one table's series, completely as vectors" });
 
   constructor(
@@ -30,21 +32,12 @@ export class ExportMenu {
       button("SVG of the picture", () => this.run(() => this.saveSvg()), { title: "Text and boxes as vectors, charts as images" }),
       this.chartButton,
     ];
-    const summary = h("summary", {}, "Export");
-    this.element = h("details", { class: "tg-export" }, summary, h("div", { class: "tg-export-items" }, ...items));
-    this.element.addEventListener("toggle", () => (this.chartButton.hidden = this.exportedPage().question.view !== "series"));
-    this.element.addEventListener("focusout", (event) => {
-      if (!this.element.contains(event.relatedTarget as Node | null)) this.element.open = false;
-    });
-    this.element.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      this.element.open = false;
-      summary.focus();
-    });
+    this.menu = new Menu("Export", items, { class: "tg-export" }, () => (this.chartButton.hidden = this.exportedPage().question.view !== "series"));
+    this.element = this.menu.element;
   }
 
   private run(task: () => Promise<string>): void {
-    this.element.open = false;
+    this.menu.close();
     void task().then(
       (text) => this.shell.announce(text),
       (error) => this.shell.showError(error),
@@ -62,33 +55,25 @@ export class ExportMenu {
     this.run(async () => {
       const { data } = await this.shell.link.ask("csv", { ...question, ...(title !== undefined && { title }) });
       const name = title === undefined ? question.view : title.toLowerCase().replace(/\W+/g, "-");
-      return save(new Blob([data.content], { type: "text/csv" }), `tidegauge-${name}.csv`);
+      return saveFile(new Blob([data.content], { type: "text/csv" }), `tidegauge-${name}.csv`);
     });
   }
 
   private async saveSvg(): Promise<string> {
     const { question, title, element } = this.exportedPage();
     const text = svgText(await this.shell.withoutControls(() => drawPicture(element, title, this.shell.theme)));
-    return save(new Blob([text], { type: "image/svg+xml" }), `tidegauge-${question.view}.svg`);
+    return saveFile(new Blob([text], { type: "image/svg+xml" }), `tidegauge-${question.view}.svg`);
   }
 
   private async saveChart(): Promise<string> {
     const { ids = [], since, until } = this.exportedPage().question.options as { ids?: number[]; since?: unknown; until?: unknown };
     const window = { ...(typeof since === "number" && { since }), ...(typeof until === "number" && { until }) };
     const { data } = await this.shell.link.ask("svg", { ids, ...window });
-    return save(new Blob([data.content], { type: "image/svg+xml" }), "tidegauge-chart.svg");
+    return saveFile(new Blob([data.content], { type: "image/svg+xml" }), "tidegauge-chart.svg");
   }
 
   private async savePng(): Promise<string> {
     const { question, title, element } = this.exportedPage();
-    const picture = await this.shell.withoutControls(() => drawPicture(element, title, this.shell.theme));
-    return save(await renderPng(picture), `tidegauge-${question.view}.png`);
+    return savePng(this.shell, element, title, `tidegauge-${question.view}`);
   }
-}
-
-function save(blob: Blob, name: string): string {
-  const link = h("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  return `Saved as ${name}.`;
 }

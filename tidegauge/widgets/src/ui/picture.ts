@@ -1,6 +1,7 @@
 // Picture of a part of the page as SVG: boxes, text and images of canvases at their positions on the screen.
 
 import { h } from "./dom";
+import type { Shell } from "./shell";
 import type { Theme } from "./theme";
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
@@ -10,14 +11,15 @@ const SIDES = ["top", "right", "bottom", "left"] as const;
 type Box = Pick<DOMRect, "left" | "top" | "right" | "bottom">;
 type Attributes = Record<string, string | number>;
 
-/** Draw the visible part of an element below a title. Text remains text; canvases become bitmaps. */
+/** Draw the visible part of an element, below a title unless it is empty. Text remains text; canvases become bitmaps. */
 export function drawPicture(element: HTMLElement, title: string, theme: Theme): SVGSVGElement {
   const frame = element.getBoundingClientRect();
-  const [width, height] = [Math.round(frame.width), Math.round(frame.height) + TITLE_HEIGHT];
+  const titleHeight = title ? TITLE_HEIGHT : 0;
+  const [width, height] = [Math.round(frame.width), Math.round(frame.height) + titleHeight];
   const picture = node("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
   picture.append(node("title", {}, title), node("rect", { width, height, ...paint("fill", theme.background) }));
   picture.append(node("text", { x: 10, y: 18, "font-family": "system-ui, sans-serif", "font-size": 14, "font-weight": 600, ...paint("fill", theme.text) }, title));
-  const content = node("g", { transform: `translate(${-frame.left} ${TITLE_HEIGHT - frame.top})` });
+  const content = node("g", { transform: `translate(${-frame.left} ${titleHeight - frame.top})` });
   picture.append(content);
   new Painter().draw(element, content, frame);
   return picture as SVGSVGElement;
@@ -28,8 +30,22 @@ export function svgText(picture: SVGSVGElement): string {
   return new XMLSerializer().serializeToString(picture);
 }
 
+/** Save the visible part of an element as a PNG file, without controls. Returns a message. */
+export async function savePng(shell: Shell, element: HTMLElement, title: string, name: string): Promise<string> {
+  const picture = await shell.withoutControls(() => drawPicture(element, title, shell.theme));
+  return saveFile(await renderPng(picture), `${name}.png`);
+}
+
+/** Save a file from the browser. Returns a message. */
+export function saveFile(blob: Blob, name: string): string {
+  const link = h("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  return `Saved as ${name}.`;
+}
+
 /** Render a picture as PNG, in the pixels of the screen. */
-export async function renderPng(picture: SVGSVGElement): Promise<Blob> {
+async function renderPng(picture: SVGSVGElement): Promise<Blob> {
   const image = new Image();
   const url = URL.createObjectURL(new Blob([svgText(picture)], { type: "image/svg+xml" }));
   try {

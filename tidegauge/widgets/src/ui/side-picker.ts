@@ -4,6 +4,7 @@ import { fieldValue, isDaily, matchNames, type SideChoices, type SideKind, sideK
 import { formatTime, pluralize, truncateMiddle } from "../data/format";
 import type { Side, WindowSide } from "../data/protocol";
 import { h, selectField, setOptions } from "./dom";
+import { PeriodPicker, type TimeWindow } from "./period-picker";
 
 /** Maximum number of suggestions while a partition name is typed. */
 const MAX_SUGGESTIONS = 200;
@@ -18,11 +19,12 @@ export class SidePicker {
   private readonly names = h("datalist");
   private readonly partition: HTMLInputElement;
   private readonly run: HTMLSelectElement;
-  private readonly since: HTMLInputElement;
-  private readonly until: HTMLInputElement;
+  private readonly period: PeriodPicker;
   private choices!: SideChoices;
   private segment: string | null = null;
   private window: WindowSide = { since: null, until: null };
+  /** Period that the picker shows for `window`. */
+  private shown: TimeWindow | null = null;
 
   constructor(
     private readonly title: string,
@@ -46,9 +48,7 @@ export class SidePicker {
       onchange: () => this.acceptPartition(),
     });
     this.run = h("select", { "aria-label": `${title}: run`, onchange: () => onChange({ run: Number(this.run.value) }) });
-    const field = (end: string) =>
-      h("input", { "aria-label": `${title}: ${end}`, onchange: () => this.acceptWindow() });
-    [this.since, this.until] = [field("since"), field("until")];
+    this.period = new PeriodPicker((window) => this.acceptWindow(window), (text) => (this.hint.textContent = text), title);
     this.label = h("span", { class: "tg-muted" }, title);
     this.element = h("div", { class: "tg-side", role: "group", "aria-label": title }, this.label, this.fields, this.hint);
   }
@@ -60,7 +60,7 @@ export class SidePicker {
     const controls = {
       partitions: () => [this.partition, this.names],
       runs: () => [this.run],
-      windows: () => [this.since, h("span", { class: "tg-muted" }, "to"), this.until],
+      windows: () => [this.period.element],
     }[kind]();
     // Fields are replaced only if they differ, because moving a field would blur it.
     if (this.fields.firstChild !== controls[0]) this.fields.replaceChildren(...controls);
@@ -85,32 +85,28 @@ export class SidePicker {
   }
 
   private showWindow(side: WindowSide | null): void {
-    const type = isDaily(this.choices.times) ? "date" : "datetime-local";
-    const problems: string[] = [];
-    this.window = { since: side?.since ?? null, until: side?.until ?? null };
-    for (const end of ENDS) {
-      const field = this[end];
-      const text = fieldValue(this.window[end], type === "date", end);
-      if (text === null) problems.push(`${end} “${truncateMiddle(this.window[end]!, 30)}” is not a time`);
-      field.type = type;
-      if (document.activeElement !== field) field.value = text ?? "";
-    }
-    const [since, until] = ENDS.map((end) => Date.parse(`${this[end].value}${type === "date" ? "" : "Z"}`) / 1000);
     const { times, segments } = this.choices;
+    this.window = { since: side?.since ?? null, until: side?.until ?? null };
+    const known = Array.from(times).filter((time) => !Number.isNaN(time));
+    const full: TimeWindow | null = known.length ? [Math.min(...known), Math.max(...known)] : null;
+    const problems = ENDS.filter((end) => this.endText(end) === null).map((end) => `${end} “${truncateMiddle(this.window[end]!, 30)}” is not a time`);
+    const [since, until] = ENDS.map((end) => Date.parse(`${this.endText(end)}${isDaily(times) ? "" : "Z"}`) / 1000);
+    this.shown = side && full ? [since || full[0], until || full[1]] : null;
+    this.period.show(this.shown ?? full, full);
     const inWindow = times.filter((time, n) => (this.segment === null || segments[n] === this.segment) && !(time < since || time > until || Number.isNaN(time)));
     this.hint.textContent = problems.join(", ") || pluralize(inWindow.length, "partition");
   }
 
-  /** Apply the ends that were edited; an end that the field cannot show keeps its value. */
-  private acceptWindow(): void {
-    const daily = this.since.type === "date";
-    const edited = { ...this.window };
-    for (const end of ENDS) {
-      const field = this[end];
-      if (!field.reportValidity()) return;
-      if (field.value !== (fieldValue(edited[end], daily, end) ?? "")) edited[end] = field.value || null;
-    }
-    this.onChange(edited);
+  private endText(end: keyof WindowSide): string | null {
+    return fieldValue(this.window[end], isDaily(this.choices.times), end);
+  }
+
+  /** Apply the ends that changed; an end that the picker cannot show keeps its value. */
+  private acceptWindow(window: TimeWindow | null): void {
+    const digits = isDaily(this.choices.times) ? 10 : 16;
+    const text = (n: number) => new Date(1000 * window![n]).toISOString().slice(0, digits);
+    const [since, until] = ENDS.map((end, n) => (window === null ? null : this.shown && window[n] === this.shown[n] ? this.window[end] : text(n)));
+    this.onChange({ since, until });
   }
 
   private suggest(text = this.partition.value): void {
@@ -155,7 +151,7 @@ export class FlexibleSidePicker {
     this.segment = segment;
     const kind = sideKind(side)!;
     // Rewriting a field would interrupt editing.
-    if (this.element.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return;
+    if (this.element.contains(document.activeElement) && document.activeElement?.matches("input:not(.tg-date-field *)")) return;
     this.kind.querySelector("select")!.value = kind;
     this.field.show(choices, kind, side, segment);
   }

@@ -1,7 +1,7 @@
-// Color theme: page colors from CSS, line palette, and color maps of scores and changes.
+// Color theme: the colors of tokens.css as a canvas needs them, and color maps of scores and changes.
 //
 // The score map is sequential in lightness, the change map diverges from a neutral middle (blue down, orange up);
-// both are safe for red-green color blindness. Lines use a palette after Okabe and Ito.
+// both are safe for red-green color blindness.
 
 /** Colours of the page, lines and heat map. */
 export interface Theme {
@@ -32,8 +32,8 @@ const CHANGE_LIGHT: Stop[] = [
 const CHANGE_DARK: Stop[] = [
   [-1, "#9ecbff"], [-0.5, "#3b7fc4"], [-0.12, "#26323f"], [0, "#232a33"], [0.12, "#37302a"], [0.5, "#d9781a"], [1, "#ffd199"],
 ];
-const LINES_LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b0578d", "#8a6d00", "#2b88c9", "#444444", "#7a3e9d"];
-const LINES_DARK = ["#56b4e9", "#ff9d4d", "#2fd1a1", "#e59cc6", "#f0e442", "#8fb8ff", "#cccccc", "#c792ea"];
+/** Number of line colors, `--tg-line-1` and so on in tokens.css. */
+const LINE_COLOURS = 8;
 
 /** Number of score levels per power of ten; equal to `LEVELS_PER_DECADE` in repository/history/heatmap.py. */
 const LEVELS_PER_DECADE = 16;
@@ -59,17 +59,23 @@ export function readTheme(root: HTMLElement): Theme {
     return getComputedStyle(probe).color;
   };
   const resolved = { muted: read("--tg-muted"), faint: read("--tg-faint"), accent: read("--tg-accent"), warn: read("--tg-warn") };
+  const lines = Array.from({ length: LINE_COLOURS }, (_, n) => read(`--tg-line-${n + 1}`));
   probe.remove();
   return {
     ...resolved,
     dark,
     text: style.color,
     background,
-    lines: dark ? LINES_DARK : LINES_LIGHT,
+    lines,
     score,
     change,
     backgroundPixel,
   };
+}
+
+/** Color of the theme with an opacity between 0 and 1. */
+export function withOpacity(colour: string, opacity: number): string {
+  return `rgb(${parseColour(colour).join(" ")} / ${opacity})`;
 }
 
 /** Pixel at a position of a color map, interpolated linearly between its stops. */

@@ -3,13 +3,15 @@
 import { whereClause } from "../data/catalogue";
 import { changeBarLength, filterRows, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
 import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind, sideText } from "../data/comparison-sides";
-import { formatChange, formatPercent, formatValue, pluralize } from "../data/format";
+import { decimalsWidth, formatChange, formatPercent, formatValue, pluralize } from "../data/format";
 import type { CompareAnswer, Side } from "../data/protocol";
 import { sortedRows } from "../data/row-order";
 import { columnLabel } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
+import { showFigure } from "../ui/figures";
 import type { Listing, Shell, View } from "../ui/shell";
 import { SidePicker } from "../ui/side-picker";
+import { PaneState } from "../ui/state";
 import { VirtualList } from "../ui/virtual-list";
 import "./compare.css";
 import "../ui/virtual-list.css";
@@ -32,6 +34,12 @@ const COLUMNS = [
   ["current", "Current"], ["change", "Change"], ["relative", "Relative"], ["surprise", "Surprise"],
   ["unusual", "Note"],
 ] as const;
+/** Columns whose decimal points are aligned. */
+const FIGURES = ["baseline", "current", "change", "relative", "surprise"] as const;
+/** Number of rows that are measured for the alignment. */
+const MAX_MEASURED_ROWS = 1000;
+/** Largest surprise; the kernel limits it. */
+const MAX_SURPRISE = 300;
 const COLUMN_HELP: Record<string, string> = {
   change: "Current minus baseline; for shares in percentage points (pp)",
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100%",
@@ -52,13 +60,15 @@ export class Compare implements View {
   private readonly count = h("span", { class: "tg-muted" });
   private readonly headers = new Map<string, HTMLElement>();
   private readonly rows: VirtualList;
-  private readonly empty = h("p", { class: "tg-empty", hidden: true });
+  private readonly state = new PaneState();
   private choices: SideChoices | null = null;
   private choicesKey = "";
   private table: TableColumns | null = null;
   private comparison: CompareAnswer | null = null;
   private tableKey = "";
   private order: number[] = [];
+  /** Width of the decimals of each column, in characters. */
+  private readonly decimals = Object.fromEntries(FIGURES.map((key) => [key, 0])) as Record<(typeof FIGURES)[number], number>;
   /** Columns with a stored distribution. */
   private distributed: ReadonlySet<string> = new Set();
 
@@ -90,7 +100,7 @@ export class Compare implements View {
       renderRow: (index) => this.row(this.order[index]),
       onOpen: (index) => this.openSeries(this.order[index]),
     });
-    this.element = h("section", { class: "tg-compare" }, sides, tools, this.rows.element, this.empty);
+    this.element = h("section", { class: "tg-compare" }, sides, tools, this.rows.element, this.state.element);
   }
 
   private get options(): Partial<Options> {
@@ -155,7 +165,7 @@ export class Compare implements View {
     const requestKey = JSON.stringify([key, sides, summary]);
     if (this.tableKey !== requestKey) {
       this.shell.announce("");
-      this.count.textContent = "Loading …";
+      this.state.loading();
       const { data, arrays } = await link.ask("compare", { dataset, baseline, current, summary });
       this.comparison = data;
       this.table = { strings: data.strings, numbers: arrays, rows: data.rows };
@@ -210,13 +220,15 @@ export class Compare implements View {
       header.setAttribute("aria-sort", key !== sort ? "none" : down ? "descending" : "ascending");
     }
     this.rows.element.hidden = !table;
-    this.empty.hidden = true;
+    this.state.clear();
     if (!table || !data) {
       this.count.textContent = "";
       this.unusualText.textContent = "Only unusual";
       return;
     }
     this.order = filterRows(table, sortedRows(table.numbers, table.rows, sort, down), filter, unusual);
+    const figures = this.order.slice(0, MAX_MEASURED_ROWS).map((row) => this.figures(row));
+    for (const key of FIGURES) this.decimals[key] = decimalsWidth(figures.map((texts) => texts[key]));
     this.element.classList.toggle("tg-without-segments", table.strings.segment.every((segment) => !segment));
     this.rows.setCount(this.order.length);
     this.unusualText.textContent = `Only unusual (${data.unusual.toLocaleString("en-US")})`;
@@ -231,25 +243,43 @@ export class Compare implements View {
 
   private showEmpty(text: string): void {
     this.rows.element.hidden = true;
-    this.empty.textContent = text;
-    this.empty.hidden = false;
+    this.state.empty(text);
+  }
+
+  /** Numbers of a row as text. */
+  private figures(row: number): Record<(typeof FIGURES)[number], string> {
+    const { numbers } = this.table!;
+    const value = (key: string) => numbers[key][row];
+    const isRatio = value("ratio") === 1;
+    const surprise = value("surprise");
+    return {
+      baseline: formatValue(value("baseline"), isRatio),
+      current: formatValue(value("current"), isRatio),
+      change: formatChange(value("change"), isRatio),
+      relative: formatPercent(value("relative")),
+      surprise: Number.isNaN(surprise) ? "" : Math.min(MAX_SURPRISE, surprise).toFixed(1),
+    };
   }
 
   private row(row: number): HTMLElement {
     const { strings, numbers } = this.table!;
+    const figures = this.figures(row);
+    const figure = (element: HTMLElement, key: (typeof FIGURES)[number]) => {
+      showFigure(element, figures[key], this.decimals[key]);
+      return element;
+    };
     const text = (key: string) => strings[key][row] ?? "";
     const value = (key: string) => numbers[key][row];
     const cell = (key: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": key }, ...children);
     const status = text("status");
-    const format = (number: number) => formatValue(number, value("ratio") === 1);
     const side = (key: "baseline" | "current") => {
-      const element = cell(key, format(value(key)));
+      const element = figure(cell(key), key);
       const count = value(`${key}_partitions`);
       if (count > 1) element.title = text("summary") === "median" ? `median of ${count} partitions` : `of all rows of ${count} partitions`;
       return element;
     };
-    const relative = cell("relative", divergingBar(value("relative")), h("span", {}, formatPercent(value("relative"))));
-    relative.title = `baseline ${format(value("baseline"))}, current ${format(value("current"))}`;
+    const relative = cell("relative", divergingBar(value("relative")), figure(h("span", {}), "relative"));
+    relative.title = `baseline ${figures.baseline}, current ${figures.current}`;
     const unusual = value("unusual") === 1;
     const instance = text("instance");
     // A difference can be usual even if the current value is an anomaly, and vice versa.
@@ -265,16 +295,16 @@ export class Compare implements View {
       cell("segment", renderName(text("segment"), 40)),
       side("baseline"),
       side("current"),
-      cell("change", formatChange(value("change"), value("ratio") === 1)),
+      figure(cell("change"), "change"),
       relative,
-      this.surprise(cell("surprise"), value("surprise"), status),
+      this.surprise(cell("surprise"), value("surprise"), status, figure(h("span", {}), "surprise")),
       note,
     );
     if (unusual) element.classList.add("tg-unusual");
     return element;
   }
 
-  private surprise(cell: HTMLElement, surprise: number, status: string): HTMLElement {
+  private surprise(cell: HTMLElement, surprise: number, status: string, text: HTMLElement): HTMLElement {
     if (Number.isNaN(surprise)) {
       const reason = status === "both" ? "too little history" : "–";
       cell.append(h("span", { class: "tg-muted" }, reason));
@@ -282,7 +312,7 @@ export class Compare implements View {
     }
     const bar = h("span", { class: "tg-bar-track", "aria-hidden": "true" }, h("span", { class: "tg-bar-fill" }));
     (bar.firstChild as HTMLElement).style.width = `${100 * surpriseBarLength(surprise)}%`;
-    cell.append(bar, h("span", {}, surprise >= 300 ? "300" : surprise.toFixed(1)));
+    cell.append(bar, text);
     return cell;
   }
 

@@ -3,11 +3,13 @@
 import { FanChart, type Timeline } from "../chart/fan-chart";
 import { Sparklines } from "../chart/sparklines";
 import { filterFeatures, groupIntoCharts, isRate, metricLabel, TOTAL_ERROR } from "../data/features";
-import { formatTime, formatValue, pluralize } from "../data/format";
+import { decimalsWidth, formatTime, formatValue, pluralize } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { ConsistencyQuestion, ConsistencySubject } from "../data/protocol";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import type { Listing, Shell, View } from "../ui/shell";
+import { showFigure } from "../ui/figures";
+import { emptyState, PaneState } from "../ui/state";
 import { VirtualList } from "../ui/virtual-list";
 import "./consistency.css";
 import "../ui/virtual-list.css";
@@ -28,7 +30,7 @@ interface Options {
 
 const MAX_SELECTED = 6;
 const SPARKLINE = { width: 96, height: 20 };
-const CHART = { width: 300, height: 150, gap: 8 };
+const CHART = { width: 290, height: 150, gap: 8, padding: 12 };
 const RATE_CELLS = ["mismatch", "missing", "extra"] as const;
 const RANGE_CHOICES = [["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["all", "all"]] as const;
 const HELP_TEXT = "Drag over a chart to rank that window, double click to reset. Arrow keys move the cursor.";
@@ -45,7 +47,7 @@ export class Consistency implements View {
   private readonly cursorText = h("span", { class: "tg-muted tg-features-cursor" });
   private readonly worstHeading = h("div", { role: "columnheader" });
   private readonly rows: VirtualList;
-  private readonly empty = h("div", { class: "tg-empty", hidden: true });
+  private readonly state = new PaneState();
   private readonly tools: HTMLElement;
   private readonly content: HTMLElement;
   private readonly pane = h("div", { class: "tg-features-pane", tabindex: "0", role: "application", "aria-label": `Charts of the selected features. ${HELP_TEXT}` });
@@ -58,6 +60,8 @@ export class Consistency implements View {
   private sparklines: Sparklines | null = null;
   private queued = new Set<number>();
   private charts: FanChart[] = [];
+  /** Width of the decimals of each column, in characters. */
+  private decimals: Record<string, number> = {};
   private cursorIndex: number | null = null;
 
   constructor(private readonly shell: Shell) {
@@ -97,7 +101,7 @@ export class Consistency implements View {
     this.tools = h("div", { class: "tg-tools" }, this.metricSelect, this.range, this.segment, this.group, this.filter, this.count);
     this.content = h("div", { class: "tg-features" }, h("div", { class: "tg-features-list" }, this.rows.element), this.pane);
     const foot = h("div", { class: "tg-foot" }, this.cursorText, h("span", { class: "tg-muted tg-help" }, HELP_TEXT));
-    this.element = h("section", { class: "tg-consistency" }, this.tools, this.content, this.empty, foot);
+    this.element = h("section", { class: "tg-consistency" }, this.tools, this.content, this.state.element, foot);
   }
 
   private get options(): Partial<Options> {
@@ -129,6 +133,7 @@ export class Consistency implements View {
     const key = JSON.stringify([this.query, catalogue.commits]);
     if (this.rankingKey !== key) {
       const requestNumber = ++this.requestNumber;
+      if (!this.ranking) this.state.loading();
       const ranking = await this.withKnownMetric(() => link.ask("consistency", this.query));
       if (requestNumber !== this.requestNumber) return;
       const datasetChanged = this.ranking === null || !this.rankingKey.includes(JSON.stringify(dataset));
@@ -191,13 +196,15 @@ export class Consistency implements View {
     const { filter = "", group = "", ids = [] } = this.options;
     if (document.activeElement !== this.filter) this.filter.value = filter;
     const validGroup = data.groups.includes(group) ? group : "";
+    this.decimals = { worst: decimalsWidth(Array.from(arrays.worst, (value) => formatValue(value, isRate(data.metric)))) };
+    for (const key of RATE_CELLS) this.decimals[key] = decimalsWidth(Array.from(arrays[key], (value) => formatValue(value, true)));
     this.order = filterFeatures(data.features, data.groups, arrays.group, filter, validGroup);
     const featureCount = data.features.length;
     this.count.textContent = this.order.length === featureCount ? pluralize(featureCount, "feature") : `${this.order.length.toLocaleString("en-US")} of ${pluralize(featureCount, "feature")}`;
     this.tools.hidden = featureCount === 0;
-    this.empty.hidden = this.order.length > 0;
+    this.state.clear();
     this.content.hidden = !this.order.length;
-    if (!this.order.length && featureCount) this.empty.replaceChildren(h("p", {}, "No feature matches the filter."));
+    if (!this.order.length && featureCount) this.state.empty("No feature matches the filter.");
     const index = this.order.findIndex((row) => arrays.ids[row] === ids[0]);
     this.rows.setCount(this.order.length, Math.max(0, index));
   }
@@ -206,8 +213,8 @@ export class Consistency implements View {
     const { other_datasets: otherDatasets } = this.ranking!.data;
     const links = otherDatasets.slice(0, 12).map((name) => h("li", {}, button(name, () => this.shell.go("consistency", undefined, name))));
     const instructions = h("p", {}, "To create them, compare online with offline features: ", h("code", {}, "tidegauge consistency run CONF.yml"));
-    this.empty.replaceChildren(
-      h("p", {}, "This dataset has no consistency metrics."),
+    this.state.empty(
+      "This dataset has no consistency metrics.",
       otherDatasets.length ? h("p", {}, "Datasets with consistency metrics:") : instructions,
       ...(links.length ? [h("ul", {}, ...links)] : []),
     );
@@ -227,7 +234,11 @@ export class Consistency implements View {
     const group = data.groups[arrays.group[row]];
     const selected = (this.options.ids ?? []).includes(id);
     const worst = arrays.worst[row];
-    const cell = (text: string, title?: string) => h("div", { role: "gridcell", class: "tg-feature-number", title }, text);
+    const cell = (key: string, text: string, title?: string) => {
+      const element = h("div", { role: "gridcell", class: "tg-feature-number", title });
+      showFigure(element, text, this.decimals[key]);
+      return element;
+    };
     const holder = h("div", { role: "gridcell", class: "tg-feature-line" });
     const ratio = window.devicePixelRatio || 1;
     const canvas = this.sparklines!.canvas(row, SPARKLINE.width * ratio, SPARKLINE.height * ratio, this.shell.theme.accent);
@@ -245,8 +256,8 @@ export class Consistency implements View {
       "div",
       { class: "tg-feature-row" },
       name,
-      cell(formatValue(worst, isRate(data.metric)), worstLabel),
-      ...RATE_CELLS.map((key) => cell(formatValue(arrays[key][row], true))),
+      cell("worst", formatValue(worst, isRate(data.metric)), worstLabel),
+      ...RATE_CELLS.map((key) => cell(key, formatValue(arrays[key][row], true))),
       holder,
       h("div", { role: "gridcell" }, add),
     );
@@ -307,7 +318,7 @@ export class Consistency implements View {
     const { answer } = this;
     if (!width) return;
     if (!answer?.data.subjects.length) {
-      this.pane.replaceChildren(h("p", { class: "tg-empty" }, "Choose a feature to see its charts."));
+      this.pane.replaceChildren(emptyState("Choose a feature to see its charts."));
       return;
     }
     const { subjects, labels } = answer.data;
@@ -315,8 +326,9 @@ export class Consistency implements View {
     const timed = times.every((time) => !Number.isNaN(time));
     const axis = { columns: times.map((_, n) => n), x: timed ? times : times.map((_, n) => n), timed };
     const timeline: Timeline = { axis, labels, name: (index) => (timed ? formatTime(times[index]) : labels[index]) };
-    const chartsAcross = Math.max(1, Math.floor((width - 12) / (CHART.width + CHART.gap)));
-    const chartWidth = Math.floor((width - 12) / chartsAcross) - CHART.gap;
+    const space = width - 2 * CHART.padding;
+    const chartsAcross = Math.max(1, Math.floor((space + CHART.gap) / (CHART.width + CHART.gap)));
+    const chartWidth = Math.floor((space + CHART.gap) / chartsAcross) - CHART.gap;
     const single = subjects.filter(({ feature }) => feature !== null).length < 2;
     this.pane.replaceChildren(
       ...subjects.map((subject) => {

@@ -10,9 +10,12 @@ import { formatNumber, formatValue, pluralize, truncateMiddle } from "../data/fo
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { DistanceValues, DistributionAnswer, Side } from "../data/protocol";
 import type { Axis } from "../data/timeseries";
+import { Card } from "../ui/card";
+import { alignFigures } from "../ui/figures";
 import { button, h, renderName, selectField, setOptions } from "../ui/dom";
 import type { Shell, View } from "../ui/shell";
 import { FlexibleSidePicker } from "../ui/side-picker";
+import { emptyState, loadingState, PaneState } from "../ui/state";
 import "./distribution.css";
 
 interface Options {
@@ -54,11 +57,13 @@ export class Distribution implements View {
   private readonly curve = selectField("Curve", CURVE_KINDS.map((name) => [name, name === "cumulative" ? "cumulative shares" : name]), CURVE_KINDS[0], (curve) => this.updateOptions({ curve: curve as CurveKind }));
   private readonly tails = h("input", { type: "checkbox", onchange: () => this.updateOptions({ tails: this.tails.checked }) });
   private readonly tailsLabel = h("label", { class: "tg-choice" }, this.tails, "Lowest and highest 1%");
-  private readonly over = selectField("Drift over time by", [], "", (over) => this.updateOptions({ over: over as keyof DistanceValues }));
+  private readonly over = selectField("by", [], "", (over) => this.updateOptions({ over: over as keyof DistanceValues }));
   private readonly picture = h("div", { class: "tg-curves" });
   private readonly legend = h("div", { class: "tg-side-legend" });
   private readonly distances = h("div", { class: "tg-distances" });
   private readonly drift = h("div", { class: "tg-drift", tabindex: "0", role: "application", "aria-label": "Drift over time. Arrow keys move between partitions, Enter makes one the current side." });
+  private readonly card: Card;
+  private readonly state = new PaneState();
   private readonly driftText = h("span", { class: "tg-muted" });
   private choices: { dataset: string; commits: number; names: readonly string[]; sides: SideChoices } | null = null;
   private result: { key: string; answer: AnswerTo<"distribution"> | null; problem: string | null } | null = null;
@@ -73,9 +78,11 @@ export class Distribution implements View {
   constructor(private readonly shell: Shell) {
     this.column = selectField("Column", [], "", (column) => this.updateOptions({ column }));
     const tools = h("div", { class: "tg-tools" }, this.column, this.segment, this.baseline.element, this.current.element, button("Newest", () => this.resetSides(), { title: "Compare the newest partition with the four weeks before it" }));
-    const shape = h("div", { class: "tg-tools tg-shape" }, this.curve, this.tailsLabel, this.legend);
-    const body = h("div", { class: "tg-curves-and-distances" }, this.picture, this.distances);
-    this.element = h("section", { class: "tg-distribution" }, tools, shape, body, h("div", { class: "tg-tools" }, this.over, this.driftText), this.drift);
+    this.card = new Card("Distribution", shell, [h("div", { class: "tg-shape" }, this.curve, this.tailsLabel, this.legend), h("div", { class: "tg-curves-and-distances" }, this.picture, this.distances)]);
+    const driftCard = new Card("Drift over time", shell, [this.drift], { class: "tg-drift-card" });
+    driftCard.note.append(this.driftText);
+    driftCard.tools.prepend(this.over);
+    this.element = h("section", { class: "tg-distribution" }, tools, this.card.element, driftCard.element, this.state.element);
     this.drift.addEventListener("keydown", (event) => this.handleKey(event));
   }
 
@@ -99,6 +106,7 @@ export class Distribution implements View {
   async open(): Promise<void> {
     const requestNumber = ++this.requestNumber;
     const { dataset, link, catalogue } = this.shell;
+    if (!this.result) this.state.loading();
     if (this.choices?.dataset !== dataset || this.choices.commits !== catalogue.commits) {
       const [columns, sides] = await Promise.all([
         link.ask("columns", { dataset }),
@@ -112,10 +120,12 @@ export class Distribution implements View {
     const { names, sides } = this.choices;
     this.element.classList.toggle("tg-without-columns", !names.length);
     if (!names.length) {
-      this.picture.replaceChildren(h("p", { class: "tg-empty" }, "No distributions are stored for this dataset. Columns appear here once an analyzer that keeps one is measured, such as Histogram, ApproxQuantiles or KLLSketch."));
+      this.state.empty("No distributions are stored for this dataset. Columns appear here once an analyzer that keeps one is measured, such as Histogram, ApproxQuantiles or KLLSketch.");
       return;
     }
+    this.state.clear();
     const options = this.complete(this.options, names);
+    this.card.setTitle("Distribution of ", renderName(options.column, 60));
     setOptions(this.column.querySelector("select")!, names.map((name) => [name, name]), options.column);
     this.showSegment(options);
     this.baseline.show(sides, options.baseline, options.segment);
@@ -224,7 +234,7 @@ export class Distribution implements View {
     if (!answer) {
       this.legend.replaceChildren();
       this.distances.replaceChildren();
-      this.picture.replaceChildren(h("p", { class: "tg-empty" }, problem!));
+      this.picture.replaceChildren(emptyState(problem!));
       this.showDrift(options);
       return;
     }
@@ -234,7 +244,7 @@ export class Distribution implements View {
       ...sideStyles(theme).map((style, n) => h("span", { class: "tg-choice" }, swatch(style), h("b", {}, n ? "Current" : "Baseline"), renderName(data[SIDES[n]], 60), h("i", { class: "tg-muted" }, pluralize(rows[n], "row")))),
     );
     this.showDistances(data);
-    if (!Math.min(...rows)) this.picture.replaceChildren(h("p", { class: "tg-empty" }, "One side has no values to compare."));
+    if (!Math.min(...rows)) this.picture.replaceChildren(emptyState("One side has no values to compare."));
     else if (numeric) this.drawCurves(options, { ranks: arrays.ranks ?? [], baseline: arrays.baseline_values, current: arrays.current_values });
     else this.picture.replaceChildren(renderCategoryTable(theme, data.categories ?? [], arrays.baseline_values, arrays.current_values));
     this.showDrift(options);
@@ -286,7 +296,9 @@ export class Distribution implements View {
         h("td", { class: size.startsWith("large") ? "tg-large" : "" }, size),
       );
     });
-    this.distances.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...["Distance", "", "Size"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows)), h("p", { class: "tg-muted" }, "0 means equal. Moderate and large start at 0.1 and 0.25 for PSI, and at equivalent values for the others."));
+    const table = h("table", {}, h("thead", {}, h("tr", {}, ...["Distance", "", "Size"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows));
+    alignFigures(table);
+    this.distances.replaceChildren(table, h("p", { class: "tg-muted" }, "0 means equal. Moderate and large start at 0.1 and 0.25 for PSI, and at equivalent values for the others."));
   }
 
   private showDrift(options: Options): void {
@@ -305,7 +317,7 @@ export class Distribution implements View {
     this.driftText.textContent = `Each partition${scope} against ${baseline} before it. ${complete ? "Click a point to select its partition." : "Computing more …"}`;
     if (!available.length) {
       const explanation = "Not enough partitions with a time. Drift needs seven earlier partitions.";
-      this.drift.replaceChildren(h("p", { class: "tg-empty" }, complete ? explanation : "Computing drift …"));
+      this.drift.replaceChildren(complete ? emptyState(explanation) : loadingState("Computing drift …"));
       return;
     }
     this.driftDistance = over;

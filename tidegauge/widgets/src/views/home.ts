@@ -2,13 +2,15 @@
 
 import { Sparklines } from "../chart/sparklines";
 import type { Catalogue } from "../data/catalogue";
-import { formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
+import { decimalsWidth, formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
 import type { AnswerTo } from "../data/kernel";
 import { sortedRows } from "../data/row-order";
 import { filterTables, HEALTH_STATES, newestAges, type TableHealth, readTables } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
+import { showFigure } from "../ui/figures";
 import { severityMark } from "../ui/severity";
 import type { Listing, Shell, View } from "../ui/shell";
+import { PaneState } from "../ui/state";
 import { VirtualList } from "../ui/virtual-list";
 import { FailuresDialog } from "./failures";
 import "./home.css";
@@ -50,9 +52,11 @@ export class Home implements View {
   private readonly count = h("span", { class: "tg-muted" });
   private readonly headers = new Map<string, HTMLElement>();
   private readonly rows: VirtualList;
-  private readonly empty = h("p", { class: "tg-empty", hidden: true });
+  private readonly state = new PaneState();
   private readonly failures: FailuresDialog;
   private tables: TableHealth[] = [];
+  /** Width of the decimals of completeness, in characters. */
+  private decimals = 0;
   /** Row orders by each column. */
   private orders: AnswerTo<"tables">["arrays"] | null = null;
   private visibleTables: TableHealth[] = [];
@@ -85,7 +89,7 @@ export class Home implements View {
     });
     this.rows.element.addEventListener("scroll", debounce(80, () => this.requestSparklines()), { passive: true });
     const tools = h("div", { class: "tg-tools" }, this.filter, this.chips, this.count);
-    this.element = h("section", { class: "tg-home", "aria-label": "Tables" }, tools, this.rows.element, this.empty);
+    this.element = h("section", { class: "tg-home", "aria-label": "Tables" }, tools, this.rows.element, this.state.element);
     this.failures = new FailuresDialog(shell, () => this.shell.saveOptions("home", { ...this.options, failed: "" }));
     this.element.append(this.failures.element);
   }
@@ -112,6 +116,7 @@ export class Home implements View {
   prepare(): void {
     const request = this.shell.link.ask("tables", {});
     this.pendingTables = request;
+    if (!this.tables.length) this.state.loading();
     // Only the sparklines need the catalogue; the rest is shown at once. `open` reports the errors of this request.
     request.then((answer) => this.pendingTables === request && answer.data.rows && this.showTables(answer), () => undefined);
   }
@@ -139,6 +144,7 @@ export class Home implements View {
 
   private showTables(answer: AnswerTo<"tables">): void {
     this.tables = readTables(answer);
+    this.decimals = decimalsWidth(this.tables.map(({ completeness }) => formatValue(completeness, true)));
     this.orders = answer.arrays;
     this.now = answer.data.now;
     this.arrangeRows();
@@ -155,8 +161,8 @@ export class Home implements View {
     const tableCount = this.tables.length;
     this.count.textContent = this.visibleTables.length === tableCount ? pluralize(tableCount, "table") : `${this.visibleTables.length.toLocaleString("en-US")} of ${pluralize(tableCount, "table")}`;
     this.rows.element.hidden = !this.visibleTables.length;
-    this.empty.hidden = this.visibleTables.length > 0;
-    this.empty.textContent = "No table matches the search.";
+    if (this.visibleTables.length) this.state.clear();
+    else this.state.empty("No table matches the search.");
     this.rows.setCount(this.visibleTables.length);
     this.requestSparklines();
   }
@@ -190,7 +196,8 @@ export class Home implements View {
     const ages = newestAges(table, this.now);
     const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ages && ` ${ages}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
-    const complete = cell("completeness", formatValue(table.completeness, true));
+    const complete = cell("completeness");
+    showFigure(complete, formatValue(table.completeness, true), this.decimals);
     if (!Number.isNaN(table.lowest)) complete.title = `Lowest completeness of a column: ${formatValue(table.lowest, true)}`;
     const run = cell("run", failedRun ? this.failuresButton(table, [table.runStatus]) : (table.runStatus ?? "–"), h("span", { class: "tg-muted" }, Number.isNaN(table.runStarted) ? "" : ` ${formatAge(table.runStarted, this.now)}`));
     const owner = cell("owner", renderName(table.owner, 30), table.owner && table.tags ? " " : null, h("span", { class: "tg-muted" }, renderName(table.tags, 60)));

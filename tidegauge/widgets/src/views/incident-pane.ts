@@ -1,6 +1,6 @@
 // Incident pane: headline, actions, the main chart, causes, further evidence, timeline.
 
-import { legendText } from "../chart/legend";
+import { drawnMarks, legendText } from "../chart/legend";
 import { renderEvidenceChart, type SeriesAnswer } from "../chart/series-chart";
 import { columnsAround, cropColumns, windowAround } from "../data/crop";
 import { formatDuration, formatIsoTime, formatMetric, formatTime, formatValue, pluralize } from "../data/format";
@@ -8,10 +8,14 @@ import { KernelError } from "../data/kernel";
 import type { IncidentAnswer, IncidentCause, IncidentCompanion, IncidentEvent, IncidentPart, OtherIncident } from "../data/protocol";
 import { columnLabel } from "../data/timeseries";
 import { ACTIONS, actionButton, authorField, DECISIONS, SNOOZE_LENGTHS } from "../ui/actions";
+import { Card } from "../ui/card";
 import { button, externalLink, h, renderName } from "../ui/dom";
+import { alignFigures } from "../ui/figures";
 import { labelItem, labelsSince } from "../ui/labels";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
+import { PaneState } from "../ui/state";
+import type { UndoBar } from "../ui/undo";
 import { failedCheck } from "./failures";
 
 /** Check that a part is a large count, whose expectation is displayed without decimals. */
@@ -20,8 +24,6 @@ function isCount({ value, expected }: IncidentPart): boolean {
 }
 
 const CHART_SIZE = { minWidth: 250, height: 130, mainHeight: 230 };
-/** Time in which a label can be withdrawn by a click, in milliseconds. */
-const UNDO_TIME_MS = 60_000;
 const NO_ACTION_HELP = "Point at an action to see how it affects training.";
 
 /** Details of an incident, with a form for actions. */
@@ -37,11 +39,11 @@ export class IncidentPane {
   private readonly otherActions: HTMLElement;
   private readonly readOnly = h("span", { class: "tg-muted" }, "The repository was opened read-only: incidents cannot be labeled here.");
   private readonly conflict = h("div", { class: "tg-conflict", role: "alert", hidden: true });
-  private readonly undoBar = h("div", { class: "tg-undo", hidden: true });
-  private undoTimer = 0;
   private readonly form: HTMLElement;
+  /** What happened, above the form; and everything else, below it. */
+  private readonly picture = h("div", { class: "tg-incident-body" });
   private readonly body = h("div", { class: "tg-incident-body" });
-  private readonly empty = h("p", { class: "tg-empty" });
+  private readonly state = new PaneState();
   private readonly drafts = new Map<number, string>();
   private assigneeTyped = false;
   private incident: IncidentAnswer | null = null;
@@ -51,6 +53,7 @@ export class IncidentPane {
 
   constructor(
     private readonly shell: Shell,
+    private readonly undoBar: UndoBar,
     private readonly onLabelled: (incident: IncidentAnswer, isOwn: boolean) => void,
   ) {
     this.author = authorField(shell);
@@ -64,10 +67,10 @@ export class IncidentPane {
       this.author.element,
     );
     this.snooze.value = String(SNOOZE_LENGTHS[2][0]);
-    this.form = h("div", { class: "tg-incident-form" }, this.undoBar, this.conflict, this.note, this.decisions, this.otherActions, this.help, this.readOnly);
+    this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.decisions, this.otherActions, this.help, this.readOnly);
     this.note.addEventListener("input", () => this.incident && this.drafts.set(this.incident.incident, this.note.value));
     this.assignee.addEventListener("input", () => (this.assigneeTyped = true));
-    this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.empty, this.head, this.form, this.body);
+    this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.state.element, this.head, this.picture, this.form, this.body);
     this.clear("");
   }
 
@@ -77,9 +80,14 @@ export class IncidentPane {
     this.key = "";
     this.element.removeAttribute("aria-busy");
     this.form.inert = false;
-    this.empty.textContent = text;
-    this.empty.hidden = false;
-    for (const part of [this.head, this.form, this.body]) part.hidden = true;
+    this.state.empty(text);
+    for (const part of [this.head, this.picture, this.form, this.body]) part.hidden = true;
+  }
+
+  /** Show that an incident could not be loaded. */
+  fail(error: unknown, retry: () => void): void {
+    this.clear("");
+    this.state.error(error, retry);
   }
 
   /** Headline of the displayed incident; null without one. */
@@ -101,7 +109,7 @@ export class IncidentPane {
       this.redraw();
       return;
     }
-    if (!this.incident) this.clear("Loading …");
+    if (!this.incident) this.state.loading();
     this.element.setAttribute("aria-busy", "true");
     // Until the answer arrives, the form belongs to the previous incident. It stays active if the same incident is read again.
     this.form.inert = this.incident?.incident !== id;
@@ -123,11 +131,11 @@ export class IncidentPane {
   private show(incident: IncidentAnswer): void {
     const changed = this.incident?.incident !== incident.incident;
     this.incident = incident;
-    this.empty.hidden = true;
-    for (const part of [this.head, this.form, this.body]) part.hidden = false;
+    this.state.clear();
+    for (const part of [this.head, this.picture, this.form, this.body]) part.hidden = false;
     if (changed) {
       this.note.value = this.drafts.get(incident.incident) ?? "";
-      this.conflict.hidden = this.undoBar.hidden = true;
+      this.conflict.hidden = true;
       this.help.textContent = NO_ACTION_HELP;
       this.assigneeTyped = false;
     }
@@ -177,7 +185,6 @@ export class IncidentPane {
     this.charts = incident.evidence.map((_, n) => h("div", { class: "tg-evidence-chart", style: `height:${n ? CHART_SIZE.height : CHART_SIZE.mainHeight}px` }));
     const cards = incident.evidence.map((id, n) => this.card(incident, id, n));
     const sections: (HTMLElement | null)[] = [
-      section("What happened", cards.length ? h("div", { class: "tg-evidence tg-evidence-main" }, ...cards[0], h("p", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, explorable: false }))) : null),
       incident.group_headline ? section("Shared cause", h("p", {}, renderName(incident.group_headline, 600)), h("ul", {}, ...incident.other_incidents.map((other) => this.otherIncident(other)))) : null,
       incident.causes.length ? section("Likely causes", ...incident.causes.map((cause) => this.cause(cause))) : null,
       incident.unmeasured.length ? section("Not measured", h("ul", {}, ...incident.unmeasured.map((text) => h("li", {}, text)))) : null,
@@ -189,6 +196,7 @@ export class IncidentPane {
       this.downstream(incident),
       section("Timeline", h("ol", { class: "tg-timeline" }, ...incident.timeline.map(eventItem))),
     ];
+    this.picture.replaceChildren(section("What happened", cards[0]?.element ?? null));
     this.body.replaceChildren(...sections.filter((part) => part !== null));
     this.redraw();
   }
@@ -216,8 +224,8 @@ export class IncidentPane {
     return h("li", {}, open);
   }
 
-  /** Chart of a series with its explanation and a button that opens it. */
-  private card(incident: IncidentAnswer, id: number, n: number): HTMLElement[] {
+  /** Card with the chart of a series, its explanation and a button that opens it. */
+  private card(incident: IncidentAnswer, id: number, n: number): Card {
     const row = this.evidence?.data.series.findIndex((series) => series.id === id) ?? -1;
     const hasValues = row < 0 || hasPoints(this.evidence!, row);
     const text = incident.explanations[n];
@@ -225,25 +233,33 @@ export class IncidentPane {
       ? button("Open series", () => this.openSeries([id]), { "aria-label": `Open series: ${text}` })
       : button("Open calendar", () => this.shell.go("partitions", { partition: incident.last }, incident.dataset));
     const name = row < 0 ? "" : seriesName(this.evidence!, row);
-    const title = h("h4", {}, renderName(name, 80));
-    return [title, this.charts[n], h("div", { class: "tg-evidence-text" }, renderName(text, 300), open)];
+    const card = new Card("", this.shell, [this.charts[n], h("div", { class: "tg-evidence-text" }, renderName(text, 300))], { class: "tg-evidence", level: 4, tag: n ? "li" : "section" });
+    card.setTitle(renderName(name, 80));
+    card.tools.prepend(open);
+    if (n === 0 && row >= 0) {
+      card.foot.append(h("span", { class: "tg-muted tg-evidence-legend" }, legendText({ band: true, ...drawnMarks(this.evidence!, [row]) })));
+      card.foot.hidden = false;
+    }
+    return card;
   }
 
-  private moreEvidence(incident: IncidentAnswer, cards: HTMLElement[][]): HTMLElement | null {
+  private moreEvidence(incident: IncidentAnswer, cards: Card[]): HTMLElement | null {
     const { all_series: allSeries } = incident;
     if (!cards.length && allSeries.length < 2) return null;
     const seriesCount = allSeries.length < incident.series ? `the first ${allSeries.length}` : `all ${allSeries.length}`;
     const openAll = allSeries.length > 1 ? button(`Open ${seriesCount} in Series`, () => this.openSeries(allSeries)) : null;
     const cardCount = incident.series > cards.length + 1 ? ` (${cards.length} of ${pluralize(incident.series - 1, "other")})` : "";
     const title = h("div", { class: "tg-incident-title" }, h("h3", {}, `Further series${cardCount}`), openAll);
-    return h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards.map((parts) => h("li", { class: "tg-evidence" }, ...parts))));
+    return h("section", {}, title, h("ul", { class: "tg-evidences" }, ...cards.map(({ element }) => element)));
   }
 
   /** Cause: a sentence, and a table of parts with buttons that open the part's series together with the metric. */
   private cause(cause: IncidentCause): HTMLElement {
-    const head = h("tr", {}, ...[cause.dimension, "Value", "Expected", "Share of the change", ""].map((text) => h("th", { scope: "col" }, text ? renderName(text, 40) : h("span", { class: "tg-visually-hidden" }, "Open"))));
+    const head = h("tr", {}, ...[cause.dimension, "Value", "Expected"].map((text, n) => h("th", { scope: "col", class: n ? "tg-figure" : undefined }, renderName(text, 40))), h("th", { scope: "colgroup", colspan: 2 }, "Share of the change"), h("th", { scope: "col" }, h("span", { class: "tg-visually-hidden" }, "Open")));
     const rows = cause.parts.map((part) => this.part(cause, part));
-    return h("div", { class: "tg-cause" }, h("p", {}, renderName(cause.summary, 600)), h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
+    const table = h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows));
+    alignFigures(table);
+    return h("div", { class: "tg-cause" }, h("p", {}, renderName(cause.summary, 600)), table);
   }
 
   private part(cause: IncidentCause, part: IncidentPart): HTMLElement {
@@ -257,9 +273,10 @@ export class IncidentPane {
       "tr",
       {},
       h("th", { scope: "row" }, renderName(part.name, 40)),
-      h("td", { class: "tg-number" }, format(part.value)),
-      h("td", { class: "tg-number" }, format(isCount(part) ? Math.round(part.expected!) : part.expected)),
-      h("td", {}, bar, formatValue(part.share, true)),
+      h("td", { class: "tg-figure" }, format(part.value)),
+      h("td", { class: "tg-figure" }, format(isCount(part) ? Math.round(part.expected!) : part.expected)),
+      h("td", {}, bar),
+      h("td", { class: "tg-figure" }, formatValue(part.share, true)),
       h("td", {}, open),
     );
   }
@@ -309,13 +326,13 @@ export class IncidentPane {
     try {
       const answer = await shell.link.ask("label_incident", { incident: incident.incident, action, note, author, revision: incident.revision, ...details });
       this.drafts.delete(incident.incident);
+      this.undoBar.offer(`${ACTIONS[action].label} was saved for incident ${incident.incident}.`, () => void this.undo(incident, answer.data));
       if (this.incident?.incident !== incident.incident) return;
       this.note.value = "";
       if (action === "assign") this.assigneeTyped = false;
       this.conflict.hidden = true;
       this.show(answer.data);
       shell.announce(`${ACTIONS[action].label}: saved for incident ${incident.incident}.`);
-      this.offerUndo(ACTIONS[action].label, incident, answer.data);
       this.onLabelled(answer.data, true);
     } catch (error) {
       if (error instanceof KernelError && error.kind === "ConflictError") await this.showConflict(incident);
@@ -325,19 +342,10 @@ export class IncidentPane {
     }
   }
 
-  /** Offer for a minute to withdraw the labels of an action. */
-  private offerUndo(label: string, before: IncidentAnswer, after: IncidentAnswer): void {
-    clearTimeout(this.undoTimer);
-    const undo = button("Undo", () => void this.undo(before, after), { title: "Restore the state before this action. Labels are kept, and marked as withdrawn." });
-    this.undoBar.replaceChildren(h("span", {}, `${label}: saved. `), undo);
-    this.undoBar.hidden = false;
-    this.undoTimer = window.setTimeout(() => (this.undoBar.hidden = true), UNDO_TIME_MS);
-  }
-
+  /** Withdraw the labels of an action. */
   private async undo(before: IncidentAnswer, after: IncidentAnswer): Promise<void> {
     const author = this.author.requireName();
     if (author === null) return;
-    this.undoBar.hidden = true;
     try {
       const request = { incident: after.incident, action: "undo", author, before: before.revision, revision: after.revision };
       const { data } = await this.shell.link.ask("label_incident", request);
@@ -345,7 +353,7 @@ export class IncidentPane {
       this.shell.announce(`Undone: incident ${after.incident} is ${data.status}.`);
       this.onLabelled(data, true);
     } catch (error) {
-      if (error instanceof KernelError && error.kind === "ConflictError") await this.showConflict(after);
+      if (error instanceof KernelError && error.kind === "ConflictError" && this.incident?.incident === after.incident) await this.showConflict(after);
       else this.shell.showError(error);
     }
   }
@@ -412,9 +420,10 @@ function eventItem(event: IncidentEvent): HTMLElement {
   const text = event.text === null || event.kind === "assigned" ? null : inline ? h("span", {}, " ", renderName(event.text, 300)) : h("div", { class: "tg-label-note" }, renderName(event.text, 2000));
   return h(
     "li",
-    { "data-kind": event.kind },
+    { "data-kind": event.kind, class: event.withdrawn ? "tg-withdrawn" : undefined },
     h("span", { class: "tg-muted" }, `${formatTime(Date.parse(event.at) / 1000)} `),
     h("b", {}, EVENT_TEXTS[event.kind] ?? event.kind),
+    event.withdrawn ? h("span", { class: "tg-muted" }, " (undone)") : null,
     sink ? h("span", {}, " ", renderName(event.by, 60)) : null,
     ...assignee,
     ...metric,

@@ -3,12 +3,14 @@
 import { formatAge, formatTime, pluralize } from "../data/format";
 import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, displayedStatus, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
-import type { IncidentAnswer } from "../data/protocol";
+import type { IncidentAnswer, LabelIncidentsAnswer } from "../data/protocol";
 import { ACTIONS, actionButton, authorField, SNOOZE_LENGTHS } from "../ui/actions";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
 import type { Listing, Shell, View } from "../ui/shell";
+import { PaneState } from "../ui/state";
 import { TablePicker } from "../ui/table-picker";
+import { UndoBar } from "../ui/undo";
 import { VirtualList } from "../ui/virtual-list";
 import { IncidentPane } from "./incident-pane";
 import "./incidents.css";
@@ -40,8 +42,9 @@ export class Incidents implements View {
   private readonly filter: HTMLInputElement;
   private readonly count = h("span", { class: "tg-muted" });
   private readonly rows: VirtualList;
-  private readonly empty = h("p", { class: "tg-empty" });
+  private readonly state = new PaneState();
   private readonly pane: IncidentPane;
+  private readonly undoBar = new UndoBar();
   private readonly bulk = h("div", { class: "tg-tools tg-bulk", role: "group", "aria-label": "Actions on the selected incidents", hidden: true });
   private readonly bulkCount = h("strong", {});
   private readonly bulkNote = h("input", { "aria-label": "Note on the selected incidents", placeholder: "Note (optional)" });
@@ -75,12 +78,12 @@ export class Incidents implements View {
       onMove: (index) => this.handleMove(this.entries[index]),
       onSelect: (index) => this.toggleChecked(this.entries[index]),
     });
-    this.pane = new IncidentPane(shell, (incident, isOwn) => this.handleLabelled(incident, isOwn));
+    this.pane = new IncidentPane(shell, this.undoBar, (incident, isOwn) => this.handleLabelled(incident, isOwn));
     this.bulkAuthor = authorField(shell);
     this.fillBulk();
     const tools = h("div", { class: "tg-tools" }, this.filter, this.status, this.tables.element, this.grouping, this.count);
-    const list = h("div", { class: "tg-inbox-list" }, this.rows.element, this.empty);
-    this.element = h("section", { class: "tg-incidents", "aria-label": "Incidents" }, tools, this.bulk, h("div", { class: "tg-inbox" }, list, this.pane.element));
+    const list = h("div", { class: "tg-inbox-list" }, this.rows.element, this.state.element);
+    this.element = h("section", { class: "tg-incidents", "aria-label": "Incidents" }, tools, this.bulk, this.undoBar.element, h("div", { class: "tg-inbox" }, list, this.pane.element));
   }
 
   private get options(): Partial<Options> {
@@ -148,8 +151,8 @@ export class Incidents implements View {
     this.count.textContent = pluralize(items.length, "incident");
     const index = this.indexOf(this.options.id);
     this.rows.element.hidden = !items.length;
-    this.empty.hidden = items.length > 0;
-    this.empty.textContent = matchingItems.length ? `No ${status} incidents.` : filter ? "No incident matches the search." : "No incidents.";
+    if (items.length) this.state.clear();
+    else this.state.empty(matchingItems.length ? `No ${status} incidents.` : filter ? "No incident matches the search." : "No incidents.");
     this.rows.setCount(this.entries.length, Math.max(0, index));
     this.showBulk();
   }
@@ -219,6 +222,7 @@ export class Incidents implements View {
     } catch (error) {
       // The incident may not exist.
       if (error instanceof KernelError && error.kind === "HistoryError") this.pane.clear(error.message);
+      else if (error instanceof KernelError && error.kind !== "OutdatedError") this.pane.fail(error, () => void this.select(id));
       else if (chosen) this.shell.showError(error);
       else throw error;
     }
@@ -291,7 +295,24 @@ export class Incidents implements View {
       this.checked.clear();
       this.bulkNote.value = "";
       await this.open();
-      shell.announce(`${ACTIONS[action].label}: saved for ${pluralize(data.labelled, "incident")}.`);
+      const count = pluralize(data.labelled, "incident");
+      shell.announce(`${ACTIONS[action].label}: saved for ${count}.`);
+      this.undoBar.offer(`${ACTIONS[action].label} was saved for ${count}.`, () => void this.undo(data.changes));
+    } catch (error) {
+      shell.showError(error);
+    }
+  }
+
+  /** Withdraw the labels of an action on several incidents. */
+  private async undo(changes: LabelIncidentsAnswer["changes"]): Promise<void> {
+    const { shell } = this;
+    const author = this.bulkAuthor.requireName();
+    if (author === null) return;
+    try {
+      const { data } = await shell.link.ask("label_incidents", { incidents: [], action: "undo", author, changes });
+      await this.open();
+      const kept = data.conflicts.length ? ` Others labeled ${data.conflicts.map((id) => `incident ${id}`).join(", ")} meanwhile; nothing was undone there.` : "";
+      shell.announce(`Undone for ${pluralize(data.labelled, "incident")}.${kept}`);
     } catch (error) {
       shell.showError(error);
     }

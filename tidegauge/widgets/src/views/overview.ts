@@ -5,17 +5,21 @@ import { Catalogue, type SeriesKey } from "../data/catalogue";
 import { columnRange, columnsWithin, savedRange } from "../data/column-range";
 import { formatTime, pluralize } from "../data/format";
 import { type InboxItem, inboxItems, worstIncidents } from "../data/inbox";
+import { KernelError } from "../data/kernel";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
 import { AXIS_HEIGHT, Heatmap, type HeatmapContent, MINIMAP_WIDTH } from "../heatmap/heatmap";
 import { drawLegend, legendText } from "../heatmap/legend";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
-import { GROUPINGS, groupKeys, groupRows, SORT_ORDERS } from "../heatmap/row-groups";
+import { defaultSort, GROUPINGS, groupKeys, groupRows, SORT_ORDERS } from "../heatmap/row-groups";
+import { Card } from "../ui/card";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
+import { Menu } from "../ui/menu";
 import { severityBadge } from "../ui/severity";
 import type { Listing, Shell, View } from "../ui/shell";
+import { PaneState } from "../ui/state";
 import { TablePicker } from "../ui/table-picker";
-import { type TimeWindow, WindowPicker } from "../ui/window-picker";
+import { type TimeWindow, PeriodPicker } from "../ui/period-picker";
 import "./overview.css";
 
 /** Number of columns of the first request, and of each later request. */
@@ -57,10 +61,8 @@ export class Overview implements View {
   private readonly heatmap = new Heatmap(this.canvas);
   private readonly cursor = h("div", { class: "tg-cursor", hidden: true });
   private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
-  private readonly noMatch = h("p", { class: "tg-empty tg-no-match", hidden: true }, "No series matches the filter.");
-  private readonly incidents = h("aside", { class: "tg-worst", "aria-label": "Incidents, the worst first", hidden: true });
+  private readonly incidents = h("aside", { class: "tg-card tg-worst", "aria-label": "Incidents, the worst first", hidden: true });
   private readonly selectionBar = h("span", { class: "tg-selection-bar" });
-  private readonly count = h("span", { class: "tg-muted" });
   private readonly legend = h("canvas", { class: "tg-legend", width: "1", height: "1", role: "img" });
   private readonly legendText = h("span", { class: "tg-muted" });
   private readonly filter: HTMLInputElement;
@@ -77,7 +79,9 @@ export class Overview implements View {
   private folded = new Map<number, number[]>();
   private readonly tables: TablePicker;
   private readonly fold = button("", () => this.updateOptions({ fold: !this.isFolded, toggled: [] }));
-  private readonly windowPicker: WindowPicker;
+  private readonly period: PeriodPicker;
+  private readonly map: Card;
+  private readonly state = new PaneState();
   /** Range that was last applied to the viewport or saved from it, as JSON. */
   private range = "";
   private shownWindow = "";
@@ -107,41 +111,41 @@ export class Overview implements View {
     const groups = Object.entries(GROUPINGS).map(([key, { text }]) => [key, text] as const);
     this.choices = {
       by: selectField("Color", COLOUR_BY, "", (value) => this.updateOptions({ by: value as LevelKind })),
-      group: selectField("Group by", [...groups, ["", "nothing"]], "", (value) => this.updateOptions({ group: value })),
+      group: selectField("Group by", [...groups, ["", "nothing"]], "", (value) => this.updateOptions({ group: value, sort: "name" })),
       sort: selectField("Sort by", SORT_ORDERS, "", (value) => this.updateOptions({ sort: value })),
     };
     this.tables = new TablePicker((table) => this.updateOptions({ table, toggled: [] }));
     const zoom = (rows: number, columns: number) => () => this.zoom(rows, columns);
-    const tools = h(
-      "div",
-      { class: "tg-tools" },
-      this.tables.element,
-      ...Object.values(this.choices),
-      this.fold,
-      this.filter,
-      h(
-        "span",
-        { class: "tg-group", role: "group", "aria-label": "Zoom" },
-        button("−", zoom(0.5, 0.5), { title: "Zoom out (-)" }),
-        button("+", zoom(2, 2), { title: "Zoom in (+)" }),
-        button("All", () => this.showAll(), { title: "All series and partitions (0)" }),
-        button("Start", () => this.resetView(), { title: "Names and the newest partitions (1)" }),
-      ),
-      this.selectionBar,
-    );
-    this.windowPicker = new WindowPicker((window) => this.showWindow(window), (text) => shell.announce(text));
-    const range = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.count);
-    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.noMatch);
+    this.period = new PeriodPicker((window) => this.showWindow(window), (text) => shell.announce(text));
+    const more = new Menu("More", [this.choices.by, this.choices.group, this.fold], { class: "tg-view-menu", label: "More choices" });
+    const tools = h("div", { class: "tg-tools" }, this.filter, this.tables.element, this.period.element, this.choices.sort, more.element, this.selectionBar);
+    const field = h("div", { class: "tg-field" }, this.canvas, this.cursor, this.tooltip, this.state.element);
     const help = "The wheel scrolls, and zooms with Ctrl. Shift-click selects series to compare. Arrow keys, Enter, Space, + and - also work.";
-    const foot = h("div", { class: "tg-foot" }, this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
-    this.element = h("section", { class: "tg-overview" }, tools, range, h("div", { class: "tg-map" }, field, this.incidents), foot);
+    this.map = new Card("All series", shell, [field], { class: "tg-map-card" });
+    this.map.tools.prepend(
+      button("−", zoom(0.5, 0.5), { title: "Zoom out (-)" }),
+      button("+", zoom(2, 2), { title: "Zoom in (+)" }),
+      button("Reset", () => this.resetView(), { title: "Names and the newest partitions (1)" }),
+    );
+    this.map.foot.append(this.legend, this.legendText, h("span", { class: "tg-muted tg-help" }, help));
+    this.map.foot.hidden = false;
+    this.element = h("section", { class: "tg-overview" }, tools, h("div", { class: "tg-map" }, this.map.element, this.incidents));
     this.canvas.setAttribute("aria-label", `Heat map of series by partitions. ${help}`);
+    this.map.heading.title = help;
     this.bindEvents();
   }
 
   private get options(): Options {
-    const defaults = { by: "score", group: null, sort: "name", filter: "", table: null, fold: null, toggled: [], ids: [], since: null, until: null } as const;
-    return { ...defaults, ...this.shell.options<Options>("overview") } as Options;
+    const options = this.shell.options<Options>("overview");
+    const sort = defaultSort(options.group ?? null);
+    const defaults = { by: "score", group: null, sort, filter: "", table: null, fold: null, toggled: [], ids: [], since: null, until: null } as const;
+    return { ...defaults, ...options } as Options;
+  }
+
+  /** Whether levels are drawn. */
+  private get hasLevels(): boolean {
+    const levels = this.levels.get(this.options.by);
+    return levels !== undefined && levels.loadedFrom < levels.columns;
   }
 
   /** Grouping in use; by default a single table is grouped by column, several by table. */
@@ -193,6 +197,7 @@ export class Overview implements View {
     const { link } = this.shell;
     if (this.catalogue !== catalogue) {
       const tableChanged = this.table !== this.options.table;
+      if (!this.catalogue || tableChanged) this.state.loading();
       const previousCatalogue = this.catalogue;
       this.catalogue = catalogue;
       this.table = this.options.table;
@@ -225,7 +230,9 @@ export class Overview implements View {
     }
     this.fitCanvas();
     this.applyRange();
-    await Promise.all([this.load(), this.fetchSorting()]);
+    await this.fetchSorting(); // first, because it decides which rows are visible
+    if (requestNumber !== this.requestNumber) return;
+    await this.load();
     this.arrangeRows();
     this.redraw();
     if (this.incidentsOf !== catalogue) await this.showIncidents(catalogue);
@@ -234,7 +241,17 @@ export class Overview implements View {
   /** List the incidents beside the map, the worst first. A click opens one. */
   private async showIncidents(catalogue: Catalogue): Promise<void> {
     const { table } = this.options;
-    const items = worstIncidents(inboxItems(await this.shell.link.ask("incidents", { dataset: table })), Date.now() / 1000);
+    let items: InboxItem[];
+    try {
+      items = worstIncidents(inboxItems(await this.shell.link.ask("incidents", { dataset: table })), Date.now() / 1000);
+    } catch (error) {
+      if (!(error instanceof KernelError) || error.kind === "OutdatedError") throw error;
+      const state = new PaneState();
+      state.error(error, () => void this.showIncidents(catalogue));
+      this.incidents.replaceChildren(state.element);
+      this.incidents.hidden = false;
+      return;
+    }
     this.incidentsOf = catalogue;
     const shown = items.slice(0, MAX_INCIDENTS);
     const more = items.length > shown.length ? button(`All ${pluralize(items.length, "incident")}`, () => this.shell.go("incidents", { table })) : null;
@@ -338,15 +355,13 @@ export class Overview implements View {
     const { by: levelKind, sort, filter, table, toggled, ids } = this.options;
     const { group } = this;
     this.choices.by.querySelector("select")!.value = levelKind;
-    this.legendText.textContent = legendText(levelKind);
+    this.legendText.textContent = legendText(levelKind, { blank: this.levels.get(levelKind)?.hasBlank ?? false, anomalies: this.marks.size > 0 });
     this.legend.setAttribute("aria-label", `Legend: ${levelKind === "score" ? "p-value of the score, from normal to 10⁻⁹" : "change, from to 0 over same to new"}`);
-    this.choices.group.querySelector("select")!.value = group;
+    this.choices.group.querySelector("select")!.value = sort === "name" ? group : "";
     this.choices.sort.querySelector("select")!.value = sort;
     this.tables.show(catalogue.datasets, table);
     this.selected = new Set(ids.map((id) => catalogue.rowOf(id)).filter((row) => row >= 0));
     this.showSelection();
-    this.choices.group.querySelector("select")!.disabled = sort !== "name";
-    this.choices.group.title = sort === "name" ? "" : "Grouping needs sorting by name";
     if (document.activeElement !== this.filter) this.filter.value = filter;
     const levels = this.levels.get(levelKind);
     const searchResult = catalogue.search(filter);
@@ -371,9 +386,10 @@ export class Overview implements View {
     this.heatmap.clearTextCache();
     const seriesCount = catalogue.rows;
     const count = rows.length === seriesCount ? pluralize(seriesCount, "series", "series") : `${rows.length.toLocaleString("en-US")} of ${pluralize(seriesCount, "series", "series")}`;
-    this.noMatch.hidden = rows.length > 0;
-    this.noMatch.textContent = table !== null && !catalogue.datasets.includes(table) ? `Unknown table: ${table}` : "No series matches the filter.";
-    this.count.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
+    this.map.setTitle(table ?? "All series");
+    this.map.note.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
+    if (rows.length) this.hasLevels && this.state.clear();
+    else this.state.empty(table !== null && !catalogue.datasets.includes(table) ? `Unknown table: ${table}` : "No series matches the filter.");
   }
 
   private get content(): HeatmapContent | null {
@@ -539,7 +555,7 @@ export class Overview implements View {
     const windowKey = JSON.stringify([times[first], times[last], times[lastTimed]]);
     if (windowKey === this.shownWindow) return; // unchanged; rewriting the fields would interrupt typing
     this.shownWindow = windowKey;
-    this.windowPicker.show(first <= last ? [times[first], times[last]] : null, lastTimed >= 0 ? [times[0], times[lastTimed]] : null);
+    this.period.show(first <= last ? [times[first], times[last]] : null, lastTimed >= 0 ? [times[0], times[lastTimed]] : null);
   }
 
   private bindEvents(): void {

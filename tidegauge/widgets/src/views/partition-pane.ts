@@ -7,6 +7,7 @@ import { columnLabel } from "../data/timeseries";
 import { button, h, renderName } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
 import type { Shell } from "../ui/shell";
+import { emptyState, PaneState } from "../ui/state";
 
 /** Details of a partition. */
 export class PartitionPane {
@@ -22,7 +23,7 @@ export class PartitionPane {
   clear(text: string): void {
     this.shownKey = null;
     this.requestNumber++;
-    this.element.replaceChildren(h("p", { class: "tg-empty" }, text));
+    this.element.replaceChildren(emptyState(text));
   }
 
   /** Mark the details as outdated, so that `show` fetches them again. */
@@ -36,7 +37,8 @@ export class PartitionPane {
     this.shownKey = key;
     const requestNumber = ++this.requestNumber;
     const { dataset, link } = this.shell;
-    const details = h("div", {});
+    const state = new PaneState();
+    const details = h("div", {}, state.element);
     const compare = button("Compare with a week earlier", this.onCompare, { class: "tg-primary", title: "Compares with the previous partition if there is none a week earlier" });
     compare.disabled = !comparable || partition.name === null;
     this.element.replaceChildren(
@@ -48,9 +50,14 @@ export class PartitionPane {
     );
     this.element.scrollTop = 0;
     if (partition.name === null) return;
+    state.loading();
     void link.ask("partition", { dataset, partition: partition.name }).then(
       ({ data }) => requestNumber === this.requestNumber && details.replaceChildren(...this.renderDetails(data, partition)),
-      (error) => this.shell.showError(error),
+      (error) => {
+        if (requestNumber !== this.requestNumber) return;
+        this.shownKey = null;
+        state.error(error, () => this.show(partition, comparable));
+      },
     );
   }
 

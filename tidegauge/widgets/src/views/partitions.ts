@@ -7,6 +7,7 @@ import { delayText, type Partition, partitionTitle, STATUS_SYMBOLS, STATUSES } f
 import { button, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityMark } from "../ui/severity";
 import type { Listing, Shell, View } from "../ui/shell";
+import { emptyState } from "../ui/state";
 import { PartitionPane } from "./partition-pane";
 import "./partitions.css";
 
@@ -19,6 +20,9 @@ interface Options {
   /** Highlighted status, or `anomalies`; all other cells are faint. */
   highlight: string;
 }
+
+/** Number of months up to which cells are large. */
+const LARGE_MONTHS = 6;
 
 /** Calendar of partitions. */
 export class Partitions implements View {
@@ -143,7 +147,6 @@ export class Partitions implements View {
       };
       const element = button("", toggle, { "aria-pressed": String(pressed), "data-key": key, title: pressed ? "Show all statuses equally" : "Highlight these partitions and fade all others" });
       element.append(sample, ` ${key} ${count.toLocaleString("en-US")}`);
-      element.disabled = count === 0;
       return element;
     };
     const status = (key: string) => {
@@ -152,15 +155,18 @@ export class Partitions implements View {
     };
     const marked = this.partitions.filter(({ anomalies }) => anomalies > 0).length;
     const sample = h("span", { class: "tg-severity", "data-severity": "warning", "aria-hidden": "true" }, severityMark("warning"));
-    this.legend.replaceChildren(...STATUSES.map(status), entry("anomalies", marked, sample));
+    // Only what the calendar has, or what is highlighted.
+    const shown = STATUSES.filter((key) => key === highlight || this.partitions.some((partition) => partition.status === key));
+    this.legend.replaceChildren(...shown.map(status), ...(marked ? [entry("anomalies", marked, sample)] : []));
   }
 
   private draw(): void {
     const blocks = this.pages[this.page] ?? [];
     this.field.dataset.layout = this.layout;
+    this.field.classList.toggle("tg-calendar-large", this.layout === "days" && blocks.length <= LARGE_MONTHS);
     this.tooltip.hidden = true;
     if (!this.partitions.length) {
-      this.field.replaceChildren(h("p", { class: "tg-empty" }, "No partitions yet: they appear here once a run has measured some."));
+      this.field.replaceChildren(emptyState("No partitions yet: they appear here once a run has measured some."));
     } else {
       const isActiveVisible = blocks.some(({ rows }) => rows.some((row) => row.includes(this.active)));
       // Roving tabindex: exactly one cell is reachable by Tab.

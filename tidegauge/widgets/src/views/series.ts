@@ -1,23 +1,28 @@
 // Series view: charts of one or many series, with expectations, anomalies, labels and restatements.
 
-import { legendText } from "../chart/legend";
+import { drawnMarks, legendText } from "../chart/legend";
 import { lineStyle } from "../chart/line-style";
 import { type ChartLine, type ChartListener, SeriesChart } from "../chart/series-chart";
 import { renderSmallMultiples } from "../chart/small-multiples";
 import type { Catalogue, SeriesKey } from "../data/catalogue";
 import { formatMetric, formatTime, pluralize } from "../data/format";
 import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parseWindowEnd, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
+import { Card } from "../ui/card";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
+import { Menu } from "../ui/menu";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
 import type { Listing, Shell, View } from "../ui/shell";
+import { PaneState } from "../ui/state";
 import { pointTooltip } from "../ui/tooltip";
-import { type TimeWindow, WindowPicker } from "../ui/window-picker";
+import { PeriodPicker, type TimeWindow } from "../ui/period-picker";
 import "./series.css";
 
 const MAX_SERIES = 50;
 /** Maximum number of series whose seasons are described. */
 const MAX_SEASONS = 4;
 const SECONDS_PER_DAY = 86400;
+/** Number of points above which dashes would be a hatching. Lines are then told apart by color, and by the number at their end. */
+const MAX_DASHED_POINTS = 150;
 /** Ratio of magnitudes above which series default to small multiples. */
 const MAX_SCALE_RATIO = 30;
 const OVERLAY_KEYS: SeriesKey[] = ["segment", "instance", "name", "analyzer"];
@@ -49,11 +54,13 @@ export class Series implements View {
   private readonly modeSelect: HTMLLabelElement;
   private readonly overlay: HTMLLabelElement;
   private readonly past: HTMLLabelElement;
-  private readonly windowPicker: WindowPicker;
+  private readonly period: PeriodPicker;
+  private readonly card: Card;
+  private readonly state = new PaneState();
   private readonly log = h("input", { type: "checkbox", onchange: () => this.updateOptions({ log: this.log.checked }) });
   private readonly band = h("input", { type: "checkbox", onchange: () => this.updateOptions({ band: this.band.checked }) });
   private readonly logReason = h("span", { class: "tg-muted" });
-  private readonly window = h("span", { class: "tg-muted tg-window" });
+  private readonly resetZoom = button("Reset", () => this.zoom(null), { title: "Show all partitions" });
   private readonly comparePrevious = button("Compare with previous window", () => this.compare());
   private readonly field = h("div", { class: "tg-charts", tabindex: "0", role: "application", "aria-label": `Chart. ${HELP_TEXT}` });
   private readonly tooltip = h("div", { class: "tg-tooltip", hidden: true });
@@ -80,21 +87,23 @@ export class Series implements View {
     this.modeSelect = selectField("Show", MODES, "together", (mode) => this.updateOptions({ mode }));
     this.past = selectField("Lay over", PAST_CHOICES, "", (days) => this.updateOptions({ past: days ? Number(days) : null }));
     this.overlay = selectField("Overlay", [["", "no other dataset"]], "", (name) => this.updateOptions({ overlay: name || null }));
+    this.period = new PeriodPicker((window) => this.zoom(window), (text) => shell.announce(text));
+    const more = new Menu("More", [h("label", { class: "tg-choice" }, this.log, "Log scale", this.logReason), this.past, this.overlay], { class: "tg-view-menu", label: "More choices" });
     const tools = h(
       "div",
       { class: "tg-tools" },
       this.picker.element,
+      this.period.element,
       this.modeSelect,
       h("label", { class: "tg-choice" }, this.band, "Expected"),
-      h("label", { class: "tg-choice" }, this.log, "Log scale", this.logReason),
-      this.past,
-      this.overlay,
+      more.element,
     );
-    this.windowPicker = new WindowPicker((window) => this.zoom(window), (text) => shell.announce(text));
-    const windowTools = h("div", { class: "tg-tools tg-window-tools" }, this.windowPicker.element, this.window, this.comparePrevious);
-    const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tooltip);
-    const foot = h("div", { class: "tg-foot" }, this.legend, this.note, this.help);
-    this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.seasons, windowTools, holder, foot);
+    const holder = h("div", { class: "tg-field tg-series-field" }, this.field, this.tooltip, this.state.element);
+    this.card = new Card("Series", shell, [this.seasons, holder], { class: "tg-series-card" });
+    this.card.tools.prepend(this.comparePrevious, this.resetZoom);
+    this.card.foot.append(this.legend, this.note, this.help);
+    this.card.foot.hidden = false;
+    this.element = h("section", { class: "tg-series" }, tools, this.picker.chips, this.card.element);
     this.field.addEventListener("keydown", (event) => this.handleKey(event));
     this.field.addEventListener("blur", () => this.hideTooltip());
   }
@@ -110,6 +119,7 @@ export class Series implements View {
     const key = JSON.stringify([ids, overlay]);
     if (this.catalogue !== catalogue || this.answerKey !== key) {
       const requestNumber = ++this.requestNumber;
+      if (!this.answer) this.state.loading();
       const answer = ids.length ? await link.ask("series", { ids, overlay }) : null;
       if (requestNumber !== this.requestNumber) return;
       [this.answer, this.answerKey, this.catalogue] = [answer, key, catalogue];
@@ -183,18 +193,19 @@ export class Series implements View {
     const { mode } = this;
     const band = options.band ?? (rows.length === 1 || mode === "small");
     const units = rows.map((row) => (mode === "indexed" ? indexUnit(answer, row) : 1));
-    const styles = rows.map((row) => lineStyle(this.shell.theme, row));
+    const dense = answer.data.labels.length > MAX_DASHED_POINTS;
+    const styles = rows.map((row) => lineStyle(this.shell.theme, row, dense));
     this.lines = rows
       .filter((row) => units[row] !== null)
       .map((row) => ({ row, style: styles[row], text: this.lineTitle(row), unit: units[row]!, band, number: row + 1 }));
     this.axis = sharedAxis(answer, rows);
     const { past } = options;
     const text = past && this.axis.timed ? (PAST_CHOICES.find(([days]) => days === String(past))?.[1] ?? `${past} days earlier`) : null;
-    this.legend.textContent = legendText({ band, past: text });
     if (past && text) {
       const shifted = this.lines.map((line): ChartLine => ({ ...line, style: { ...line.style, dash: [2, 3] }, text: `${line.text}, ${text}`, band: false, shift: past * SECONDS_PER_DAY }));
       this.lines = [...this.lines, ...shifted];
     }
+    this.legend.textContent = legendText({ band, past: text, ...drawnMarks(answer, rows) });
     this.updateTools(options);
     const chips = rows.map((row): SeriesChip => ({
       ...styles[row],
@@ -204,6 +215,8 @@ export class Series implements View {
     }));
     const remove = (n: number) => this.updateOptions({ ids: options.ids.filter((id) => id !== answer.data.series[n].id) });
     this.picker.show(chips, remove, (n) => this.highlight(n));
+    this.state.clear();
+    this.card.setTitle(renderName(this.title(), 120));
     const missing = options.ids.filter((id) => !answer.data.series.some((series) => series.id === id)).length;
     const notice = options.mode === null && mode === "small" ? "Small multiples: the magnitudes differ too much for one axis. " : "";
     this.note.textContent = notice + (missing ? `${pluralize(missing, "requested series", "requested series")} not found.` : "");
@@ -286,9 +299,9 @@ export class Series implements View {
     );
     const text = gone ? "The requested series were not found." : "No series selected yet.";
     this.field.classList.remove("tg-multiples");
-    this.field.replaceChildren(
-      h("div", { class: "tg-empty" }, h("p", {}, `${text} Search for one above, or click one in the heat map.`), suggestions.length ? h("p", {}, "Series with the most anomalies:") : null, h("ul", {}, ...suggestions)),
-    );
+    this.field.replaceChildren();
+    this.card.setTitle("Series");
+    this.state.empty(`${text} Search for one above, or click one in the heat map.`, suggestions.length ? h("p", {}, "Series with the most anomalies:") : null, h("ul", {}, ...suggestions));
   }
 
   // --- the window
@@ -308,9 +321,10 @@ export class Series implements View {
     const count = axis.x.filter((x) => !window || (x >= window[0] && x <= window[1])).length;
     const ends: TimeWindow | null = window ?? (axis.x.length ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const range = axis.timed || !ends ? "" : `${name(ends[0])} to ${name(ends[1])}, `; // the fields show times
-    this.window.textContent = this.lines.length && ends ? range + (count ? pluralize(count, "partition") : "no partition in this window") : "";
+    this.card.note.textContent = this.lines.length && ends ? range + (count ? pluralize(count, "partition") : "no partition in this window") : "";
     const timed = axis.timed && axis.x.length > 0;
-    this.windowPicker.show(timed ? ends : null, timed ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
+    this.resetZoom.disabled = !window;
+    this.period.show(timed ? ends : null, timed ? [axis.x[0], axis.x[axis.x.length - 1]] : null);
     const problem = this.compareProblem();
     this.comparePrevious.disabled = problem !== null;
     this.comparePrevious.title = problem ?? "Compare all metrics of the dataset in this window with the window of the same length before it";

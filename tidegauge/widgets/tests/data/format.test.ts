@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatAge, formatChange, formatDuration, formatMetric, formatNumber, formatPercent, formatTime, formatValue, pluralize, truncateMiddle } from "../../src/data/format";
+import { formatAge, formatChange, formatDuration, formatMetric, formatNumber, formatPercent, formatTime, formatValue, pluralize, truncateMiddle, decimalsWidth, splitDecimals } from "../../src/data/format";
 
 test("numbers", () => {
   const pairs: [number | null, string][] = [
@@ -60,4 +60,20 @@ test("a metric is formatted by its scale", () => {
 test("changes have a sign, and changes of shares are in points", () => {
   assert.deepEqual([formatChange(12, false), formatChange(-0.25, false), formatChange(0, true)], ["+12", "-0.25", "0 pp"]);
   assert.deepEqual([0.13781, -0.5, -0.00553, 0.0000237, NaN].map((change) => formatChange(change, true)), ["+13.8 pp", "-50 pp", "-0.55 pp", "0 pp", "–"]);
+});
+
+test("numbers are split before their decimal point, and their unit stays with the decimals", () => {
+  assert.deepEqual(splitDecimals("54,715"), ["54,715", ""]);
+  assert.deepEqual(splitDecimals("-0.1182"), ["-0", ".1182"]);
+  assert.deepEqual(splitDecimals("99.994%"), ["99", ".994%"]);
+  assert.deepEqual(splitDecimals("+1.36 pp"), ["+1", ".36 pp"]);
+  assert.deepEqual(splitDecimals("1.2e-7"), ["1", ".2e-7"]);
+  assert.deepEqual(splitDecimals("not a number"), ["not a number", ""]);
+});
+
+test("decimals of a column are as wide as the widest, but its numbers have at most 12 characters", () => {
+  assert.equal(decimalsWidth(["54,715", "50.14", "99.994%"]), 5);
+  assert.equal(decimalsWidth(["1", "2"]), 0);
+  assert.equal(decimalsWidth(["1,234,567", "0.123456"]), 3);
+  assert.equal(decimalsWidth([]), 0);
 });

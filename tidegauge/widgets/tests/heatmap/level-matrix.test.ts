@@ -87,3 +87,8 @@ test("the strongest of some folded rows is known in each column", () => {
   levels.setOrder(Int32Array.from([-1]), new Map([[-1, [0, 1, 2]]]));
   assert.deepEqual([levels.strongestRow(-1, 0), levels.strongestRow(-1, 1), levels.strongestRow(-2, 0)], [1, 0, -1]);
 });
+
+test("cells without a level are known, because the legend explains them", () => {
+  assert.equal(levels(1, 2, [1, 2]).hasBlank, false);
+  assert.equal(levels(1, 2, [1, 0]).hasBlank, true);
+});
