@@ -1,7 +1,6 @@
 """Folders of Parquet files are measured without a Spark session, and Spark starts where it is needed."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +11,7 @@ import tidegauge as tg
 from tidegauge import analysis
 from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.runner import estimate_routes, newest_partition
 from tidegauge.analyzers.sources.opening import open_folder
 from tidegauge.cli.main import app
@@ -70,16 +70,14 @@ def test_a_folder_is_measured_without_a_session(folder, no_session):
         assert repo.runs()["routes"].tolist()[0] is None
 
 
-def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_session):
-    """The newest partition has one row; 64 MiB and more are left to Spark."""
+def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_session, monkeypatch):
+    """The newest partition has one row; larger ones are scanned in tasks."""
     analyzers = [tg.Size(), tg.Mean("amount"), tg.Uniqueness("amount")]
     source = open_folder(LazySession(lambda: None), str(folder), ("ds",))
     newest = newest_partition(source, source.list_partitions())
     assert newest.partition.name == "ds=2026-01-02"
     expected = {"metadata": 1, "a columnar scan": 1, "Spark SQL": 1}
     assert estimate_routes(source, newest, analyzers) == expected
-    large = replace(newest, size=64 * 2**20 + 1)
-    assert estimate_routes(source, large, analyzers) == {"metadata": 1, "Spark SQL": 2}
     assert newest_partition(source, []) is None
     plan = tg.Explanation(
         "orders", 2, (2,), (), (), 0.0, 8, newest="ds=2026-01-02", routes=expected
@@ -87,6 +85,9 @@ def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_se
     assert str(plan).splitlines()[3] == (
         "estimate for ds=2026-01-02: 1 of 3 measurements from metadata, 1 from a columnar scan, 1 from Spark SQL"
     )
+    monkeypatch.setattr(runner, "MAX_SCANNED_BYTES", 1)
+    expected = {"metadata": 1, "a columnar scan in Spark's tasks": 1, "Spark SQL": 1}
+    assert estimate_routes(source, newest, analyzers) == expected
 
 
 @pytest.mark.parametrize(
