@@ -1,4 +1,4 @@
-"""Watch all tables below a folder by their metadata: measure, detect anomalies, and report on one screen.
+"""Watch all tables of a folder or catalog by their metadata: measure, detect anomalies, and report on one screen.
 
 `watch` finds the tables, measures the tables whose files changed since the last watch, detects anomalies and
 notifies. It reads listings, footers and table logs, and never scans data.
@@ -14,14 +14,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import HistoryError, SuiteError, message_of
+from tidegauge.analyzers.core.errors import HistoryError, SourceError, SuiteError, message_of
 from tidegauge.analyzers.core.filesystems import absolute, comparable
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
+from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.runs.ledger import Change, RunSpec, RunStatus, is_same_source
 from tidegauge.analyzers.runs.metadata import BATCH_BYTES, run_metadata
@@ -30,6 +32,7 @@ from tidegauge.analyzers.sources.lake import (
     SNAPSHOT_KEY,
     LakeSource,
     LakeTable,
+    find_catalog_tables,
     find_tables,
     open_lake_table,
 )
@@ -52,9 +55,11 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.listing import dataset_rows, tags_of_datasets
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
+from tidegauge.spark.session import active_session
 from tidegauge.suite import Suite, privacy_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.repository import Repository
@@ -305,7 +310,7 @@ class _Datasets:
             rows = dataset_rows(connection)
             times = _recent_times(connection)
         self._taken: set[str] = set()
-        self._by_location: dict[str, list[_Known]] = {}
+        self._by_source: dict[str, list[_Known]] = {}
         self._relative: list[_Known] = []
         self._lock = Lock()
         for row in rows:
@@ -314,15 +319,14 @@ class _Datasets:
             known = _Known(name, source, tag, row["status"] == "retired", times.get(name, ()))
             if source is not None:
                 self._taken.add(name)
-            if source is not None and absolute(source) == source:
-                location = comparable(source).rstrip("/")
-                self._by_location.setdefault(location, []).append(known)
-            elif source is not None and "/" in source:
+            if source is not None and is_folder(source) and absolute(source) != source:
                 self._relative.append(known)
+            elif source is not None:
+                self._by_source.setdefault(_source_key(source), []).append(known)
 
-    def watched(self, location: str) -> _Known | None:
+    def watched(self, source: str) -> _Known | None:
         """Return the dataset of a table that only `watch` measures; None if there is none."""
-        stored = self._stored(location)
+        stored = self._stored(source)
         tagged = [known for known in stored if known.tag is not None]
         is_alone = len(tagged) == len(stored) or any(k.dataset.endswith(_SNAPSHOTS) for k in tagged)
         return tagged[0] if tagged and is_alone else None
@@ -337,14 +341,19 @@ class _Datasets:
         table = source.table
         ending = "" if source.is_partitioned else _SNAPSHOTS
         with self._lock:
-            names = [f"{name}{ending}" for name in (table.name, table.path, table.location)]
+            names = [f"{name}{ending}" for name in (table.name, table.path, table.source)]
             name = next((name for name in names if name not in self._taken), names[-1])
             self._taken.add(name)
         return _Known(name)
 
-    def _stored(self, location: str) -> list[_Known]:
-        stored = self._by_location.get(comparable(location).rstrip("/"), [])
-        return stored + [k for k in self._relative if is_same_source(k.source, location)]
+    def _stored(self, source: str) -> list[_Known]:
+        stored = self._by_source.get(_source_key(source), [])
+        return stored + [k for k in self._relative if is_same_source(k.source, source)]
+
+
+def _source_key(source: str) -> str:
+    """Return a key that is equal for equal locations and names."""
+    return comparable(source).rstrip("/") if is_folder(source) else source
 
 
 def _recent_times(connection: Connection) -> dict[str, list[datetime]]:
@@ -388,13 +397,13 @@ class _Watch:
         SourceError
             If the table cannot be read.
         """
-        location = hide_secrets(table.location)
+        location = hide_secrets(table.source)
         if not table.problem and table.unsupported:
             return TableCoverage(
                 table.name, location, Coverage.UNSUPPORTED, reason=table.unsupported
             )
         listing = listing_hash(table.files)
-        known = self.datasets.watched(table.location)
+        known = self.datasets.watched(table.source)
         if known is not None and known.tag == listing and not known.is_retired:
             is_due = is_next_due(known.recent_times, datetime.now(UTC))
             return TableCoverage(known.dataset, location, Coverage.UNCHANGED, is_due=is_due)
@@ -493,6 +502,7 @@ def watch(
     memory_mb: float | None = None,
     notify: Sequence[str] = (),
     wait: float = WAIT_SECONDS,
+    spark: SparkSession | None = None,
 ) -> WatchResult:
     """Measure all tables below a folder by their metadata, and detect anomalies in them.
 
@@ -502,7 +512,7 @@ def watch(
     Parameters
     ----------
     pattern : str or sequence of str
-        Folders, or patterns of folders such as ``/lake/*/orders``. A table is a folder of Parquet files, with or
+        Folders, patterns of folders such as ``/lake/*/orders``, or patterns of Spark's catalog such as ``warehouse.*``. A table is a folder of Parquet files, with or
         without subfolders ``key=value``. Its dataset is named by its path: ``sales.orders``.
     repository : Repository or str
         A repository, or its URL.
@@ -522,6 +532,8 @@ def watch(
         Sinks of notifications, as for `notify`.
     wait : float
         Seconds to wait while another run measures a table.
+    spark : SparkSession, optional
+        The session whose catalog is searched (default: the active session). It lists tables, and reads no data.
 
     Returns
     -------
@@ -551,8 +563,8 @@ def watch(
     repository = as_repository(repository)
     must_stop = _stopper(minutes, memory_mb)
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-    tables_by_location = {t.location: t for p in patterns for t in find_tables(p)}
-    tables = [t for t in tables_by_location.values() if _is_chosen(t.name, include, exclude)]
+    tables_by_source = {t.source: t for p in patterns for t in _find(p, spark)}
+    tables = [t for t in tables_by_source.values() if _is_chosen(t.name, include, exclude)]
     batch_bytes = BATCH_BYTES if memory_mb is None else int(memory_mb * 2**20 / 8 / jobs)
     work = _Watch(
         repository,
@@ -576,6 +588,20 @@ def watch(
     if not dry_run:
         result.notices = notify_all(repository, {name: list(notify) for name in names})
     return result
+
+
+def _find(pattern: str, spark: SparkSession | None) -> list[LakeTable]:
+    """Find the tables of a pattern: below a folder, or in the catalog of a session."""
+    if is_folder(pattern) or Path(pattern).is_dir():
+        return find_tables(pattern)
+    session = spark or active_session()
+    if session is None:
+        msg = (
+            f"{pattern!r} is a pattern of Spark's catalog, which needs a session: pass spark=, or write a folder with"
+            f" a slash, such as './{pattern}'"
+        )
+        raise SourceError(msg)
+    return find_catalog_tables(session, pattern)
 
 
 def _detect(repository: Repository, result: WatchResult) -> None:

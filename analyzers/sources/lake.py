@@ -1,6 +1,6 @@
-"""Find the tables below a folder without Spark, and read what the footers of their Parquet files state.
+"""Find tables below a folder or in Spark's catalog, and read what footers and logs state about their partitions.
 
-`find_tables` lists a folder once and assigns the files to tables. A table is a folder that directly contains data
+`find_tables` lists a folder once, without Spark, and assigns the files to tables. A table is a folder that directly contains data
 files or subfolders ``key=value``. Its metadata are read only for the partitions that a run measures.
 """
 
@@ -37,11 +37,13 @@ from tidegauge.analyzers.columnar.table_logs import (
     read_iceberg,
     read_iceberg_history,
 )
-from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, describe
+from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, describe, message_of
 from tidegauge.analyzers.core.filesystems import absolute, child, file_system, local_path
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise_time
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import table_name, table_sql
+from tidegauge.analyzers.sources.hive_table import describe_table
 from tidegauge.analyzers.sources.path_source import newest_first
 from tidegauge.analyzers.sources.sources import (
     DELTA,
@@ -58,7 +60,9 @@ from tidegauge.analyzers.sources.table_formats import listed_in_log
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyarrow import fs
+    from pyspark.sql import SparkSession
 
+VIEW = "view"
 SNAPSHOT_KEY = "snapshot"
 """Partition key of unpartitioned tables: the day of their last change, in UTC."""
 _PARQUET_ENDINGS = frozenset({"", "parquet", "parq", "pq"})
@@ -85,6 +89,10 @@ class LakeTable:
         The data files, with paths relative to the table's folder; the files of the log of a Delta or Iceberg table.
     problem : str
         Why the table cannot be read; empty if nothing is known against it.
+    catalog_name : str
+        Full name in Spark's catalog; empty for a folder.
+    metadata_location : str
+        The current metadata file of an Iceberg table of a catalog; empty for a folder.
     """
 
     path: str
@@ -92,6 +100,13 @@ class LakeTable:
     format: str = "parquet"
     files: tuple[FileInfo, ...] = field(default=(), repr=False)
     problem: str = ""
+    catalog_name: str = ""
+    metadata_location: str = ""
+
+    @property
+    def source(self) -> str:
+        """The name under which a suite would measure the table: its name in the catalog, or its location."""
+        return self.catalog_name or self.location
 
     @property
     def name(self) -> str:
@@ -108,10 +123,12 @@ class LakeTable:
     @property
     def unsupported(self) -> str:
         """Why tables of this format have no metadata to read; empty if they have."""
+        if self.format == VIEW:
+            return "it is a view, which has no metadata to read; measure it with a suite"
         if self.format == HUDI:
             return "Hudi's timeline is not read; measure it with a suite"
         if self.format not in {"parquet", DELTA, ICEBERG}:
-            return f"its files are {self.format}, which state neither rows nor nulls; measure it with a suite"
+            return f"its format is {self.format}, which states neither rows nor nulls; measure it with a suite"
         return ""
 
 
@@ -149,6 +166,86 @@ def find_tables(pattern: str) -> list[LakeTable]:
         (table for table in tables if not steps or _matches(table.path, steps)),
         key=lambda table: table.path,
     )
+
+
+def find_catalog_tables(spark: SparkSession, pattern: str) -> list[LakeTable]:
+    """Find the tables and views of Spark's catalog that match a pattern, in order of their names.
+
+    Tables are listed and described by SQL. The files of Hive and Delta tables are listed by Arrow. Of a Hive table,
+    only the partitions below its folder count that the metastore has.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session whose catalog is searched.
+    pattern : str
+        Such as ``warehouse.*``, ``*.orders`` or ``catalog.database.*``; without a dot, tables of the current database.
+
+    Raises
+    ------
+    NoSuchTableError
+        If no database or no table matches.
+    """
+    *above, table_pattern = pattern.split(".")
+    database_pattern = above.pop() if above else str(spark.catalog.currentDatabase())
+    inside = f" IN {table_sql('.'.join(above))}" if above else ""
+    rows = spark.sql(f"SHOW NAMESPACES{inside}").collect()
+    databases = [str(row[0]) for row in rows if fnmatchcase(str(row[0]), database_pattern)]
+    if not databases:
+        msg = f"no database matches {pattern!r}"
+        raise NoSuchTableError(msg)
+    tables = []
+    for database in sorted(databases):
+        path = [*above, database]
+        sql = table_sql(table_name(path))
+        names = spark.sql(f"SHOW TABLES IN {sql}").collect()
+        views = {row["viewName"] for row in spark.sql(f"SHOW VIEWS IN {sql}").collect()}
+        for row in sorted(names, key=lambda row: str(row["tableName"])):
+            name = str(row["tableName"])
+            if row["isTemporary"] or not fnmatchcase(name, table_pattern):
+                continue
+            table = LakeTable(
+                f"{database}/{name}", "", VIEW, catalog_name=table_name([*path, name])
+            )
+            tables.append(table if name in views else _described(spark, table, above))
+    if not tables:
+        msg = f"no table matches {pattern!r}"
+        raise NoSuchTableError(msg)
+    return tables
+
+
+def _described(spark: SparkSession, table: LakeTable, catalog: Sequence[str]) -> LakeTable:
+    """Return a table of the catalog with its format, location and files, or with the reason why they are unknown."""
+    try:
+        sql = table_sql(table.catalog_name)
+        description = describe_table(spark, sql)
+        full_name = table.catalog_name if catalog else f"spark_catalog.{table.catalog_name}"
+        serde = description.details.get("serde library", "").casefold()
+        format = description.provider
+        format = "parquet" if format == "hive" and "parquet" in serde else format
+        found = replace(
+            table, catalog_name=full_name, format=format, location=description.location.rstrip("/")
+        )
+        if found.unsupported:
+            return found
+        if format == ICEBERG:
+            entries = spark.table(f"{sql}.`metadata_log_entries`").select("file").collect()
+            newest = str(entries[-1][0])
+            return replace(found, metadata_location=newest, files=(FileInfo(newest, 0, 0),))
+        files, denied = _list_below(*file_system(found.location))
+        if denied:
+            reason = min(denied.values())
+            return replace(found, problem=f"cannot list its files: {reason}")
+        if format == DELTA:
+            files = [f for f in files if f.path.startswith("_delta_log/")]
+        else:
+            files = [f for f in files if not any(map(is_hidden, f.path.split("/")))]
+        if description.partition_types and format != DELTA:
+            partitions = {str(r[0]) for r in spark.sql(f"SHOW PARTITIONS {sql}").collect()}
+            files = [f for f in files if posixpath.dirname(f.path) in partitions]
+        return replace(found, files=tuple(files), problem="" if files else "it has no files")
+    except Exception as error:  # noqa: BLE001 - catalogs raise their own errors; the other tables are watched
+        return replace(table, format="parquet", problem=message_of(error))
 
 
 def _split_pattern(location: str) -> tuple[str, str]:
@@ -339,8 +436,8 @@ class ParquetFolder:
 
     @property
     def name(self) -> str:
-        """The location, stored with the dataset."""
-        return self.table.location
+        """The name of the table, stored with the dataset."""
+        return self.table.source
 
     @cached_property
     def _files(self) -> Mapping[Partition, list[FileInfo]]:
@@ -441,12 +538,14 @@ class LogFolder:
 
     @property
     def name(self) -> str:
-        """The location, stored with the dataset."""
-        return self.table.location
+        """The name of the table, stored with the dataset."""
+        return self.table.source
 
     @cached_property
     def _metadata_location(self) -> str:
         """The newest metadata file of an Iceberg table."""
+        if self.table.metadata_location:
+            return self.table.metadata_location
         files = [f.path for f in self.table.files if _METADATA_FILE.fullmatch(f.path)]
         newest = max(files, key=_metadata_version, default=None)
         if newest is None:

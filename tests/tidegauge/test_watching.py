@@ -14,8 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
 import tidegauge as tg
+from tidegauge import watching
 from tidegauge.analyzers.columnar.engines import LazySession
-from tidegauge.analyzers.core.errors import NoSuchTableError, SuiteError
+from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError
 from tidegauge.analyzers.runs.recording import Silent
 from tidegauge.analyzers.sources import lake
 from tidegauge.cli.main import app
@@ -225,7 +226,7 @@ def test_tables_that_cannot_be_read_are_listed_with_the_reason(repo, lake_folder
     result = watch(str(lake_folder), repository=repo)
     reasons = {t.dataset: t.reason for t in result.tables if t.coverage is Coverage.UNSUPPORTED}
     assert reasons.keys() == {"csvs"}
-    assert reasons["csvs"].startswith("its files are csv")
+    assert reasons["csvs"].startswith("its format is csv")
     failed = dict(line.split(": ", 1) for line in result.failed)
     assert failed == {
         "broken": failed["broken"],
@@ -520,3 +521,44 @@ def test_a_missing_package_is_named(repo, lake_folder, monkeypatch, package):
     (lake_folder / log / name).write_bytes(content)
     (line,) = watch(str(lake_folder), repository=repo).failed
     assert f"the package {package} is not installed" in line
+
+
+def test_a_catalog_pattern_needs_a_session(repo, monkeypatch):
+    monkeypatch.setattr(watching, "active_session", lambda: None)
+    with pytest.raises(SourceError, match="pattern of Spark's catalog, which needs a session"):
+        watch("warehouse.*", repository=repo)
+
+
+def test_a_catalog_is_watched_without_scanning(repo, spark, tmp_path):
+    """Views and tables that cannot be read are listed, and a suite goes on under the name of the table."""
+    spark.sql("DROP DATABASE IF EXISTS watched CASCADE")
+    spark.sql("CREATE DATABASE watched")
+    days = "VALUES (1L, 'a', '2026-01-01'), (2L, NULL, '2026-01-01'), (3L, 'c', '2026-01-02') AS t(id, name, ds)"
+    try:
+        spark.sql(
+            f"CREATE TABLE watched.orders USING parquet PARTITIONED BY (ds) AS SELECT * FROM {days}"
+        )
+        spark.sql("CREATE TABLE watched.texts USING csv AS SELECT 1 AS a")
+        spark.sql(f"CREATE TABLE watched.lost (a INT) USING parquet LOCATION '{tmp_path}/lost'")
+        shutil.rmtree(tmp_path / "lost", ignore_errors=True)
+        spark.sql("CREATE VIEW watched.seen AS SELECT 1 AS a")
+        result = watch("watched.*", repository=repo, spark=spark)
+        assert coverage(result) == {
+            "watched.orders": Coverage.MEASURED,
+            "watched.texts": Coverage.UNSUPPORTED,
+            "watched.seen": Coverage.UNSUPPORTED,
+        }
+        (failed,) = result.failed
+        assert failed.startswith("watched.lost: ")
+        assert values_of(repo, "watched.orders", "ds=2026-01-01") == {
+            ("Size", "*"): 2,
+            ("Completeness", "id"): 1,
+            ("Completeness", "name"): 0.5,
+            ("Minimum", "id"): 1,
+            ("Maximum", "id"): 2,
+        }
+        suite = tg.Suite("watched.orders", [tg.Size(), tg.Completeness("name")])
+        run = tg.analyze("watched.orders", suite, repository=repo, spark=spark)
+        assert run.report.scanned == 0
+    finally:
+        spark.sql("DROP DATABASE watched CASCADE")

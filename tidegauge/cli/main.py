@@ -129,7 +129,7 @@ COMMAND_PANELS = {
         ),
         "watch": CommandEntry(
             "tidegauge.cli.measuring:watch",
-            "Watch all tables below folders by their metadata, without scanning data or writing suites.",
+            "Watch all tables of folders or catalogs by their metadata, without scanning data or writing suites.",
         ),
     },
     "Explore": {

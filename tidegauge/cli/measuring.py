@@ -340,8 +340,9 @@ def watch(
     pattern: Annotated[
         list[str],
         typer.Argument(
-            metavar="FOLDER...",
-            help="Folders with tables below them, as paths or URIs, or patterns such as '/lake/*/orders'.",
+            metavar="PATTERN...",
+            help="Folders with tables below them, patterns such as '/lake/*/orders', or names in Spark's catalog such as"
+            " 'warehouse.*'.",
         ),
     ],
     location: options.RepositoryLocation,
@@ -402,11 +403,16 @@ def watch(
     ] = False,
     output_format: options.ResultFormatOption = ResultFormat.TEXT,
     output: options.ResultOutput = None,
+    *,
+    session: options.SparkOptions,
 ) -> int:
-    """Watch all tables below folders by their metadata, without scanning data or writing suites."""
+    """Watch all tables of folders or catalogs by their metadata, without scanning data or writing suites."""
+    from tidegauge.analyzers.core.sql import is_folder
     from tidegauge.watching import watch as watch_tables
 
     options.check_target_file(output)
+    needs_spark = any(not is_folder(name) and not Path(name).is_dir() for name in pattern)
+    spark = session.start() if needs_spark else None
     with location.open(create=not dry_run, dry_run=dry_run, or_empty=dry_run) as repository:
         result = watch_tables(
             pattern,
@@ -419,6 +425,7 @@ def watch(
             minutes=time_limit,
             memory_mb=memory_limit,
             notify=notify or (),
+            spark=spark,
         )
         gate = Gate(anomalies=fail_on_incident)
         return options.print_result(result, gate, output_format, output, location.option)
