@@ -112,6 +112,12 @@ class Footer:
         chunks = (self.metadata.row_group(i).column(file_column.index) for i in groups)
         return sum(chunk.total_compressed_size for chunk in chunks)
 
+    def has_dictionary(self, column: str, groups: Iterable[int]) -> bool:
+        """Return whether a column may have a dictionary in one of the row groups."""
+        file_column = self.columns[column.casefold()]
+        chunks = (self.metadata.row_group(i).column(file_column.index) for i in groups)
+        return any("DICTIONARY" in encoding for chunk in chunks for encoding in chunk.encodings)
+
 
 @dataclass(frozen=True)
 class PartitionFooters:

@@ -397,13 +397,21 @@ def read_groups(
     schema: Schema,
     columns: Sequence[str],
 ) -> Iterator[RowGroup]:
-    """Yield columns of some row groups of an open file, one group at a time; strings are dictionaries."""
+    """Yield columns of some row groups of an open file, one group at a time.
+
+    Strings are dictionaries if the file has them: to build a dictionary takes three times as long as to read.
+    """
     import pyarrow.parquet as pq
 
     names = {
         c: footer.columns[c.casefold()].name for c in columns if c.casefold() in footer.columns
     }
-    strings = [name for c, name in names.items() if schema.field_type(c) == "string"]
+    numbers = list(numbers)
+    strings = [
+        name
+        for column, name in names.items()
+        if schema.field_type(column) == "string" and footer.has_dictionary(column, numbers)
+    ]
     file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=strings)
     for number in numbers:
         rows = footer.metadata.row_group(number).num_rows

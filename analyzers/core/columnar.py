@@ -8,7 +8,7 @@ if the data determines the state, and equal within rounding for sums and moments
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
@@ -145,8 +145,7 @@ class RowFilter:
         values = array.drop_null()
         if self.kind == "string":
             assert isinstance(self.form, OneOf)
-            entries = np.isin(values.dictionary.to_numpy(zero_copy_only=False), self.form.values)
-            result[is_present] = entries[values.indices.to_numpy()]
+            result[is_present] = _is_in(values, self.form.values)
         else:
             result[is_present] = self._holds(values.to_numpy(zero_copy_only=False))
         return result
@@ -177,6 +176,17 @@ class RowFilter:
         return result
 
 
+def _is_in(strings: pa.Array, constants: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    """Return for each string, none of which is null, whether it is one of the constants."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_coded = pa.types.is_dictionary(strings.type)
+    values = strings.dictionary if is_coded else strings
+    is_match = pc.is_in(values, pa.array(constants, values.type)).to_numpy(zero_copy_only=False)
+    return is_match[strings.indices.to_numpy()] if is_coded else is_match  # type: ignore[no-any-return]
+
+
 _MAX_EXACT_LITERAL = {"float": 1 << 24, "double": 1 << 53}
 """Greatest whole number up to which all whole numbers are values of a type."""
 
@@ -205,7 +215,8 @@ class RowGroup:
     rows : int
         The number of rows.
     columns : mapping of str to pyarrow.Array
-        The columns by name. Strings are dictionary-encoded. A column that the file lacks is an array of nulls.
+        The columns by name. Strings are dictionary-encoded if they are in the file. A column that the file lacks
+        is an array of nulls.
     """
 
     rows: int
@@ -276,6 +287,26 @@ class RowGroup:
         with np.errstate(invalid="ignore", over="ignore"):
             return float(self.doubles(column).sum())
 
+    def identities(self, column: str) -> npt.NDArray[np.int64]:
+        """Return longs of `Field.hash_sql` that include each distinct one at least once; nulls are left out.
+
+        Raises
+        ------
+        InexactError
+            If the type's hash is not known, or a time is before 1900.
+        """
+        return self._cached(("identities", column), lambda: self._identities(column))  # type: ignore[no-any-return]
+
+    def _identities(self, column: str) -> npt.NDArray[np.int64]:
+        import pyarrow as pa
+
+        kind = self.columns[column].type
+        if _holds_strings(kind):
+            return hash_strings(self.strings(column)[0])
+        if pa.types.is_temporal(kind):
+            self.times(column)  # raises for times that Spark may convert
+        return _identities(self.columns[column].drop_null())
+
     def hashes(self, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the distinct longs of `Field.hash_sql`, and their numbers of rows; nulls are left out.
 
@@ -290,14 +321,11 @@ class RowGroup:
         import numpy as np
         import pyarrow as pa
 
-        kind = self.columns[column].type
-        if pa.types.is_dictionary(kind):
-            strings, counts = self.distinct(column)
-            return hash_strings(strings), counts
-        if pa.types.is_temporal(kind):
-            self.times(column)  # raises for times that Spark may convert
-        longs, counts = np.unique(_identities(self.columns[column].drop_null()), return_counts=True)
-        return longs, counts.astype(np.int64)
+        longs = self.identities(column)
+        if pa.types.is_dictionary(self.columns[column].type):
+            return longs, self.strings(column)[1]
+        distinct, counts = np.unique(longs, return_counts=True)
+        return distinct, counts.astype(np.int64)
 
     def times(self, column: str) -> tuple[int, int]:
         """Return the earliest and latest time in microseconds; (0, 0) without values.
@@ -319,6 +347,29 @@ class RowGroup:
         unit = DAY_MICROS if is_date else _UNIT_MICROS[array.type.unit]
         return exact_times(ends["min"].as_py() * unit, ends["max"].as_py() * unit)
 
+    def strings(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """Return strings that are not null, and how many rows each stands for.
+
+        If the file has a dictionary, each string occurs once. To find the distinct strings of a column without one
+        would take longer than to handle each row.
+
+        Raises
+        ------
+        InexactError
+            If a value is not valid UTF-8, of which Spark counts other characters than Arrow.
+        """
+        return self._cached(("strings", column), lambda: self._strings(column))  # type: ignore[no-any-return]
+
+    def _strings(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        import numpy as np
+        import pyarrow as pa
+
+        array = self.columns[column]
+        if pa.types.is_dictionary(array.type):
+            return _counted(array)
+        values = _validated(array.drop_null())
+        return values, np.ones(len(values), np.int64)
+
     def distinct(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         """Return the distinct values of a string column that are not null, and their numbers of rows.
 
@@ -327,7 +378,23 @@ class RowGroup:
         InexactError
             If a value is not valid UTF-8, of which Spark counts other characters than Arrow.
         """
-        return self._cached(("distinct", column), lambda: _counted(self.columns[column]))  # type: ignore[no-any-return]
+        import pyarrow as pa
+
+        array = self.columns[column]
+        if pa.types.is_dictionary(array.type):
+            return self.strings(column)
+        return self._cached(  # type: ignore[no-any-return]
+            ("distinct", column), lambda: _counted(array.dictionary_encode())
+        )
+
+
+def _holds_strings(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return any(
+        is_kind(kind)
+        for is_kind in (pa.types.is_dictionary, pa.types.is_string, pa.types.is_large_string)
+    )
 
 
 def _identities(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -429,15 +496,19 @@ def _counted(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     import numpy as np
     import pyarrow as pa
 
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
     indices = array.indices.drop_null().to_numpy(zero_copy_only=False)
     counts = np.bincount(indices, minlength=len(array.dictionary))
     values, counts = array.dictionary, counts.astype(np.int64)
     if not counts.all():
         values, counts = values.filter(pa.array(counts > 0)), counts[counts > 0]
+    return _validated(values), counts
+
+
+def _validated(strings: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
     try:
-        values.validate(full=True)
+        strings.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InexactError(str(error)) from error
-    return values, counts
+    return strings

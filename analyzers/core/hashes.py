@@ -1,4 +1,4 @@
-"""Spark's hashes of values, computed with NumPy: `xxhash64`, and the identifying longs of `Field.hash_sql`."""
+"""Hashes of values, computed with NumPy: Spark's `xxhash64`, the identifying longs of `Field.hash_sql`, MurmurHash3."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ _PRIMES = (
 )
 """The five primes of xxHash64 (Collet)."""
 _STRIPE_BYTES = 32
-_MAX_HASHED_BYTES = 1 << 24
-"""Bytes of strings that are hashed at once; their positions take eight times as much memory."""
 _LONG_LIMIT = 2.0**63
 
 
@@ -120,31 +118,31 @@ def hash_strings(strings: pa.Array) -> npt.NDArray[np.int64]:
     hashes = np.empty(len(strings), np.int64)
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
-        step = max(1, _MAX_HASHED_BYTES // max(length, 1))
-        for first in range(0, len(rows), step):
-            chunk = rows[first : first + step]
-            letters = data[starts[chunk][:, None] + np.arange(length)]
-            hashes[chunk] = _hash_bytes(letters.reshape(len(chunk), length))
+        hashes[rows] = _hash_bytes(data, starts[rows], length)
     return hashes
 
 
-def _hash_bytes(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Return ``xxhash64`` of each row of a matrix of bytes."""
+def _hash_bytes(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int
+) -> npt.NDArray[np.int64]:
+    """Return ``xxhash64`` of strings of equal length that begin at some positions of the data."""
     import numpy as np
 
     p1, p2, _, p4, p5 = _primes()
-    count, length = letters.shape
+    count = len(starts)
 
-    def words(start: int, end: int, kind: str) -> Any:
-        return np.ascontiguousarray(letters[:, start:end]).view(kind)
+    def numbers(offset: int, kind: str) -> npt.NDArray[np.uint64]:
+        """Return the number at an offset of each string; the view has one at each byte of the data."""
+        shape = (len(data) - np.dtype(kind).itemsize + 1,)
+        view: npt.NDArray[Any] = np.ndarray(shape, kind, data.data, strides=(1,))
+        return view[starts + offset].astype(np.uint64)
 
     at = length - length % _STRIPE_BYTES
     if at:
         seeds = (_SEED + _PRIMES[0] + _PRIMES[1], _SEED + _PRIMES[1], _SEED, _SEED - _PRIMES[0])
         lanes = [np.full(count, seed % 2**64, np.uint64) for seed in seeds]
-        stripes = words(0, at, "<u8")
-        for i in range(stripes.shape[1]):
-            lanes[i % 4] = _rotated(lanes[i % 4] + stripes[:, i] * p2, 31) * p1
+        for i in range(at // 8):
+            lanes[i % 4] = _rotated(lanes[i % 4] + numbers(8 * i, "<u8") * p2, 31) * p1
         h = sum(
             (_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)),
             np.zeros(count, np.uint64),
@@ -155,11 +153,41 @@ def _hash_bytes(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     else:
         h = _start(count, length)
     while at + 8 <= length:
-        h = _with_word(h, words(at, at + 8, "<u8")[:, 0])
+        h = _with_word(h, numbers(at, "<u8"))
         at += 8
     if at + 4 <= length:
-        h = _with_half(h, words(at, at + 4, "<u4")[:, 0].astype(np.uint64))
+        h = _with_half(h, numbers(at, "<u4"))
         at += 4
     for i in range(at, length):
-        h = _rotated(h ^ (letters[:, i].astype(np.uint64) * p5), 11) * p1
+        h = _rotated(h ^ (numbers(i, "u1") * p5), 11) * p1
     return _finished(h)
+
+
+_SKETCH_SEED = 9001
+"""Seed of MurmurHash3 in Apache DataSketches."""
+
+
+def murmur_hashes(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return both halves of MurmurHash3 (x64, 128 bits; Appleby) of longs, as Apache DataSketches hashes them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [half.tolist() for half in murmur_hashes(np.array([1]))]
+    [[811507182322053675], [16783237272830240613]]
+    """
+    import numpy as np
+
+    def mixed(h: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+        return h ^ (h >> np.uint64(33))
+
+    seed, length = np.uint64(_SKETCH_SEED), np.uint64(8)
+    k = _rotated(values.view(np.uint64) * np.uint64(0x87C37B91114253D5), 31)
+    start = (seed ^ (k * np.uint64(0x4CF5AD432745937F))) ^ length
+    start = start + (seed ^ length)
+    h1, h2 = mixed(start), mixed(start + (seed ^ length))
+    return h1 + h2, h1 + h2 + h2

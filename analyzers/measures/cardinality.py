@@ -27,7 +27,7 @@ from tidegauge.analyzers.core.errors import (
     NoColumnsSpecifiedError,
     StateMismatchError,
 )
-from tidegauge.analyzers.core.hashes import hash_longs
+from tidegauge.analyzers.core.hashes import hash_longs, murmur_hashes
 from tidegauge.analyzers.core.metric import TWO_SIGMA, Entity, Interval, Scale
 from tidegauge.analyzers.core.registry import canonical_json, resolve
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field, Schema
@@ -36,6 +36,8 @@ from tidegauge.analyzers.core.state import READERS, Count, State, mismatch, regi
 from tidegauge.analyzers.measures.serialized_layouts import require_hll, require_tuples
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from datasketches import compact_tuple_sketch, hll_sketch
 
 
@@ -200,6 +202,41 @@ class HllState(State):
 READERS["hll/1"] = HllState.unpack_first
 
 
+def _sketches_of(values: npt.NDArray[np.int64]) -> list[bytes]:
+    """Return sketches whose union has the registers of a sketch of all values.
+
+    A register is the most leading zeros of the second half of the hashes that the first half assigns to it, so
+    the smallest of them decides. Only the values that decide are added, because each takes a call. They are added
+    to two sketches: the estimate of a single one depends on the values that changed a register earlier, and the
+    estimate of a union depends on the registers only.
+    """
+    import numpy as np
+
+    if len(values) > 1 << LG_K:
+        first, second = murmur_hashes(values)
+        registers = (first & np.uint64((1 << LG_K) - 1)).astype(np.intp)
+        least = np.full(1 << LG_K, np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(least, registers, second)
+        deciding = np.unique(values[second == least[registers]])
+        if len(deciding) >= _MIN_DECIDING:
+            return [_sketch_of(deciding[::2]), _sketch_of(deciding[1::2])]
+    return [_sketch_of(np.unique(values))]
+
+
+_MIN_DECIDING = 1 << (LG_K - 1)
+"""A sketch of a quarter of this number of different values has registers. Smaller ones keep hashes instead."""
+
+
+def _sketch_of(values: npt.NDArray[np.int64]) -> bytes:
+    from datasketches import hll_sketch, tgt_hll_type
+
+    sketch = hll_sketch(LG_K, tgt_hll_type.HLL_8)
+    update = sketch.update
+    for value in values.tolist():
+        update(value)
+    return bytes(sketch.serialize_updatable())
+
+
 def _estimate(a: hll_sketch, b: hll_sketch) -> float:
     """Return the estimate of a union of two sketches, which depends on their registers only.
 
@@ -260,15 +297,9 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
             return None
 
         def from_rows(group: RowGroup) -> HllState:
-            from datasketches import hll_sketch, tgt_hll_type
-
-            sketch = hll_sketch(LG_K, tgt_hll_type.HLL_8)
-            update = sketch.update
-            for number in group.hashes(*columns)[0].tolist():
-                update(number)
             hashing = Hashing.of_cells(hashing_of([field]))
-            packed = [sketch.serialize_updatable()]
-            return HllState.from_sketches(packed, group.values(*columns), hashing)
+            sketches = _sketches_of(group.identities(*columns))
+            return HllState.from_sketches(sketches, group.values(*columns), hashing)
 
         return Kernel(columns, from_rows)
 

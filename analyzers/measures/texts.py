@@ -104,7 +104,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
         )
 
     def kernel(self, schema: Schema) -> Kernel[NumMatchesAndCount] | None:
-        """Match the distinct strings, if RE2 matches the pattern as Java does."""
+        """Match the strings, if RE2 matches the pattern as Java does."""
         columns = schema.top_level(self.field(schema))
         pattern = common_pattern(PATTERNS.get(self.pattern, self.pattern))
         if columns is None or pattern is None:
@@ -112,7 +112,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
         (column,) = columns
 
         def from_rows(group: RowGroup) -> NumMatchesAndCount:
-            strings, counts = group.distinct(column)
+            strings, counts = group.strings(column)
             matches, values = int(counts[pattern.matches(strings)].sum()), group.values(column)
             if self.null_behavior == "ignore":
                 return NumMatchesAndCount(matches, values)
@@ -164,7 +164,7 @@ class _LengthAnalyzer(ExtremeAnalyzer):
         def from_rows(group: RowGroup) -> Any:
             import pyarrow.compute as pc
 
-            length = pc.min_max(pc.utf8_length(group.distinct(column)[0]))[end].as_py()
+            length = pc.min_max(pc.utf8_length(group.strings(column)[0]))[end].as_py()
             values = group.values(column)
             if self.null_behavior == "ignore":
                 return self.state_type(length, values)
@@ -327,7 +327,7 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
     def _types_in(self, group: RowGroup, column: str) -> DataTypeState:
         import pyarrow.compute as pc
 
-        strings, counts = group.distinct(column)
+        strings, counts = group.strings(column)
 
         def matches(pattern: str) -> npt.NDArray[np.bool_]:
             found: npt.NDArray[np.bool_] = pc.match_substring_regex(strings, pattern).to_numpy(
@@ -450,7 +450,8 @@ _CHARACTER_SETS: Mapping[str, _Ranges] = {
 }
 """Code points of Java's predefined sets. RE2's set of spaces lacks the vertical tab."""
 _ANCHORS = {"^": r"\A", "$": r"\z", r"\A": r"\A", r"\z": r"\z", r"\b": r"\b", r"\B": r"\B"}
-_LINE_ENDS = r"[\n\r\x{85}\x{2028}\x{2029}]"
+_LINE_ENDS = "\n", "\r", "\x85", "\u2028", "\u2029"
+_DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _MAX_REPEATS = 1000
 """Greatest number of repetitions in RE2."""
 
@@ -472,9 +473,8 @@ class CommonPattern:
     ----------
     re2 : str
         The pattern for RE2, with classes and anchors written out.
-    needs_single_lines : bool
-        Whether line ends make a difference: Java's ``.`` excludes five characters, and its ``$`` also matches
-        before the last of them.
+    has_dollar : bool
+        Whether a line end at the end of a string makes a difference: Java's ``$`` also matches before it.
     needs_ascii : bool
         Whether other characters make a difference: the words of ``\b`` depend on the version of Java.
 
@@ -487,7 +487,7 @@ class CommonPattern:
     """
 
     re2: str
-    needs_single_lines: bool
+    has_dollar: bool
     needs_ascii: bool
 
     @property
@@ -510,10 +510,9 @@ class CommonPattern:
         if self.needs_ascii and not pc.all(pc.string_is_ascii(strings), min_count=0).as_py():
             msg = "the words of other strings than ASCII depend on the version of Java"
             raise InexactError(msg)
-        if self.needs_single_lines:
-            has_line_end = pc.match_substring_regex(strings, _LINE_ENDS)
-            if pc.any(has_line_end, min_count=0).as_py():
-                msg = "a string has a line end"
+        for line_end in _LINE_ENDS if self.has_dollar else ():
+            if pc.any(pc.ends_with(strings, line_end), min_count=0).as_py():
+                msg = "a string ends with a line end"
                 raise InexactError(msg)
         has_match = pc.match_substring_regex(strings, self.re2)
         return has_match.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
@@ -613,7 +612,7 @@ def _part_of(token: re.Match[str], *, ignores_case: bool) -> str:
     if token["anchor"]:
         return _ANCHORS[token["anchor"]]
     if token["dot"]:
-        return "."
+        return _DOT
     character = token["character"]
     is_negated = character in {r"\D", r"\W", r"\S"} or token["negation"] == "^"
     if character is None:

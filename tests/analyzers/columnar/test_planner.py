@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasketches import hll_sketch, tgt_hll_type
 
 import tidegauge as tg
 from tidegauge.analyzers.columnar import planner as planner_module
@@ -21,6 +22,7 @@ from tidegauge.analyzers.core.hashes import hash_strings
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.registry import Registry
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, TimeRangeState
 from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
@@ -505,6 +507,47 @@ def test_a_pattern_is_left_to_spark_for_a_string_on_which_java_differs(tmp_path)
     tables = [pa.table({"s": ["a"]}), pa.table({"s": ["a\n"]})]
     assert measure(tmp_path, tables, match) == {}
     assert measure(tmp_path, tables[:1], match) == {match: (NumMatchesAndCount(1, 1), COLUMNS)}
+
+
+@pytest.mark.parametrize("distinct", [1, 100, 1500, 2600, 5000, 200_000])
+def test_a_sketch_of_distinct_counts_has_the_registers_of_all_values(tmp_path, distinct):
+    numbers = np.random.default_rng(53).integers(-(2**62), 2**62, distinct)
+    values = np.tile(numbers, -(-20_000 // distinct))
+    ((state, _),) = measure(
+        tmp_path, [pa.table({"n": values})], tg.ApproxCountDistinct("n")
+    ).values()
+    sketch = hll_sketch(12, tgt_hll_type.HLL_8)
+    for value in numbers.tolist():
+        sketch.update(value)
+    packed = [bytes(sketch.serialize_updatable())] * 2  # the estimate of a union, by registers
+    reference = HllState.from_sketches(packed, len(values))
+    assert state.agrees_with(reference)
+    if distinct >= 5000:
+        assert state.estimate() == reference.estimate()
+    assert state.estimate() == pytest.approx(distinct, rel=4 * 1.04 / 64)
+
+
+def test_strings_without_a_dictionary_give_the_same_states(tmp_path):
+    table = pa.table({"s": ["a", "b", None, "a", "ccc", "1.5", ""], "n": range(7)})
+    suite = [
+        tg.Completeness("s"),
+        tg.MinLength("s"),
+        tg.MaxLength("s", null_behavior="fail"),
+        tg.DataType("s"),
+        tg.PatternMatch("s", "^[a-c]+$"),
+        tg.ApproxCountDistinct("s"),
+        tg.ApproxUniqueness("s"),
+        tg.Histogram("s"),
+        tg.Compliance("known", "s IN ('a', 'ccc')"),
+        tg.Sum("n", where="s = 'a'"),
+        tg.Uniqueness("s", where="s IS NOT NULL"),
+    ]
+    coded, plain = (
+        measure(tmp_path, [table], *suite, use_dictionary=is_coded) for is_coded in (True, False)
+    )
+    assert coded == plain
+    assert list(plain) == suite
+    assert plain[tg.Sum("n", where="s = 'a'")][0] == SumAndCount(3, 2)
 
 
 def test_sums_of_infinities_give_no_warning(tmp_path):

@@ -53,6 +53,8 @@ def test_invalid_patterns_are_refused_where_they_are_written(pattern):
         (r"\W", ["é", "-"], ["a_1"]),
         ("[^a]", ["\n", "b"], ["a"]),
         ("^.$", ["a", "é", "😀"], ["", "ab"]),
+        ("a.b", ["a\x0bb"], ["a\nb", "a\rb", "a\x85b", "a\u2028b", "a\u2029b"]),
+        ("^b|b$", ["a\nb"], ["a\nbc"]),
         ("(?i)k[a-c]", ["KB", "kC"], ["\u212aa", "kd"]),  # Kelvin; ASCII only, unless (?u)
         ("(?i)[Z-a]", ["z", "A", "_"], ["b"]),
         ("(?i)[^a]", ["b"], ["a", "A"]),
@@ -90,7 +92,7 @@ def test_invalid_patterns_are_left_to_java(pattern):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "string"), [("a$", "a\n"), (".", "\u2028"), ("a$", "\x85"), (r"\bé", "é")]
+    ("pattern", "string"), [("a$", "a\n"), ("a|$", "b\u2028"), ("a$", "\r\n"), (r"\bé", "é")]
 )
 def test_strings_on_which_java_differs_are_left_to_it(pattern, string):
     with pytest.raises(InexactError):
