@@ -6,9 +6,10 @@ notifies. It reads listings, footers and table logs, and never scans data.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,6 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from pydantic import Field, ValidationError
 
 from tidegauge.analyzers.core.errors import HistoryError, SourceError, SuiteError, message_of
 from tidegauge.analyzers.core.filesystems import absolute, comparable
@@ -37,6 +39,8 @@ from tidegauge.analyzers.sources.lake import (
     open_lake_table,
 )
 from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
+from tidegauge.files.models import Document
+from tidegauge.files.yaml_file import YamlFile
 from tidegauge.job import JobResult, run_tables
 from tidegauge.notifications.notify import notify_all
 from tidegauge.outcome import Cause, Gate, JUnitCase, Kind, Outcome, Problem
@@ -86,6 +90,99 @@ MONITORS = (
 monitored, because the largest value of a day is often unusual."""
 
 
+class TableSettings(Document):
+    """Settings of watched tables, in a file or as properties of a table: ``tidegauge.owner`` and so on.
+
+    Attributes
+    ----------
+    owner : str
+        Owner of the tables, which the home page shows.
+    tier : str
+        Importance of the tables.
+    muted : bool
+        Whether incidents of the tables are not notified, and do not fail the command.
+    exclude : bool
+        Whether the tables are not watched.
+    """
+
+    owner: str | None = None
+    tier: str | None = None
+    muted: bool | None = None
+    exclude: bool | None = None
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags of runs: the owner, the tier, and whether the table is muted."""
+        named = {"owner": self.owner, "tier": self.tier, MUTED_TAG: "true" if self.muted else None}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class WatchFields(Document):
+    """Fields of a settings file of `watch`.
+
+    Attributes
+    ----------
+    include, exclude : list of str
+        Patterns of datasets to watch, and not to watch.
+    notify : list of str
+        Destinations of notifications.
+    tables : dict
+        Settings of tables, by patterns of datasets; later patterns override earlier ones.
+    variables : dict
+        Variables and their defaults; ``${name}`` in a string is replaced by the value.
+    """
+
+    include: list[str] = Field(default_factory=list)
+    exclude: list[str] = Field(default_factory=list)
+    notify: list[str] = Field(default_factory=list, repr=False)
+    tables: dict[str, TableSettings] = Field(default_factory=dict)
+    variables: dict[str, str | None] = Field(default_factory=dict)
+
+    def of(self, dataset: str) -> TableSettings:
+        """Return the settings of a dataset."""
+        merged: dict[str, Any] = {}
+        for pattern, settings in self.tables.items():
+            if fnmatchcase(dataset, pattern):
+                merged |= settings.model_dump(exclude_none=True)
+        return TableSettings(**merged)
+
+    def chooses(self, dataset: str) -> bool:
+        """Return whether a dataset is watched, as far as its name decides."""
+        is_included = not self.include or any(fnmatchcase(dataset, p) for p in self.include)
+        is_excluded = any(fnmatchcase(dataset, p) for p in self.exclude)
+        return is_included and not is_excluded and not self.of(dataset).exclude
+
+
+def read_settings(path: str | Path) -> WatchFields:
+    """Read a settings file of `watch`.
+
+    Raises
+    ------
+    SuiteError
+        With the line and the problem, if the file is invalid.
+    """
+    return YamlFile.read(path, "watch file", "tables:").fields(WatchFields)
+
+
+MUTED_TAG = "muted"
+"""Tag of the runs of muted tables."""
+_PROPERTY_PREFIX = "tidegauge."
+
+
+def _settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings in a table's properties; other properties are ignored."""
+    values: dict[str, Any] = {
+        name: value
+        for name in TableSettings.model_fields
+        if (value := properties.get(_PROPERTY_PREFIX + name)) is not None
+    }
+    try:
+        return TableSettings(**values).model_dump(exclude_none=True)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        msg = f"invalid property {_PROPERTY_PREFIX}{problem['loc'][0]}={problem['input']!r}: use true or false"
+        raise SourceError(msg) from None
+
+
 class Coverage(StrEnum):
     """Coverage of a table by a watch."""
 
@@ -93,6 +190,8 @@ class Coverage(StrEnum):
     UNCHANGED = "unchanged"
     BY_SUITE = "measured by a suite"
     UNSUPPORTED = "not supported"
+    EXCLUDED = "excluded by a property"
+    NOT_SEEN = "not seen"
     RETIRED = "retired"
     NOT_REACHED = "not reached"
     PLANNED = "to be measured"
@@ -118,6 +217,8 @@ class TableCoverage:
         Hash of the listing, if all of its partitions were measured.
     is_due : bool
         Whether a table without changes may miss a partition.
+    is_muted : bool
+        Whether incidents of the table are not notified.
     """
 
     dataset: str
@@ -127,6 +228,7 @@ class TableCoverage:
     reason: str = ""
     listing: str = field(default="", repr=False)
     is_due: bool = False
+    is_muted: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield a problem for each partition that cannot be read."""
@@ -150,6 +252,7 @@ class TableCoverage:
             "location": self.location,
             "coverage": str(self.coverage),
             "reason": self.reason,
+            "muted": self.is_muted,
         }
         if self.run is not None:
             table |= {
@@ -182,12 +285,18 @@ class WatchResult(JobResult[TableCoverage]):
         Headlines of groups of incidents that share a cause, by the smallest id in the group.
     stopped : str
         Why the watch stopped before all tables were measured; empty if it did not.
+    muted_incidents : list of mapping
+        Open incidents of muted tables.
+    proposals : list of str
+        Measured tables for which a suite is worth it, with the reasons and the command that writes it.
     """
 
     pattern: str = ""
     incidents: list[GroupedIncidentRow] = field(default_factory=list)
     headlines: Mapping[int, str] = field(default_factory=dict)
     stopped: str = ""
+    muted_incidents: list[GroupedIncidentRow] = field(default_factory=list)
+    proposals: list[str] = field(default_factory=list)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the tables, and one for each open incident."""
@@ -208,9 +317,14 @@ class WatchResult(JobResult[TableCoverage]):
         total = len(self.tables) + len(self.failed)
         lines = [f"{self.pattern}: {plural(total, 'table')}: {', '.join(words) or 'none'}"]
         lines += self._incident_lines(options)
+        if self.muted_incidents:
+            muted = sorted({row["dataset"] for row in self.muted_incidents})
+            count = plural(len(self.muted_incidents), "open incident")
+            lines.append(f"muted: {count} in {', '.join(muted[:MAX_LISTED])}")
+        unwatched = {Coverage.UNSUPPORTED, Coverage.NOT_SEEN}
         lines += _some(
             "not watched:",
-            [f"{t.dataset}: {t.reason}" for t in self.tables if t.coverage is Coverage.UNSUPPORTED],
+            [f"{t.dataset}: {t.reason}" for t in self.tables if t.coverage in unwatched],
         )
         lines += _some(
             "partitions that cannot be read:",
@@ -219,6 +333,7 @@ class WatchResult(JobResult[TableCoverage]):
         if self.stopped:
             lines.append(f"stopped: {self.stopped}; the next watch resumes there")
         lines += _some("failed:", self.failed)
+        lines += _some("worth a suite:", self.proposals)
         return [*lines, *super(WatchResult, self._without_failed()).closing_lines(options)]
 
     def _without_failed(self) -> WatchResult:
@@ -269,6 +384,7 @@ class WatchResult(JobResult[TableCoverage]):
             **super().sections(),
             "incidents": incidents,
             "stopped": self.stopped or None,
+            "proposals": self.proposals,
         }
 
     def junit_suites(self, gate: Gate) -> list[tuple[str, Sequence[JUnitCase]]]:
@@ -299,6 +415,7 @@ class _Known:
     tag: str | None = None
     is_retired: bool = False
     recent_times: Sequence[datetime] = ()
+    is_muted: bool = False
 
 
 class _Datasets:
@@ -316,7 +433,9 @@ class _Datasets:
         for row in rows:
             name, source = row["dataset"], row["source"]
             tag = tags.get(name, {}).get(WATCH_TAG)
-            known = _Known(name, source, tag, row["status"] == "retired", times.get(name, ()))
+            is_muted = MUTED_TAG in tags.get(name, {})
+            is_retired = row["status"] == "retired"
+            known = _Known(name, source, tag, is_retired, times.get(name, ()), is_muted)
             if source is not None:
                 self._taken.add(name)
             if source is not None and is_folder(source) and absolute(source) != source:
@@ -345,6 +464,27 @@ class _Datasets:
             name = next((name for name in names if name not in self._taken), names[-1])
             self._taken.add(name)
         return _Known(name)
+
+    def unseen(self, found: Collection[str], patterns: Sequence[str]) -> list[TableCoverage]:
+        """Return the watched tables below the folders of the patterns that were not found anymore."""
+        keys = set(map(_source_key, found))
+        roots = tuple(
+            _source_key(absolute(p)) + "/"
+            for p in patterns
+            if not set("*?[") & set(p) and is_folder(p)
+        )
+        return [
+            TableCoverage(
+                known.dataset,
+                hide_secrets(known.source),
+                Coverage.NOT_SEEN,
+                reason="its folder has no table anymore; retire it with `tidegauge dataset retire`",
+            )
+            for key, datasets in self._by_source.items()
+            if key not in keys and key.startswith(roots)
+            for known in datasets
+            if known.tag is not None and not known.is_retired and known.source is not None
+        ]
 
     def _stored(self, source: str) -> list[_Known]:
         stored = self._by_source.get(_source_key(source), [])
@@ -387,6 +527,7 @@ class _Watch:
     wait: float
     batch_bytes: int
     dry_run: bool
+    settings: WatchFields
     must_stop: Callable[[], str]
 
     def table(self, table: LakeTable) -> TableCoverage:
@@ -406,7 +547,14 @@ class _Watch:
         known = self.datasets.watched(table.source)
         if known is not None and known.tag == listing and not known.is_retired:
             is_due = is_next_due(known.recent_times, datetime.now(UTC))
-            return TableCoverage(known.dataset, location, Coverage.UNCHANGED, is_due=is_due)
+            muted = self.settings.of(known.dataset).muted
+            return TableCoverage(
+                known.dataset,
+                location,
+                Coverage.UNCHANGED,
+                is_due=is_due,
+                is_muted=known.is_muted if muted is None else muted,
+            )
         source = open_lake_table(table)
         known = self.datasets.of(source)
         coverage = Coverage.PLANNED
@@ -414,11 +562,17 @@ class _Watch:
             coverage = Coverage.RETIRED
         elif known.source is not None and known.tag is None:
             coverage = Coverage.BY_SUITE
+        settings = TableSettings(
+            **_settings_of(source.properties)
+            | self.settings.of(known.dataset).model_dump(exclude_none=True)
+        )
+        if settings.exclude:
+            coverage = Coverage.EXCLUDED
         if coverage is not Coverage.PLANNED or self.dry_run:
-            return TableCoverage(known.dataset, location, coverage)
+            return TableCoverage(known.dataset, location, coverage, is_muted=bool(settings.muted))
         if stop := self.must_stop():
             return TableCoverage(known.dataset, location, Coverage.NOT_REACHED, reason=stop)
-        report = self._measure(source, known.dataset)
+        report = self._measure(source, known.dataset, settings.tags())
         is_complete = report.status is RunStatus.COMPLETE and not self.must_stop()
         return TableCoverage(
             known.dataset,
@@ -426,9 +580,10 @@ class _Watch:
             Coverage.MEASURED,
             report,
             listing=listing if is_complete else "",
+            is_muted=bool(settings.muted),
         )
 
-    def _measure(self, source: LakeSource, dataset: str) -> RunReport:
+    def _measure(self, source: LakeSource, dataset: str, tags: Mapping[str, str]) -> RunReport:
         time_format = source.time_format
         suite = Suite(
             dataset,
@@ -443,7 +598,7 @@ class _Watch:
             hide_secrets(source.name),
             source.keys,
             suite.canonical(),
-            tags={WATCH_TAG: UNFINISHED},
+            tags={WATCH_TAG: UNFINISHED, **tags},
         )
         return run_metadata(
             source,
@@ -503,6 +658,7 @@ def watch(
     notify: Sequence[str] = (),
     wait: float = WAIT_SECONDS,
     spark: SparkSession | None = None,
+    settings: str | Path | None = None,
 ) -> WatchResult:
     """Measure all tables below a folder by their metadata, and detect anomalies in them.
 
@@ -534,6 +690,8 @@ def watch(
         Seconds to wait while another run measures a table.
     spark : SparkSession, optional
         The session whose catalog is searched (default: the active session). It lists tables, and reads no data.
+    settings : str or Path, optional
+        A file with patterns of tables to include and exclude, sinks, owners, tiers and muted tables.
 
     Returns
     -------
@@ -564,7 +722,12 @@ def watch(
     must_stop = _stopper(minutes, memory_mb)
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
     tables_by_source = {t.source: t for p in patterns for t in _find(p, spark)}
-    tables = [t for t in tables_by_source.values() if _is_chosen(t.name, include, exclude)]
+    chosen = WatchFields() if settings is None else read_settings(settings)
+    tables = [
+        table
+        for table in tables_by_source.values()
+        if chosen.chooses(table.name) and _is_chosen(table.name, include, exclude)
+    ]
     batch_bytes = BATCH_BYTES if memory_mb is None else int(memory_mb * 2**20 / 8 / jobs)
     work = _Watch(
         repository,
@@ -573,6 +736,7 @@ def watch(
         wait,
         min(batch_bytes, BATCH_BYTES),
         dry_run,
+        chosen,
         must_stop,
     )
     result = WatchResult(pattern=hide_secrets(", ".join(patterns)))
@@ -583,10 +747,16 @@ def watch(
     result.stopped = next(
         (t.reason for t in result.tables if t.coverage is Coverage.NOT_REACHED), ""
     )
-    names = {table.dataset for table in result.tables}
+    known_sources = {table.source for table in tables_by_source.values()}
+    result.tables += work.datasets.unseen(known_sources, patterns)
+    muted = {table.dataset for table in result.tables if table.is_muted}
+    names = {table.dataset for table in result.tables} - muted
     result.incidents, result.headlines = open_incidents(repository, names)
+    result.muted_incidents, _ = open_incidents(repository, muted)
+    result.proposals = propose_suites(repository, result)
+    sinks = [*notify, *chosen.notify]
     if not dry_run:
-        result.notices = notify_all(repository, {name: list(notify) for name in names})
+        result.notices = notify_all(repository, dict.fromkeys(names, sinks))
     return result
 
 
@@ -673,3 +843,94 @@ def open_incidents(
     chosen = [row for row in rows if row["dataset"] in datasets]
     chosen.sort(key=lambda row: (-ranks[str(row["severity"])], -row["id"]))
     return chosen, {group.id: group.headline for group in groups.values()}
+
+
+MAX_PROPOSALS = 3
+"""Maximum number of tables on the screen for which a suite is proposed."""
+LARGE_SWING = 0.5
+"""Rows swing largely if their standard deviation is at least this share of their mean."""
+MANY_NULLS = 0.1
+"""A column has many nulls if at least this share of its values is null, and not all."""
+
+
+def propose_suites(repository: Repository, result: WatchResult) -> list[str]:
+    """Return the tables that this watch measured and that need more than metadata, with reasons and a command.
+
+    Reasons are large swings of the rows, columns with many nulls, and integers without nulls whose range has room for
+    a different value in each row, which only a scan can show to be a key. A table needs two reasons.
+    """
+    tables = {t.dataset: t for t in result.tables if t.run is not None and not t.is_muted}
+    if not tables:
+        return []
+    m, x, a, d = s.metric.c, s.series.c, s.analyzer.c, s.dataset.c
+    joined = s.series.join(s.analyzer, a.id == x.analyzer_id).join(s.dataset, d.id == a.dataset_id)
+    rows_query = (
+        sa.select(d.name, sa.func.avg(m.value), sa.func.avg(m.value * m.value))
+        .select_from(joined.join(s.metric, m.series_id == x.id))
+        .where(x.name == "Size", a.segment == "", s.holds(s.metric), m.value.is_not(None))
+        .group_by(d.name)
+    )
+    n = s.newest_metric.c
+    newest_query = (
+        sa.select(d.name, x.name, x.instance, n.value)
+        .select_from(joined.join(s.newest_metric, n.series_id == x.id))
+        .where(x.name.in_(["Size", "Completeness", "Minimum", "Maximum"]), a.segment == "")
+    )
+    with repository.database.read() as connection:
+        moments = {name: (mean, square) for name, mean, square in connection.execute(rows_query)}
+        newest: dict[str, dict[tuple[str, str], float]] = {}
+        for dataset, name, instance, value in connection.execute(newest_query):
+            if dataset in tables and value is not None:
+                newest.setdefault(dataset, {})[name, instance] = value
+    reasons = {
+        dataset: _suite_reasons(*moments.get(dataset, (0.0, 0.0)), newest.get(dataset, {}))
+        for dataset in tables
+    }
+    chosen = sorted(tables, key=lambda dataset: (-len(reasons[dataset]), dataset))[:MAX_PROPOSALS]
+    return [
+        f"{dataset}: {'; '.join(reasons[dataset])}: tidegauge profile {shlex.quote(tables[dataset].location)}"
+        f" --dataset {shlex.quote(dataset)}"
+        for dataset in chosen
+        if len(reasons[dataset]) > 1
+    ]
+
+
+def _suite_reasons(
+    mean: float, mean_square: float, newest: Mapping[tuple[str, str], float]
+) -> list[str]:
+    """Return why a table needs more than metadata.
+
+    Parameters
+    ----------
+    mean, mean_square : float
+        Mean of the rows of its partitions, and of their squares.
+    newest : mapping of (str, str) to float
+        Values of the newest partition, by metric and column.
+
+    Examples
+    --------
+    >>> newest = {("Size", "*"): 10, ("Minimum", "id"): 1, ("Maximum", "id"): 10, ("Completeness", "id"): 1}
+    >>> _suite_reasons(100.0, 20_000.0, {**newest, ("Completeness", "email"): 0.8})
+    ['rows vary by 100%', '20% of email is null', 'id may be a key']
+    """
+    reasons = []
+    deviation = max(mean_square - mean * mean, 0.0) ** 0.5
+    if mean > 0 and deviation >= LARGE_SWING * mean:
+        reasons.append(f"rows vary by {deviation / mean:.0%}")
+    shares = {c: 1 - value for (name, c), value in newest.items() if name == "Completeness"}
+    nulls = [c for c in sorted(shares, key=lambda c: -shares[c]) if MANY_NULLS <= shares[c] < 1]
+    if nulls:
+        others = f", and {plural(len(nulls) - 1, 'other column')} has many nulls" * (len(nulls) > 1)
+        reasons.append(f"{shares[nulls[0]]:.0%} of {nulls[0]} is null{others}")
+    rows = newest.get(("Size", "*"), 0)
+    keys = [
+        c
+        for (name, c), low in newest.items()
+        if name == "Minimum"
+        and rows > 1
+        and shares.get(c) == 0
+        and rows <= newest.get(("Maximum", c), low) - low + 1 <= 2 * rows
+    ]
+    if keys:
+        reasons.append(f"{min(keys)} may be a key")
+    return reasons

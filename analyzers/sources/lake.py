@@ -93,6 +93,8 @@ class LakeTable:
         Full name in Spark's catalog; empty for a folder.
     metadata_location : str
         The current metadata file of an Iceberg table of a catalog; empty for a folder.
+    properties : mapping of str to str
+        The properties of a table of the metastore.
     """
 
     path: str
@@ -102,6 +104,7 @@ class LakeTable:
     problem: str = ""
     catalog_name: str = ""
     metadata_location: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def source(self) -> str:
@@ -224,7 +227,11 @@ def _described(spark: SparkSession, table: LakeTable, catalog: Sequence[str]) ->
         format = description.provider
         format = "parquet" if format == "hive" and "parquet" in serde else format
         found = replace(
-            table, catalog_name=full_name, format=format, location=description.location.rstrip("/")
+            table,
+            catalog_name=full_name,
+            format=format,
+            location=description.location.rstrip("/"),
+            properties=_properties(description.details.get("table properties", "")),
         )
         if found.unsupported:
             return found
@@ -246,6 +253,18 @@ def _described(spark: SparkSession, table: LakeTable, catalog: Sequence[str]) ->
         return replace(found, files=tuple(files), problem="" if files else "it has no files")
     except Exception as error:  # noqa: BLE001 - catalogs raise their own errors; the other tables are watched
         return replace(table, format="parquet", problem=message_of(error))
+
+
+def _properties(described: str) -> dict[str, str]:
+    """Parse properties of a table as Spark describes them.
+
+    Examples
+    --------
+    >>> _properties("[tidegauge.owner=ann, tidegauge.tier=1]")
+    {'tidegauge.owner': 'ann', 'tidegauge.tier': '1'}
+    """
+    pairs = (pair.partition("=") for pair in described.strip("[]").split(", "))
+    return {key: value for key, equals, value in pairs if equals}
 
 
 def _split_pattern(location: str) -> tuple[str, str]:
@@ -452,6 +471,11 @@ class ParquetFolder:
         return next(iter(self._files)).keys
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties; empty for a folder."""
+        return self.table.properties
+
+    @property
     def is_partitioned(self) -> bool:
         """Whether the table has partition columns."""
         return bool(self.file_keys)
@@ -565,6 +589,11 @@ class LogFolder:
         if self.table.format == DELTA:
             return read_delta_history(self.table.location)
         return read_iceberg_history(self._metadata_location)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties in the table's log."""
+        return self.snapshot.properties
 
     @property
     def is_partitioned(self) -> bool:

@@ -562,3 +562,108 @@ def test_a_catalog_is_watched_without_scanning(repo, spark, tmp_path):
         assert run.report.scanned == 0
     finally:
         spark.sql("DROP DATABASE watched CASCADE")
+
+
+SETTINGS = """
+exclude: ["*.tmp_*"]
+tables:
+  "*": {owner: data@example.org, tier: 2}
+  sales.*: {tier: 1}
+  sales.old: {muted: true}
+  raw.*: {exclude: true}
+"""
+
+
+def test_a_file_names_owners_tiers_exclusions_and_muted_tables(repo, lake_folder, tmp_path):
+    file = tmp_path / "watch.yml"
+    file.write_text(SETTINGS)
+    days = last_days(40)
+    for name in ("sales/old", "sales/new", "sales/tmp_x", "raw/events"):
+        write_days(lake_folder / name, days[:-5])
+    result = watch(str(lake_folder), repository=repo, settings=file)
+    assert coverage(result) == {"sales.old": Coverage.MEASURED, "sales.new": Coverage.MEASURED}
+    (run,) = repo.runs("sales.old")["tags"]
+    assert {**run, "watch": ""} == {
+        "owner": "data@example.org",
+        "tier": "1",
+        "muted": "true",
+        "watch": "",
+    }
+    assert [i["dataset"] for i in result.incidents] == ["sales.new"]
+    assert [i["dataset"] for i in result.muted_incidents] == ["sales.old"]
+    assert "muted: 1 open incident in sales.old" in result.text()
+    # The tag of the last run counts if no file says otherwise.
+    again = watch(str(lake_folder), repository=repo)
+    assert {t.dataset: t.is_muted for t in again.tables if t.dataset == "sales.old"} == {
+        "sales.old": True
+    }
+
+
+def test_notifications_leave_out_muted_tables(repo, lake_folder, tmp_path, caplog):
+    file = tmp_path / "watch.yml"
+    file.write_text("notify: [log]\ntables:\n  quiet: {muted: true}\n")
+    for name in ("loud", "quiet"):
+        write_days(lake_folder / name, last_days(40)[:-5])
+    result = watch(str(lake_folder), repository=repo, settings=file)
+    (notice,) = result.notices
+    assert (notice.error, notice.incident) == ("", result.incidents[0]["id"])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tables: {a: {muted: maybe}}", "muted"),
+        ("tables: {a: {owners: x}}", "owner"),
+        ("includes: [a]", "include"),
+    ],
+)
+def test_errors_in_the_file_name_the_line(repo, lake_folder, tmp_path, text, problem):
+    lake_folder.mkdir()
+    file = tmp_path / "watch.yml"
+    file.write_text(text)
+    with pytest.raises(SuiteError, match=rf"watch.yml:1: .*{problem}"):
+        watch(str(lake_folder), repository=repo, settings=file)
+
+
+def test_properties_of_a_table_are_settings(repo, lake_folder, catalog):
+    for name, properties in {
+        "muted": {"tidegauge.muted": "true", "tidegauge.owner": "ann"},
+        "left": {"tidegauge.exclude": "true"},
+        "wrong": {"tidegauge.muted": "perhaps"},
+    }.items():
+        table = catalog.create_table(f"db.{name}", two_days().schema, properties=properties)
+        table.append(two_days())
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {
+        "db.muted.snapshots": Coverage.MEASURED,
+        "db.left.snapshots": Coverage.EXCLUDED,
+    }
+    assert [t.dataset for t in result.tables if t.is_muted] == ["db.muted.snapshots"]
+    assert repo.runs("db.muted.snapshots")["tags"][0]["owner"] == "ann"
+    assert result.failed == [
+        "db.wrong: invalid property tidegauge.muted='perhaps': use true or false"
+    ]
+
+
+def test_a_table_that_disappeared_is_listed(repo, lake_folder):
+    for name in ("a", "b"):
+        write_days(lake_folder / name, last_days(2))
+    watch(str(lake_folder), repository=repo)
+    shutil.rmtree(lake_folder / "b")
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {"a": Coverage.UNCHANGED, "b": Coverage.NOT_SEEN}
+    assert "b: its folder has no table anymore" in result.text()
+    repo.retire("b")
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"a": Coverage.UNCHANGED}
+
+
+def test_suites_are_proposed_with_reasons(repo, lake_folder):
+    days = last_days(10)
+    write_days(lake_folder / "swings", days, lambda i: 10 if i % 2 else 200, nulls=3)
+    write_days(lake_folder / "calm", days)
+    result = watch(str(lake_folder), repository=repo)
+    location = lake_folder / "swings"
+    assert result.proposals == [
+        "swings: rows vary by 90%; 30% of name is null; id may be a key: tidegauge profile"
+        f" {location} --dataset swings"
+    ]

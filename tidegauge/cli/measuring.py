@@ -395,6 +395,12 @@ def watch(
             help="Sink of notifications, such as log or ${SLACK}; can be repeated (default: as configured).",
         ),
     ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file with tables to include and exclude, owners, tiers and muted tables (default: none)."
+        ),
+    ] = None,
     fail_on_incident: Annotated[
         bool,
         typer.Option(
@@ -426,6 +432,7 @@ def watch(
             memory_mb=memory_limit,
             notify=notify or (),
             spark=spark,
+            settings=settings,
         )
         gate = Gate(anomalies=fail_on_incident)
         return options.print_result(result, gate, output_format, output, location.option)
