@@ -152,7 +152,7 @@ class WatchFields(Document):
         return is_included and not is_excluded and not self.of(dataset).exclude
 
 
-def read_settings(path: str | Path) -> WatchFields:
+def read_watch_file(path: str | Path) -> WatchFields:
     """Read a settings file of `watch`.
 
     Raises
@@ -722,7 +722,7 @@ def watch(
     must_stop = _stopper(minutes, memory_mb)
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
     tables_by_source = {t.source: t for p in patterns for t in _find(p, spark)}
-    chosen = WatchFields() if settings is None else read_settings(settings)
+    chosen = WatchFields() if settings is None else read_watch_file(settings)
     tables = [
         table
         for table in tables_by_source.values()

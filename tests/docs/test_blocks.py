@@ -21,6 +21,7 @@ from tidegauge.repository.store.config import (
     privacy_settings,
     settings,
 )
+from tidegauge.watching import read_watch_file
 
 LANGUAGES = {"python", "text", "shell", "yaml", "toml", "sql"}
 
@@ -160,6 +161,7 @@ FILES = {
     "entry points": read_entry_points,
     "monitors": read_monitors,
     "CronJob": read_cron_job,
+    "watch": lambda file: read_watch_file(file).of("sales.archive").muted,
 }
 """The reader for each kind of file. It raises an error, or fails, if a file is invalid."""
 
