@@ -78,8 +78,7 @@ MAX_LISTED = 20
 """Maximum number of incidents, and of tables with a problem, on the screen."""
 
 MONITORS = (
-    Monitor({"name": "Size"}),
-    Monitor({"name": "Completeness"}),
+    Monitor({"name": "Size|Completeness"}),
     Monitor(detector=StalePartition(), severity="error"),
     Monitor(detector=EmptyMetrics()),
     Monitor(detector=MissingPartition()),
@@ -87,7 +86,8 @@ MONITORS = (
     Monitor(detector=SchemaChange()),
 )
 """Monitors of watched tables: volume, nulls, copies, freshness and schema. Extremes are stored, but they are not
-monitored, because the largest value of a day is often unusual."""
+monitored, because the largest value of a day is often unusual. With one monitor for each detector, a run scores only
+changed partitions."""
 
 
 class TableSettings(Document):

@@ -72,7 +72,7 @@ class Monitor:
     series : mapping of str to str
         Selector by ``name``, ``instance``, ``segment``, ``where`` and ``analyzer``; all series if
         empty. In ``name``, ``instance`` and ``segment``, ``*`` matches any characters, as in
-        ``prices.*``. A single ``*`` is the instance of whole datasets.
+        ``prices.*``, and ``|`` separates choices, as in ``Size|Completeness``. A single ``*`` is the instance of whole datasets.
     detector : Detector or str
         The detector, or its description, such as ``OnlineNormal(2, 2)``.
     severity : str, optional
@@ -313,13 +313,17 @@ def _build(registry: Registry[Any], value: Any) -> Any:
 
 
 def selects(pattern: str, name: str) -> bool:
-    """Return whether a selector matches a name; ``*`` within it matches any characters.
+    """Return whether a selector matches a name; ``*`` within it matches any characters, and ``|`` separates choices.
 
     Examples
     --------
     >>> selects("prices.*", "prices.index"), selects("prices.*", "prices"), selects("*", "prices")
     (True, False, False)
+    >>> selects("Size|Completeness", "Size"), selects("Size|Completeness", "Mean"), selects("a|b", "a|b")
+    (True, False, True)
     """
+    if "|" in pattern and pattern != name:
+        return any(selects(choice, name) for choice in pattern.split("|"))
     return pattern == name or (pattern != "*" and "*" in pattern and bool(_pattern(pattern)(name)))
 
 
