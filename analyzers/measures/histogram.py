@@ -48,6 +48,7 @@ from tidegauge.analyzers.measures.quantiles import (
     MIN_K,
     RANK_CONFIDENCE,
     KllState,
+    kll_in,
     kll_statistic,
 )
 
@@ -996,6 +997,14 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
     def aggregations(self, schema: Schema) -> Sequence[Sketch]:
         """Return the sketch."""
         return (Sketch("kll", self.doubles(schema), self.sketch_size),)
+
+    def kernel(self, schema: Schema) -> Kernel[KllState] | None:
+        """Sketch the values, without NaN."""
+        columns = schema.top_level(self.field(schema))
+        if columns is None:
+            return None
+        (column,) = columns
+        return Kernel(columns, lambda group: kll_in(group, column, self.sketch_size))
 
     def fold(self, cells: Sequence[Any]) -> KllState:
         """Return the state of the sketch."""

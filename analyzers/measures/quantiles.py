@@ -305,6 +305,17 @@ def _read_kll(sketch: bytes) -> kll_doubles_sketch:
     return kll_doubles_sketch.deserialize(bytes(sketch))
 
 
+def kll_in(group: RowGroup, column: str, k: int) -> KllState:
+    """Return the sketch of the values of a column in a row group, without NaN."""
+    import numpy as np
+
+    from tidegauge.analyzers.measures.sketch_merging import build_kll
+
+    values = group.doubles(column)
+    values = values[~np.isnan(values)]
+    return KllState(build_kll(values, k)) if len(values) else KllState()
+
+
 def kll_statistic(column: str, k: int, where: str | None) -> str:
     """Return the statistic key of a KLL sketch."""
     return canonical_json({"state": "kll", "column": column, "k": k, "where": where})
@@ -355,16 +366,9 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
         if columns is None:
             return None
 
-        def from_rows(group: RowGroup) -> KllState:
-            import numpy as np
-            from datasketches import kll_doubles_sketch
-
-            values = group.doubles(*columns)
-            sketch = kll_doubles_sketch(sketch_size(self.relative_error))
-            sketch.update(values[~np.isnan(values)])
-            return KllState.from_sketches([sketch.serialize()])
-
-        return Kernel(columns, from_rows)
+        (column,) = columns
+        k = sketch_size(self.relative_error)
+        return Kernel(columns, lambda group: kll_in(group, column, k))
 
     def fold(self, cells: Sequence[Any]) -> KllState:
         """Return the state of the sketch."""

@@ -1,5 +1,7 @@
 """Merges of serialized KLL and REQ sketches of doubles whose results depend on nothing but the sketches.
 
+`build_kll` builds a KLL sketch of values in the same way.
+
 The library that reads the sketches draws random numbers when it merges them, and they cannot be seeded. Merging
 the same sketches twice then gives two answers. The functions here merge all sketches in one step: they join the
 values of each level and halve a level that is too full once, from the lowest to the highest. Which half stays is
@@ -69,6 +71,30 @@ def merge_kll(sketches: Sequence[bytes], k: int) -> bytes:
     levels = _joined([layout.levels for layout in layouts])
     total = _number_of_values([len(values) for values in levels])
     least_k = min([k, *(layout.least_k for layout in layouts if len(layout.levels) > 1)])
+    ends = min(layout.low for layout in layouts), max(layout.high for layout in layouts)
+    return _pack_kll(_halved(levels, k, keeps_second), total, k, least_k, ends)
+
+
+def build_kll(values: Values, k: int) -> bytes:
+    """Build a KLL sketch of values, of which there is at least one and none is NaN.
+
+    The result depends on nothing but the values: they are a level that is too full.
+
+    Examples
+    --------
+    >>> from datasketches import kll_doubles_sketch
+    >>> sketch = kll_doubles_sketch.deserialize(build_kll(np.arange(100_000.0), 200))
+    >>> sketch.n, sketch.get_max_value(), abs(sketch.get_rank(50_000) - 0.5) < 0.0133
+    (100000, 99999.0, True)
+    """
+    ordered = np.sort(values)
+    levels = _halved([ordered], k, _Coin([ordered.tobytes()]))
+    return _pack_kll(levels, len(ordered), k, k, (float(ordered[0]), float(ordered[-1])))
+
+
+def _halved(levels: list[Values], k: int, keeps_second: _Coin) -> list[Values]:
+    """Halve each level that is too full, from the lowest to the highest, until all values fit."""
+    levels = list(levels)
     retained = sum(map(len, levels))
     level = 0
     while level < len(levels):
@@ -85,8 +111,7 @@ def merge_kll(sketches: Sequence[bytes], k: int) -> bytes:
             levels[level + 1] = _sorted(levels[level + 1], promoted)
             retained -= len(promoted)
         level += 1
-    ends = min(layout.low for layout in layouts), max(layout.high for layout in layouts)
-    return _pack_kll(levels, total, k, least_k, ends)
+    return levels
 
 
 def _pack_kll(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.analyzers.measures.test_sketch_layouts import hll, items, kll, req, tuples
 from tidegauge.analyzers.core.state import read_state
 from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs, rank_error
+from tidegauge.analyzers.measures.sketch_merging import build_kll
 
 MANY_SIZES = (1, 3, 4, 5, 40, 400, 3000, 9000)
 
@@ -137,3 +138,22 @@ def test_a_sketch_made_smaller_is_always_the_same():
     assert smaller.count == 5000
     assert len(smaller.sketch) < len(state.sketch) / 2
     assert kll_of([7.0]).coarser(4.0).quantiles([0.5]) == [7.0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 268, 269, 270, 1000, 100_001])
+def test_a_built_sketch_depends_on_the_values_alone_and_keeps_the_bound(size):
+    values = np.random.default_rng(53).normal(size=size)
+    sketch = KllState(build_kll(values, 269))
+    assert sketch == KllState(build_kll(values[::-1].copy(), 269))
+    assert (sketch.count, sketch.k) == (size, 269)
+    ordered = np.sort(values)
+    if size < 269:
+        assert sorted(sketch.retained_values()) == [(value, 1) for value in ordered.tolist()]
+    assert len(list(sketch.retained_values())) < 900  # as few as the library keeps
+    assert sketch.quantiles([0.0, 1.0]) == [ordered[0], ordered[-1]]
+    points = np.linspace(ordered[0], ordered[-1], 50)
+    exact = np.searchsorted(ordered, points) / size
+    assert abs(np.array(sketch.ranks_below(points.tolist())) - exact).max() <= rank_error(269)
+    assert read_state(sketch.tag, sketch.pack()) == sketch
+    union = KllState.merge([sketch, kll_of(range(5000))])
+    assert union.count == size + 5000
