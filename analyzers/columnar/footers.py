@@ -152,6 +152,16 @@ class PartitionFooters:
         names -= unreadable
         return frozenset(name for name in self.schema.names if name.casefold() in names)
 
+    def rows_without_dictionary(self, column: str) -> int:
+        """Return the number of rows in row groups in which a column has no dictionary: most values differ."""
+        return sum(
+            footer.metadata.row_group(i).num_rows
+            for footer in self.footers
+            if column.casefold() in footer.columns
+            for i in range(footer.metadata.num_row_groups)
+            if not footer.has_dictionary(column, [i])
+        )
+
     def values(self, column: str) -> int | None:
         """Return the number of values that are not null; None if a file does not tell."""
         if column not in self.readable:

@@ -35,7 +35,7 @@ from tidegauge.analyzers.core.columnar import (
 )
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.metric import Failure, Success, attempt
-from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.state import State
 
 if TYPE_CHECKING:
@@ -44,12 +44,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_SCANNED_BYTES = 64 * 2**20
-"""Compressed bytes of columns that one run reads in this process. About as much is read in the time in which
-Spark starts; more is faster with Spark's tasks, and belongs on its cluster."""
+"""Compressed bytes of columns that one run reads in this process if Spark has started. For 40 analyzers, one
+process reads about 40 MiB a second; a job of Spark's tasks begins within half a second."""
+STARTING_FACTOR = 4
+"""Factor by which this process may read more if Spark has not started, which takes six seconds or more."""
 MAX_GROUP_BYTES = 2**29
 """Bytes in memory of the columns of one row group, at 8 bytes a value: half of the default memory of Spark's
 driver. A few compressed bytes can hold any number of repeated values."""
 _VALUE_BYTES = 8
+MAX_DIFFERENT_VALUES = 1 << 20
+"""Rows of a partition without a dictionary up to which exact frequencies are counted by a columnar scan."""
 MAX_FOOTERS = 1000
 """Number of footers that one run reads for their statistics: a second of CPU time on a local disk."""
 
@@ -288,12 +292,23 @@ def _plan_of(files: PartitionFooters, analyzers: Iterable[AnyAnalyzer]) -> Parti
     to_scan = {
         analyzer: kernel
         for analyzer, kernel in kernels.items()
-        if analyzer not in outcomes and files.readable.issuperset(kernel.columns)
+        if analyzer not in outcomes
+        and files.readable.issuperset(kernel.columns)
+        and _is_cheaper(kernel, files)
     }
     routes = dict.fromkeys(outcomes, Route.METADATA)
     columns = {column for kernel in to_scan.values() for column in kernel.columns}
     answered = ColumnarResult(files.schema, files.rows, outcomes, routes)
     return PartitionPlan(files, answered, to_scan, tuple(sorted(columns)))
+
+
+def _is_cheaper(kernel: Kernel[Any], files: PartitionFooters) -> bool:
+    """Return whether a columnar scan costs less than Spark SQL.
+
+    It does, unless the state has very many values: Spark SQL counts them in a shuffle.
+    """
+    rows = max(map(files.rows_without_dictionary, kernel.columns), default=0)
+    return not kernel.keeps_values or rows <= MAX_DIFFERENT_VALUES
 
 
 def _scan_here(plan: PartitionPlan) -> ColumnarResult | None:
@@ -446,8 +461,7 @@ def _missing_type(kind: Any) -> pa.DataType:
 
     if kind == "string":
         return pa.dictionary(pa.int32(), pa.string())
-    if kind == "date":
-        return pa.date32()
     if kind in {"timestamp", "timestamp_ntz"}:
         return pa.timestamp("us")
-    return pa.bool_() if kind == "boolean" else pa.int64()
+    has_own_type = isinstance(kind, str) and kind in {"boolean", "date", *INTEGRAL}
+    return arrow_type(kind) if has_own_type else pa.int64()

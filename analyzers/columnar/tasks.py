@@ -32,6 +32,7 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.columnar import Kernel, RowGroup
 from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, read_state
 from tidegauge.analyzers.scan.capabilities import to_arrow
@@ -179,7 +180,7 @@ def problem_of_worker(location: str, version: str) -> str:
         system, path = file_system(location)
         pq.read_metadata(path, filesystem=system)
     except (ArrowException, OSError) as error:
-        return f"Spark's Python workers cannot read {location}: {describe(error)}"
+        return hide_secrets(f"Spark's Python workers cannot read {location}: {describe(error)}")
     return ""
 
 

@@ -15,7 +15,14 @@ from functools import reduce
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tidegauge.analyzers.core.conditions import OneOf, Present, Within, parse_condition
+from tidegauge.analyzers.core.conditions import (
+    OneOf,
+    Present,
+    Within,
+    known_sql,
+    parse_condition,
+    split_conjunction,
+)
 from tidegauge.analyzers.core.errors import PreconditionError
 from tidegauge.analyzers.core.hashes import (
     hash_doubles,
@@ -78,20 +85,78 @@ class Kernel(Generic[S]):
         Returns the state of a `RowGroup`; raises `InexactError` if only Spark can compute it.
     from_metadata : callable
         Returns the state of a partition from `PartitionMetadata`; None if the metadata does not determine it.
+    keeps_values : bool
+        Whether the state holds all distinct values, so that its size is not bounded.
     """
 
     columns: tuple[str, ...]
     from_rows: Callable[[RowGroup], S]
     from_metadata: Callable[[PartitionMetadata], S | None] = lambda _: None
+    keeps_values: bool = False
 
     def where(self, row_filter: RowFilter) -> Kernel[S]:
         """Return the kernel of the rows on which a condition is true."""
-        columns = tuple(dict.fromkeys((*self.columns, row_filter.column)))
-        return Kernel(columns, lambda group: self.from_rows(group.where(row_filter)))
+        columns = tuple(dict.fromkeys((*self.columns, *row_filter.columns)))
+        return Kernel(
+            columns,
+            lambda group: self.from_rows(group.where(row_filter)),
+            keeps_values=self.keeps_values,
+        )
 
 
 @dataclass(frozen=True)
 class RowFilter:
+    """Conditions on single columns, joined by AND, that NumPy evaluates like Spark.
+
+    Attributes
+    ----------
+    parts : tuple of ColumnCondition
+        The conditions.
+    """
+
+    parts: tuple[ColumnCondition, ...]
+
+    @classmethod
+    def from_sql(cls, condition: str, schema: Schema) -> RowFilter | None:
+        """Return the filter of a condition; None if only Spark can evaluate it.
+
+        Examples
+        --------
+        >>> schema = Schema.from_types({"x": "long", "s": "string"})
+        >>> RowFilter.from_sql("coalesce(X, 0) >= 0 AND s = 'a'", schema).columns
+        ('x', 's')
+        >>> RowFilter.from_sql("s > 0", schema), RowFilter.from_sql("x > length(s)", schema)
+        (None, None)
+        """
+        parts = [ColumnCondition.from_sql(part, schema) for part in split_conjunction(condition)]
+        known = tuple(part for part in parts if part is not None)
+        return cls(known) if len(known) == len(parts) else None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the conditions."""
+        return tuple(dict.fromkeys(part.column for part in self.parts))
+
+    def matches(self, group: RowGroup) -> npt.NDArray[np.bool_]:
+        """Return for each row whether all conditions are true."""
+        import numpy as np
+
+        return np.logical_and.reduce([part.matches(group) for part in self.parts])  # type: ignore[no-any-return]
+
+    def is_known(self, group: RowGroup) -> npt.NDArray[np.bool_]:
+        """Return for each row whether the conditions joined by AND are true or false, and not null.
+
+        They are false if one of them is, even if others are null.
+        """
+        import numpy as np
+
+        known = [part.is_known(group) for part in self.parts]
+        is_false = [k & ~part.matches(group) for k, part in zip(known, self.parts, strict=True)]
+        return np.logical_and.reduce(known) | np.logical_or.reduce(is_false)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class ColumnCondition:
     """A condition on one column that NumPy evaluates like Spark.
 
     Attributes
@@ -102,24 +167,18 @@ class RowFilter:
         The column's type.
     form : Present, OneOf or Within
         The condition.
+    is_never_null : bool or None
+        Whether the condition is true or false for null, too; None if only Spark knows.
     """
 
     column: str
     kind: str
     form: Present | OneOf | Within
+    is_never_null: bool | None
 
     @classmethod
-    def from_sql(cls, condition: str, schema: Schema) -> RowFilter | None:
-        """Return the filter of a condition; None if only Spark can evaluate it.
-
-        Examples
-        --------
-        >>> schema = Schema.from_types({"x": "long", "s": "string"})
-        >>> RowFilter.from_sql("coalesce(X, 0) >= 0", schema)  # doctest: +ELLIPSIS
-        RowFilter(column='x', kind='long', form=Within(column='X', nulls=True, lower=0, ...))
-        >>> RowFilter.from_sql("s > 0", schema), RowFilter.from_sql("x > length(s)", schema)
-        (None, None)
-        """
+    def from_sql(cls, condition: str, schema: Schema) -> ColumnCondition | None:
+        """Return the condition; None if only Spark can evaluate it."""
         form = parse_condition(condition)
         if not isinstance(form, Present | OneOf | Within):
             return None
@@ -130,19 +189,28 @@ class RowFilter:
         columns = schema.top_level(field)
         if columns is None or not (isinstance(form, Present) or _is_comparable(form, field.kind)):
             return None
-        return cls(columns[0], field.kind, form)
+        known = {"1": True, field.sql: False}.get(known_sql(condition, schema))
+        return cls(columns[0], field.kind, form, known)
+
+    def is_known(self, group: RowGroup) -> npt.NDArray[np.bool_]:
+        """Return for each row whether the condition is true or false, and not null."""
+        import numpy as np
+
+        return np.ones(group.rows, bool) if self.is_never_null else group.is_present(self.column)
 
     def matches(self, group: RowGroup) -> npt.NDArray[np.bool_]:
         """Return for each row whether the condition is true."""
-        import numpy as np
-        import pyarrow.compute as pc
+        key = ("matches", self.column, repr(self.form))
+        return group.cached(key, lambda: self._matches(group))  # type: ignore[no-any-return]
 
-        array = group.columns[self.column]
-        is_present = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    def _matches(self, group: RowGroup) -> npt.NDArray[np.bool_]:
+        import numpy as np
+
+        is_present = group.is_present(self.column)
         if isinstance(self.form, Present):
-            return is_present  # type: ignore[no-any-return]
+            return is_present
         result = np.full(group.rows, self.form.nulls)
-        values = array.drop_null()
+        values = group.columns[self.column].drop_null()
         if self.kind == "string":
             assert isinstance(self.form, OneOf)
             result[is_present] = _is_in(values, self.form.values)
@@ -223,14 +291,15 @@ class RowGroup:
     columns: Mapping[str, pa.Array]
     _cache: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
 
-    def _cached(self, key: tuple[str, ...], compute: Callable[[], Any]) -> Any:
+    def cached(self, key: tuple[str, ...], compute: Callable[[], Any]) -> Any:
+        """Return the result that was stored under a key, or compute and store it."""
         if key not in self._cache:
             self._cache[key] = compute()
         return self._cache[key]
 
     def where(self, row_filter: RowFilter) -> RowGroup:
         """Return the rows on which a condition is true."""
-        return self._cached(("where", repr(row_filter)), lambda: self._where(row_filter))  # type: ignore[no-any-return]
+        return self.cached(("where", repr(row_filter)), lambda: self._where(row_filter))  # type: ignore[no-any-return]
 
     def _where(self, row_filter: RowFilter) -> RowGroup:
         import pyarrow as pa
@@ -245,9 +314,18 @@ class RowGroup:
         array = self.columns[column]
         return len(array) - int(array.null_count)
 
+    def is_present(self, column: str) -> npt.NDArray[np.bool_]:
+        """Return for each row whether the value is not null."""
+        import pyarrow.compute as pc
+
+        array = self.columns[column]
+        return self.cached(  # type: ignore[no-any-return]
+            ("is_present", column), lambda: pc.is_valid(array).to_numpy(zero_copy_only=False)
+        )
+
     def doubles(self, column: str) -> npt.NDArray[np.float64]:
         """Return the values of a numeric column that are not null, as doubles."""
-        return self._cached(  # type: ignore[no-any-return]
+        return self.cached(  # type: ignore[no-any-return]
             ("doubles", column), lambda: _as_doubles(self.columns[column].drop_null())
         )
 
@@ -265,13 +343,13 @@ class RowGroup:
 
     def bounds(self, column: str) -> tuple[Number | None, Number | None]:
         """Return the minimum and maximum; NaN is the greatest number. Both are None without values."""
-        return self._cached(  # type: ignore[no-any-return]
+        return self.cached(  # type: ignore[no-any-return]
             ("bounds", column), lambda: _bounds(self.columns[column])
         )
 
     def total(self, column: str) -> Number:
         """Return the sum, exact unless the values are floats; 0 without values."""
-        return self._cached(("total", column), lambda: self._total(column))  # type: ignore[no-any-return]
+        return self.cached(("total", column), lambda: self._total(column))  # type: ignore[no-any-return]
 
     def _total(self, column: str) -> Number:
         import numpy as np
@@ -295,13 +373,13 @@ class RowGroup:
         InexactError
             If the type's hash is not known, or a time is before 1900.
         """
-        return self._cached(("identities", column), lambda: self._identities(column))  # type: ignore[no-any-return]
+        return self.cached(("identities", column), lambda: self._identities(column))  # type: ignore[no-any-return]
 
     def _identities(self, column: str) -> npt.NDArray[np.int64]:
         import pyarrow as pa
 
         kind = self.columns[column].type
-        if _holds_strings(kind):
+        if is_text(kind):
             return hash_strings(self.strings(column)[0])
         if pa.types.is_temporal(kind):
             self.times(column)  # raises for times that Spark may convert
@@ -315,7 +393,7 @@ class RowGroup:
         InexactError
             If the type's hash is not known, or a time is before 1900.
         """
-        return self._cached(("hashes", column), lambda: self._hashes(column))  # type: ignore[no-any-return]
+        return self.cached(("hashes", column), lambda: self._hashes(column))  # type: ignore[no-any-return]
 
     def _hashes(self, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         import numpy as np
@@ -358,7 +436,7 @@ class RowGroup:
         InexactError
             If a value is not valid UTF-8, of which Spark counts other characters than Arrow.
         """
-        return self._cached(("strings", column), lambda: self._strings(column))  # type: ignore[no-any-return]
+        return self.cached(("strings", column), lambda: self._strings(column))  # type: ignore[no-any-return]
 
     def _strings(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         import numpy as np
@@ -383,12 +461,13 @@ class RowGroup:
         array = self.columns[column]
         if pa.types.is_dictionary(array.type):
             return self.strings(column)
-        return self._cached(  # type: ignore[no-any-return]
+        return self.cached(  # type: ignore[no-any-return]
             ("distinct", column), lambda: _counted(array.dictionary_encode())
         )
 
 
-def _holds_strings(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type of `RowGroup` holds strings, with or without a dictionary."""
     import pyarrow as pa
 
     return any(

@@ -565,6 +565,35 @@ def parse_condition(condition: str) -> Form | None:
     )
 
 
+def split_conjunction(condition: str) -> tuple[str, ...]:
+    """Return the conditions that AND joins; the condition itself if it has a form or no such AND.
+
+    Examples
+    --------
+    >>> split_conjunction("a BETWEEN 1 AND 2 AND (b = 'x' OR b IS NULL) AND c > 0")
+    ('a BETWEEN 1 AND 2', "(b = 'x' OR b IS NULL)", 'c > 0')
+    >>> split_conjunction("a > 0 AND a < 9"), split_conjunction("a > 0 AND b > 0 OR c > 0")
+    (('a > 0 AND a < 9',), ('a > 0 AND b > 0 OR c > 0',))
+    """
+    tokens = tokenize(condition)
+    if not tokens or has_comments(condition) or parse_condition(condition) is not None:
+        return (condition,)
+    level, open_betweens = 0, 0
+    parts: list[list[Token]] = [[]]
+    for token in tokens:
+        is_outside = level == 0
+        level += token.nesting
+        if is_outside and token.kind in {"OR", "CASE"}:
+            return (condition,)
+        if is_outside and token.kind == "AND" and not open_betweens:
+            parts.append([])
+            continue
+        if is_outside and token.kind in _RANGE_TOKENS:
+            open_betweens += 1 if token.kind == "BETWEEN" else -1
+        parts[-1].append(token)
+    return tuple(_source_of(part, condition) for part in parts)
+
+
 def known_sql(condition: str, schema: Schema) -> str:
     """Return SQL that is null where a condition is null; ``1`` if it never is.
 

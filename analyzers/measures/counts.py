@@ -291,17 +291,16 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
         return (f"count_if({is_true})", f"count({is_not_null})", count_rows(self.where))
 
     def kernel(self, schema: Schema) -> Kernel[ComplianceState] | None:
-        """Evaluate a condition on one column, if its form is known."""
+        """Evaluate conditions on single columns, if their forms are known."""
         row_filter = RowFilter.from_sql(self.predicate, schema)
-        known = known_sql(self.predicate, schema)
-        if row_filter is None or known not in {"1", quote(row_filter.column)}:
+        if row_filter is None or any(part.is_never_null is None for part in row_filter.parts):
             return None
 
         def from_rows(group: RowGroup) -> ComplianceState:
-            values = group.rows if known == "1" else group.values(row_filter.column)
-            return ComplianceState(int(row_filter.matches(group).sum()), values, group.rows)
+            matches, known = row_filter.matches(group), row_filter.is_known(group)
+            return ComplianceState(int(matches.sum()), int(known.sum()), group.rows)
 
-        return Kernel((row_filter.column,), from_rows)
+        return Kernel(row_filter.columns, from_rows)
 
     def measure(self, state: ComplianceState) -> float:
         """Return the number of complying rows divided by all rows."""

@@ -26,7 +26,7 @@ from tidegauge.analyzers.core.analyzer import (
     T,
     analyzer,
 )
-from tidegauge.analyzers.core.columnar import Kernel, RowGroup
+from tidegauge.analyzers.core.columnar import InexactError, Kernel, RowGroup, is_text
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     NoColumnsSpecifiedError,
@@ -504,25 +504,92 @@ _COUNTED_KINDS = frozenset({"string", "boolean", "date", *INTEGRAL})
 """Types whose equal values are equal in Spark and in Arrow, unlike floats (0.0 and -0.0, NaN)."""
 
 
-def frequencies_in(group: RowGroup, column: str) -> FrequenciesAndNumRows:
-    """Return the frequencies of the values of a column in a row group."""
+MAX_ROW_GROUP_VALUES = 1 << 20
+"""Number of groups in a row group of a file above which Spark counts them, in its shuffle."""
+
+
+def frequencies_in(group: RowGroup, columns: Sequence[str]) -> FrequenciesAndNumRows:
+    """Return the frequencies of the values of columns in a row group.
+
+    Raises
+    ------
+    InexactError
+        If there are more than `MAX_ROW_GROUP_VALUES`, or only Spark knows which values are equal.
+    """
+    if len(columns) == 1:
+        values, counts = _values_in(group, *columns)
+        rows = group.values(*columns)
+        table = {"0": values}
+    else:
+        table, counts = _combinations_in(group, columns)
+        rows = int(counts.sum())
+    if len(counts) > MAX_ROW_GROUP_VALUES:
+        msg = f"{len(counts):,} groups in a row group"
+        raise InexactError(msg)
+    if not rows:
+        return FrequenciesAndNumRows(num_nulls=group.rows)
+    return FrequenciesAndNumRows(_table_of(table, counts), rows, group.rows - rows)
+
+
+def _table_of(columns: Mapping[str, pa.Array], counts: Any) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({**columns, COUNT: pa.array(counts, pa.int64())})
+
+
+def _values_in(group: RowGroup, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the distinct values of a column that are not null, and their numbers of rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     array = group.columns[column]
-    if pa.types.is_dictionary(array.type):
+    if is_text(array.type):
         values, counts = group.distinct(column)
-        values = values.cast(pa.string())
-    else:
-        if pa.types.is_date32(array.type):
-            group.times(column)  # raises for dates that Spark may convert
-        counted = pc.value_counts(array.drop_null())
-        values, counts = counted.field("values"), counted.field("counts")
-    rows, nulls = group.values(column), group.rows - group.values(column)
-    if not rows:
-        return FrequenciesAndNumRows(num_nulls=nulls)
-    table = pa.table({"0": values, COUNT: pa.array(counts, pa.int64())})
-    return FrequenciesAndNumRows(table, rows, nulls)
+        return values.cast(pa.string()), counts
+    _require_known_dates(group, column)
+    counted = pc.value_counts(array.drop_null())
+    return counted.field("values"), counted.field("counts").to_numpy()
+
+
+def _combinations_in(
+    group: RowGroup, columns: Sequence[str]
+) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
+    """Return the distinct combinations of values that are not all null, and their numbers of rows.
+
+    Strings with a dictionary are grouped by their positions in it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    arrays = []
+    for column in columns:
+        array = group.columns[column]
+        if is_text(array.type):
+            group.strings(column)  # raises for invalid characters
+        _require_known_dates(group, column)
+        arrays.append(array.indices if pa.types.is_dictionary(array.type) else array)
+    names = [str(i) for i in range(len(columns))]
+    grouped = pa.table(arrays, names).group_by(names, use_threads=False)
+    counted = grouped.aggregate([([], "count_all")]).combine_chunks()
+    has_value = pc.is_valid(counted["0"])
+    for name in names[1:]:
+        has_value = pc.or_(has_value, pc.is_valid(counted[name]))
+    counted = counted.filter(has_value)
+    result = {}
+    for name, column in zip(names, columns, strict=True):
+        array, values = group.columns[column], counted[name].combine_chunks()
+        if pa.types.is_dictionary(array.type):
+            values = array.dictionary.take(values)
+        result[name] = values.cast(pa.string()) if is_text(array.type) else values
+    return result, counted["count_all"].to_numpy()
+
+
+def _require_known_dates(group: RowGroup, column: str) -> None:
+    """Raise `InexactError` for dates that Spark may convert."""
+    import pyarrow as pa
+
+    if pa.types.is_date32(group.columns[column].type):
+        group.times(column)
 
 
 @dataclass(frozen=True, repr=False)
@@ -570,15 +637,15 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
         return (Frequencies(self.grouping_expressions(schema), self.where),)
 
     def kernel(self, schema: Schema) -> Kernel[FrequenciesAndNumRows] | None:
-        """Count the values of a single column of strings, integers, booleans or dates."""
-        if len(self.grouping_columns) != 1:
+        """Count the values of columns of strings, integers, booleans or dates."""
+        fields = [schema.plain(column) for column in self.grouping_columns]
+        columns = schema.top_level(*fields)
+        expressions = tuple(field.sql for field in fields)
+        is_plain = self.requests(schema) == (Frequencies(expressions, self.where),)
+        has_counted_kinds = all(field.kind in _COUNTED_KINDS for field in fields)
+        if not columns or not is_plain or not has_counted_kinds:
             return None
-        field = schema.plain(self.grouping_columns[0])
-        columns = schema.top_level(field)
-        is_plain = self.requests(schema) == (Frequencies((field.sql,), self.where),)
-        if columns is None or not is_plain or field.kind not in _COUNTED_KINDS:
-            return None
-        return Kernel(columns, lambda group: frequencies_in(group, *columns))
+        return Kernel(columns, lambda group: frequencies_in(group, columns), keeps_values=True)
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
         """Return the frequencies; without results, the frequencies of no rows."""

@@ -177,6 +177,9 @@ CONDITIONS = (
     "word IS NOT NULL",
     "price > 0",
     "day IS NOT NULL",
+    "number >= 0 AND double < 1000.5",
+    "number IS NOT NULL AND tiny BETWEEN -1 AND 1 AND text IN ('1', '', 'true')",
+    "coalesce(number, 1) > 0 AND (word IS NULL OR word = 'a') AND big > 0",
 )
 """Conditions, most of which have a known form."""
 
@@ -213,9 +216,15 @@ def analyzers():
             for name in ("text", "word", "number", "double", "price", "day", "clock")
         ),
         *(tg.ApproxQuantile(name, 0.5) for name in NUMBERS),
+        tg.KLLSketch("double"),
         *(tg.Uniqueness(name) for name in ("text", "big", "day", "nothing", "double", "wide")),
         *(tg.Histogram(name) for name in ("word", "flag", "tiny", "text")),
-        tg.Uniqueness(["word", "flag"]),
+        *(
+            tg.Uniqueness(columns)
+            for columns in (["word", "flag"], ["text", "tiny", "day"], ["Flag", "double"])
+        ),
+        tg.CountDistinct(["word", "`Long Name.x`"], where="number IS NOT NULL"),
+        tg.MutualInformation(["word", "flag"]),
         *(tg.Compliance(condition, condition) for condition in CONDITIONS),
         *(
             tg.PatternMatch("text", pattern, null_behavior=behavior)
@@ -225,6 +234,7 @@ def analyzers():
         tg.PatternMatch("word", "b", where="number IS NOT NULL"),
         tg.Size(where="big >= 0"),
         tg.Completeness("text", where="number > 0.5"),
+        tg.Sum("number", where="tiny > 0 AND word IN ('a', 'bb')"),
         tg.Sum("price", where="word IN ('a', '1')"),
         tg.MaxLength("text", null_behavior="fail", where="double > 0"),
         tg.DataType("text", where="tiny <= 0"),

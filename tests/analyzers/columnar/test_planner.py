@@ -22,6 +22,7 @@ from tidegauge.analyzers.core.hashes import hash_strings
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.registry import Registry
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures import frequencies
 from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState, MinState, TimeRangeState
@@ -387,10 +388,81 @@ def test_sketches_and_frequencies_are_merged_over_row_groups(tmp_path):
         tg.Uniqueness("s"): 1 / 3,
         tg.ApproxQuantile("n", 1.0): 4.0,
         tg.CountDistinct("n"): 4.0,
+        tg.Uniqueness(["s", "n"]): 4 / 6,
     }
     state = states[tg.Histogram("s")][0]
     assert (state.as_dict(), state.num_nulls) == ({("a",): 2, ("b",): 1}, 3)
-    assert list(states)[-1] == tg.CountDistinct("n")
+    assert list(states)[-1] == tg.Uniqueness(["s", "n"])
+
+
+@pytest.mark.parametrize("is_coded", [True, False])
+def test_combinations_of_several_columns_are_counted(tmp_path, is_coded):
+    rows = [("a", 1, True), ("a", None, None), (None, None, None), ("b", 1, True), ("a", 1, True)]
+    columns = dict(zip("snf", map(list, zip(*rows, strict=True)), strict=True))
+    days = pa.array([0, 0, None, 1, 0], pa.date32())
+    tables = [pa.table({**columns, "d": days}), pa.table({"s": ["a", None], "n": [1, 1]})]
+    count = tg.CountDistinct(["n", "s", "f", "d"])
+    filtered = tg.CountDistinct(["s", "f"], where="n = 1")
+    states = measure(tmp_path, tables, count, filtered, use_dictionary=is_coded, row_group_size=3)
+    day, next_day = dt.date(1970, 1, 1), dt.date(1970, 1, 2)
+    state = states[count][0]
+    assert state.as_dict() == {
+        (1, "a", True, day): 2,
+        (None, "a", None, day): 1,
+        (1, "b", True, next_day): 1,
+        (1, "a", None, None): 1,
+        (1, None, None, None): 1,
+    }
+    assert (state.num_rows, state.num_nulls) == (6, 1)
+    state = states[filtered][0]
+    assert state.as_dict() == {("a", True): 2, ("b", True): 1, ("a", None): 1}
+    assert (state.num_rows, state.num_nulls) == (4, 1)
+
+
+def test_combinations_keep_the_type_of_a_column_that_a_file_lacks(tmp_path):
+    tables = [pa.table({"s": ["a"], "n": pa.array([1], pa.int8())}), pa.table({"s": ["a"]})]
+    count = tg.CountDistinct(["s", "n"])
+    table = measure(tmp_path, tables, count)[count][0].frequencies
+    assert table.schema.types == [pa.string(), pa.int8(), pa.int64()]
+
+
+def test_columns_of_types_with_other_equality_are_grouped_by_spark(tmp_path):
+    tables = [pa.table({"s": ["a"], "x": [0.0]})]
+    assert measure(tmp_path, tables, tg.CountDistinct(["s", "x"])) == {}
+
+
+def test_many_groups_are_counted_by_spark(tmp_path, monkeypatch):
+    monkeypatch.setattr(frequencies, "MAX_ROW_GROUP_VALUES", 2)
+    tables = [pa.table({"n": [1, 2, 3], "s": ["a", "b", "b"]})]
+    suite = [tg.Uniqueness("n"), tg.Uniqueness("s"), tg.Uniqueness(["n", "s"])]
+    assert list(measure(tmp_path, tables, *suite)) == [tg.Uniqueness("s")]
+
+
+def test_frequencies_of_many_different_values_are_left_to_spark(tmp_path, monkeypatch):
+    monkeypatch.setattr(planner_module, "MAX_DIFFERENT_VALUES", 2)
+    tables = [pa.table({"n": [1, 2, 3], "m": [1, 1, 1]})]
+    suite = [tg.Uniqueness("n"), tg.Uniqueness("n", where="m = 1"), tg.CountDistinct(["n", "m"])]
+    kept = [tg.Sum("n"), tg.Uniqueness("m")]
+    states = measure(tmp_path, tables, *suite, *kept, use_dictionary=["m"])
+    assert list(states) == kept
+    assert list(measure(tmp_path, tables, *suite, *kept)) == [*suite, *kept]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "state"),
+    [
+        # The rows are (1, NULL), (NULL, 1), (1, 1), (0, NULL), (NULL, 0), (NULL, NULL).
+        ("n > 0 AND m > 0", ComplianceState(1, 3, 6)),
+        ("n > 0 AND m IS NOT NULL", ComplianceState(1, 4, 6)),
+        ("n IS NOT NULL AND m IS NOT NULL", ComplianceState(1, 6, 6)),
+        ("coalesce(n, 1) > 0 AND m > 0", ComplianceState(2, 4, 6)),
+        ("n BETWEEN 1 AND 2 AND (m IS NULL OR m > 0) AND n < 9", ComplianceState(2, 4, 6)),
+    ],
+)
+def test_conditions_on_several_columns_follow_three_valued_logic(tmp_path, predicate, state):
+    n, m = [1, None, 1, 0, None, None], [None, 1, 1, None, 0, None]
+    rule = tg.Compliance("rule", predicate)
+    assert measure(tmp_path, [pa.table({"n": n, "m": m})], rule) == {rule: (state, COLUMNS)}
 
 
 TABLE = pa.table(
@@ -437,6 +509,11 @@ def test_conditions_are_evaluated_as_by_spark(condition, expected):
         "n > x",
         "s RLIKE 'a'",
         "n > 0 -- c",
+        "n > 0 AND x > 0 OR s = 'a'",
+        "n > 0 AND length(s) > 1",
+        "n > 0 AND x > 0 -- c",
+        "NOT (n > 0 AND x > 0)",
+        "CASE WHEN n > 0 AND x > 0 THEN true END",
     ],
 )
 def test_spark_evaluates_all_other_conditions(condition):
