@@ -112,13 +112,19 @@ def main() -> None:
     results = {}
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as warehouse:
         spark = tg.spark_session(warehouse)
-        data.make(spark, args.data, args.scale)
+        data.make(spark, args.data, args.scale, {CASES[name][0] for name in args.cases})
         for name in args.cases:
             source, count, analyzers = CASES[name]
             rounds = {route: [] for route in args.routes}
             for number in range(args.rounds + 1):
                 for route in args.routes[:: 1 if number % 2 else -1]:
                     result = measure(spark, args.data / source, count, analyzers, route)
+                    print(
+                        name,
+                        route,
+                        {k: v if k == "routes" else round(v, 2) for k, v in result.items()},
+                        flush=True,
+                    )
                     if number:
                         rounds[route].append(result)
             results[name] = rounds

@@ -241,13 +241,14 @@ def _divided(plans: Sequence[PartitionPlan], slots: int) -> list[list[_Reading]]
     target = sum(sizes) / number
     tasks: list[list[_Reading]] = [[]]
     done = 0
-    shared: dict[tuple[tuple[str, str], ...], dict[str, FileColumn]] = {}
+    shared: dict[tuple[tuple[str, str, int | None], ...], dict[str, FileColumn]] = {}
     for i, plan in enumerate(plans):
         for footer in plan.files.footers:
             layout = _layout_of(footer.metadata)
             names = [c for c in map(str.casefold, plan.columns) if c in footer.columns]
             columns = {name: footer.columns[name] for name in names}
-            columns = shared.setdefault(tuple((c, columns[c].name) for c in names), columns)
+            key = tuple((c, columns[c].name, columns[c].index) for c in names)
+            columns = shared.setdefault(key, columns)
             for group in range(footer.metadata.num_row_groups):
                 if not footer.metadata.row_group(group).num_rows:
                     continue

@@ -11,9 +11,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine, Route
 from tidegauge.analyzers.columnar.planner import (
-    MAX_SCANNED_BYTES,
+    STARTING_FACTOR,
     ColumnarPlanner,
     ColumnarResult,
     PartitionFiles,
@@ -296,8 +296,7 @@ def _measure_files(
     new = [task for task in tasks if not task.is_retry and task.answered is None]
     if list_files is None or not new:
         return list(tasks)
-    session = getattr(source, "spark", None)
-    planner = ColumnarPlanner(scan_by_tasks=None if session is None else scanner_for(session))
+    planner = _planner_for(source)
     files: Mapping[Partition, PartitionFiles] = list_files([t.listed.partition for t in new])
     plans: dict[Partition, PartitionPlan] = {}
     for task in new:
@@ -346,14 +345,14 @@ def estimate_routes(
     """
     list_files = getattr(source, "parquet_files", None)
     files = list_files([listed.partition]) if list_files else {}
-    plan = None
+    planner, plan = _planner_for(source), None
     if listed.partition in files:
-        plan = ColumnarPlanner().plan(files[listed.partition], analyzers)
+        plan = planner.plan(files[listed.partition], analyzers)
     if plan is None:
         return {str(Route.SPARK): len(analyzers)}
     route = Route.COLUMNS
-    if plan.scanned_bytes > MAX_SCANNED_BYTES:
-        route = Route.SPARK if getattr(source, "spark", None) is None else Route.TASKS
+    if plan.scanned_bytes > planner.bytes_left:
+        route = Route.SPARK if planner.scan_by_tasks is None else Route.TASKS
     counts = Counter(map(str, plan.answered.routes.values()))
     scanned = 0 if plan.has_large_groups else len(plan.kernels)
     counts[str(route)] += scanned
@@ -381,6 +380,15 @@ def newest_partition(
         dated, key=lambda d: (d[0] is not None, _sort_key(d[1].partition, d[0])), default=None
     )
     return None if newest is None else newest[1]
+
+
+def _planner_for(source: Source) -> ColumnarPlanner:
+    """Return a planner that uses the tasks of the source's session, if it has one."""
+    session = getattr(source, "spark", None)
+    planner = ColumnarPlanner(scan_by_tasks=None if session is None else scanner_for(session))
+    if isinstance(session, LazySession) and not session.is_started:
+        planner.bytes_left *= STARTING_FACTOR
+    return planner
 
 
 def _measured_files(

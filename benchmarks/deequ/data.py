@@ -5,6 +5,7 @@ Values are hashes of the row's id, so they depend on neither a generator nor the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 TABLES = {
@@ -39,11 +40,11 @@ COLUMN_SQL = {
 }
 
 
-def make(spark, folder: Path, scale: float) -> None:
+def make(spark, folder: Path, scale: float, tables: Collection[str] = tuple(TABLES)) -> None:
     """Write the tables that do not exist yet."""
     for number, (table, (files, rows, first)) in enumerate(TABLES.items()):
         target = folder / table
-        if (target / "_SUCCESS").exists():
+        if table not in tables or (target / "_SUCCESS").exists():
             continue
         each = max(100, round(rows * scale))
         start = number * 10**8  # no two tables share an id

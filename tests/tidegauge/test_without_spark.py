@@ -1,6 +1,7 @@
 """Folders of Parquet files are measured without a Spark session, and Spark starts where it is needed."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import tidegauge as tg
 from tidegauge import analysis
 from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.runner import estimate_routes, newest_partition
@@ -85,7 +87,7 @@ def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_se
     assert str(plan).splitlines()[3] == (
         "estimate for ds=2026-01-02: 1 of 3 measurements from metadata, 1 from a columnar scan, 1 from Spark SQL"
     )
-    monkeypatch.setattr(runner, "MAX_SCANNED_BYTES", 1)
+    monkeypatch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, bytes_left=1))
     expected = {"metadata": 1, "a columnar scan in Spark's tasks": 1, "Spark SQL": 1}
     assert estimate_routes(source, newest, analyzers) == expected
 

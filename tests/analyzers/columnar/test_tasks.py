@@ -1,6 +1,7 @@
 """Columnar scans in tasks: division of files, merging of states, and reasons to leave partitions to Spark SQL."""
 
 import logging
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,12 +9,18 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.columnar import tasks
-from tidegauge.analyzers.columnar.engines import Route
-from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
+from tidegauge.analyzers.columnar.engines import LazySession, Route
+from tidegauge.analyzers.columnar.planner import (
+    MAX_SCANNED_BYTES,
+    STARTING_FACTOR,
+    ColumnarPlanner,
+    ParquetPartition,
+)
 from tidegauge.analyzers.columnar.table_logs import DataFile, TablePartition
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
+from tidegauge.analyzers.runs.runner import _planner_for
 
 NUMBERS = pa.table({"n": [1, 2, 3, 4, 5, 6], "s": ["a", "b", "a", "b", "a", "c"]})
 SUITE = [tg.Size(), tg.Sum("n"), tg.StandardDeviation("n"), tg.CountDistinct("s")]
@@ -157,10 +164,15 @@ def failing(*_):
     raise OSError("no such host")
 
 
+def without_package(name):
+    raise ImportError(name=name)
+
+
 @pytest.mark.parametrize(
     ("attribute", "value", "reason"),
     [
         ("file_system", failing, "cannot read {file}: OSError: no such host"),
+        ("import_module", without_package, "cannot import datasketches"),
         ("_PACKAGE", "pyarrow", "have tidegauge {pyarrow}, and the driver has 0"),
     ],
 )
@@ -193,3 +205,15 @@ def test_a_job_that_fails_leaves_the_partitions_to_spark(tmp_path, monkeypatch, 
     assert list(results[0].outcomes) == SUITE[:1]
     assert "because a columnar scan failed: " in caplog.text
     assert "no such host" in caplog.text
+
+
+def test_this_process_reads_more_before_spark_has_started():
+    session = LazySession(Session)
+    planners = [_planner_for(SimpleNamespace(spark=session))]
+    assert session.slots == 2  # starts it
+    planners.append(_planner_for(SimpleNamespace(spark=session)))
+    assert [planner.bytes_left for planner in planners] == [
+        STARTING_FACTOR * MAX_SCANNED_BYTES,
+        MAX_SCANNED_BYTES,
+    ]
+    assert _planner_for(SimpleNamespace()).scan_by_tasks is None
