@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -99,10 +99,23 @@ class LazySession:
         return getattr(self._session, name)
 
 
-def reads_by_default(spark: SparkSession | LazySession) -> bool:
+FIELD_ID_SETTING = "spark.sql.parquet.fieldId.read.enabled"
+"""Whether Spark finds columns by field ids. Delta Lake turns it on in each session that reads a Delta table."""
+
+
+def reads_by_default(
+    spark: SparkSession | LazySession, *, ignored: Collection[str] = frozenset()
+) -> bool:
     """Return whether a session reads the columns and rows of Parquet files as Spark does by default.
 
     A `LazySession` is created only for default settings, so it is not started.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    ignored : collection of str
+        Settings that do not matter.
     """
     if isinstance(spark, LazySession) and not spark.is_started:
         return True
@@ -110,4 +123,5 @@ def reads_by_default(spark: SparkSession | LazySession) -> bool:
     return all(
         str(conf.get(name, default)).casefold() == default
         for name, default in READER_DEFAULTS.items()
+        if name not in ignored
     )

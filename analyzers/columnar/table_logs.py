@@ -371,13 +371,27 @@ def as_number(value: Any) -> Number | None:
     return value if isinstance(value, int | Decimal) else None
 
 
-def _partition_text(value: Any) -> str:
-    """Return a value as Spark prints it and as Hive names it."""
+def _partition_text(value: Any) -> str | None:
+    """Return a value as Spark prints it and as Hive names it; None if Spark may print it in another way.
+
+    Examples
+    --------
+    >>> _partition_text(True), _partition_text(date(2026, 1, 2)), _partition_text(1.0), _partition_text("")
+    ('true', '2026-01-02', None, '__HIVE_DEFAULT_PARTITION__')
+    """
     if value is None or value == "":
         return NULL
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value)
+    is_plain = isinstance(value, str | int | date) and not isinstance(value, datetime)
+    return str(value) if is_plain else None
+
+
+def _partition_of(keys: Iterable[str], texts: Iterable[str | None]) -> Partition | None:
+    """Return a partition by its keys and values; None if a value is unknown."""
+    known = [text for text in texts if text is not None]
+    names = tuple(keys)
+    return Partition(names, tuple(known)) if len(known) == len(names) else None
 
 
 def file_from_footer(
@@ -575,7 +589,7 @@ def _delta_files(
         vector = deleted(file)
         yield DataFile(
             file,
-            Partition(keys, tuple(_partition_text(key_values[key]) for key in keys)),
+            _partition_of(keys, (_partition_text(key_values[key]) for key in keys)),
             None if rows is None else rows - (vector or 0),
             size,
             vector is not None,
@@ -854,8 +868,7 @@ def _logged_partition(entry: Mapping[str, Any], keys: Mapping[str, str]) -> Part
     values = entry.get("partitionValues")
     if keys and not values:
         return None
-    texts = tuple(_partition_text((values or {}).get(name)) for name in keys.values())
-    return Partition(tuple(keys), texts)
+    return _partition_of(keys, (_partition_text((values or {}).get(n)) for n in keys.values()))
 
 
 # Iceberg
@@ -944,7 +957,7 @@ def read_iceberg(metadata_location: str, snapshot_id: int | None = None) -> Tabl
         spec = specs[file.spec_id]
         return DataFile(
             file.file_path,
-            _iceberg_partition(file, spec, fields),
+            _iceberg_partition(file, spec, fields, schema),
             file.record_count,
             getattr(file, "content_size_in_bytes", None) or file.file_size_in_bytes,
             file.content == 0 and any(_may_delete(d, entry, specs) for d in deletes),
@@ -1033,6 +1046,7 @@ def _iceberg_partition(
     file: IcebergFile,
     spec: PartitionSpec,
     fields: Sequence[PartitionField],
+    schema: Any,
 ) -> Partition | None:
     """Return a file's partition; None if an older partition spec lacks a key.
 
@@ -1045,21 +1059,26 @@ def _iceberg_partition(
         nulls = (file.null_value_counts or {}).get(key.source_id)
         if value is None and (file.content != 0 or nulls != file.record_count):
             return None
-        texts.append(NULL if value is None else _iceberg_text(str(key.transform), value))
-    return Partition(tuple(key.name for key in fields), tuple(texts))
+        texts.append(NULL if value is None else _iceberg_text(key, value, schema))
+    return _partition_of((key.name for key in fields), texts)
 
 
-def _iceberg_text(transform: str, value: Any) -> str:
-    """Return the value of a partition field as `PartitionField.text` prints it."""
-    match transform:
+def _iceberg_text(key: PartitionField, value: Any, schema: Any) -> str | None:
+    """Return the value of a partition field as `PartitionField.text` prints it; None if that is unknown."""
+    match str(key.transform):
         case "year":
-            return str(1970 + value)
+            value = str(1970 + value)
         case "month":
-            return f"{1970 + value // 12:04}-{value % 12 + 1:02}"
-        case "day":
-            return str(_EPOCH_DAY + timedelta(days=value) if isinstance(value, int) else value)
+            value = f"{1970 + value // 12:04}-{value % 12 + 1:02}"
+        case "day" if isinstance(value, int):
+            value = _EPOCH_DAY + timedelta(days=value)
         case "hour":
-            return f"{_EPOCH_DAY + timedelta(hours=value // 24 * 24)}-{value % 24:02}"
+            value = f"{_EPOCH_DAY + timedelta(hours=value // 24 * 24)}-{value % 24:02}"
+        case "identity":
+            try:
+                value = _from_ticks(value, schema.find_type(key.source_id))
+            except ValueError:  # the column was dropped
+                return None
     return _partition_text(value)
 
 
@@ -1072,19 +1091,18 @@ def _identity_values(file: IcebergFile, spec: PartitionSpec, schema: Any) -> dic
         column = names.get(key.source_id)
         if column is not None and str(key.transform) == "identity":
             value = values[key.field_id]
-            if isinstance(value, int) and not isinstance(value, bool):
-                value = _from_ticks(value, column.field_type)
-            identities[column.name] = value
+            identities[column.name] = _from_ticks(value, column.field_type)
     return identities
 
 
-def _from_ticks(value: int, kind: IcebergType) -> Any:
-    """Return a date or time from its number of days or microseconds; other integers are returned unchanged."""
-    match _spark_type(kind):
-        case "date":
-            return _EPOCH_DAY + timedelta(days=value)
-        case "timestamp" | "timestamp_ntz":
-            return _EPOCH + timedelta(microseconds=value)
+def _from_ticks(value: Any, kind: IcebergType) -> Any:
+    """Return a date or time from its number of days or microseconds; other values are returned unchanged."""
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+    if isinstance(value, int) and isinstance(kind, DateType):
+        return _EPOCH_DAY + timedelta(days=value)
+    if isinstance(value, int) and isinstance(kind, TimestampType | TimestamptzType):
+        return _EPOCH + timedelta(microseconds=value)
     return value
 
 
@@ -1237,7 +1255,7 @@ def _iceberg_version(
 ) -> TableVersion:
     from pyiceberg.manifest import ManifestEntryStatus
 
-    specs = metadata.specs()
+    specs, schema = metadata.specs(), metadata.schema()
     operation = "" if snapshot.summary is None else snapshot.summary.operation.value
     changes: dict[Partition | None, PartitionChange] = {}
     for manifest in snapshot.manifests(io):
@@ -1262,7 +1280,7 @@ def _iceberg_version(
                 change = PartitionChange(rows_added=rows, files_added=1)
             else:
                 change = PartitionChange(rows_removed=rows, files_removed=1)
-            partition = _iceberg_partition(file, specs[file.spec_id], fields)
+            partition = _iceberg_partition(file, specs[file.spec_id], fields, schema)
             changes[partition] = changes.get(partition, PartitionChange()) + change
     summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
 

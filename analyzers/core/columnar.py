@@ -154,6 +154,18 @@ class RowFilter:
         is_false = [k & ~part.matches(group) for k, part in zip(known, self.parts, strict=True)]
         return np.logical_and.reduce(known) | np.logical_or.reduce(is_false)  # type: ignore[no-any-return]
 
+    def counts_in(self, metadata: PartitionMetadata) -> tuple[int, int] | None:
+        """Return on how many rows the conditions are true, and on how many they are not null.
+
+        None if the metadata does not determine both, as for several conditions.
+        """
+        if len(self.parts) > 1:
+            return None
+        matches, values = self.parts[0].count_in(metadata), metadata.values(self.parts[0].column)
+        if matches is None or values is None:
+            return None
+        return matches, metadata.rows if self.parts[0].is_never_null else values
+
 
 @dataclass(frozen=True)
 class ColumnCondition:
@@ -217,6 +229,37 @@ class ColumnCondition:
         else:
             result[is_present] = self._holds(values.to_numpy(zero_copy_only=False))
         return result
+
+    def count_in(self, metadata: PartitionMetadata) -> int | None:
+        """Return on how many rows the condition is true; None if the metadata does not determine it.
+
+        The extremes decide if all values satisfy the condition, or none.
+        """
+        values = metadata.values(self.column)
+        if values is None or isinstance(self.form, Present):
+            return values
+        nulls = metadata.rows - values if self.form.nulls else 0
+        if not values:
+            return nulls
+        low, high = (self.kind != "string" and metadata.bounds(self.column)) or (None, None)
+        if isinstance(low, Decimal | None) or isinstance(high, Decimal | None):
+            return None
+        holds = self._holds_between(low, high)
+        return None if holds is None else nulls + values * holds
+
+    def _holds_between(self, low: float, high: float) -> bool | None:
+        """Return whether the condition is true for all numbers of a range; None if it differs."""
+        form = self.form
+        assert not isinstance(form, Present)
+        if isinstance(form, OneOf):
+            has_some = any(low <= value <= high for value in form.values)
+            return None if has_some and low != high else has_some
+        if form.holds(low) and form.holds(high):
+            return True
+        lower, upper = form.lower, form.upper
+        is_below = lower is not None and (high < lower or (high == lower and not form.has_lower))
+        is_above = upper is not None and (low > upper or (low == upper and not form.has_upper))
+        return False if is_below or is_above else None
 
     def _holds(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Return for each number whether the condition is true; NaN is the greatest number."""

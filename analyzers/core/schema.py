@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SourceError, WrongColumnTypeError
-from tidegauge.analyzers.core.sql import COLLATIONS_KEY, literal, parts, quote
+from tidegauge.analyzers.core.sql import COLLATIONS_KEY, LENGTHS_KEY, literal, parts, quote
 
 INTEGRAL = frozenset({"byte", "short", "integer", "long"})
 NUMERIC = INTEGRAL | {"float", "double", "decimal"}
@@ -149,8 +149,6 @@ def _hashed_double(value: str) -> str:
     )
 
 
-_PADDED_KEY = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's metadata of CHAR and VARCHAR columns."""
 KEY_ONLY = "tidegauge.key_only"
 """Metadata of a column that a source adds as a partition key."""
 
@@ -216,7 +214,7 @@ class Schema:
     @property
     def has_padded_or_collated(self) -> bool:
         """Whether a column is a CHAR or VARCHAR, or has a collation."""
-        special = {_PADDED_KEY, COLLATIONS_KEY}
+        special = {LENGTHS_KEY, COLLATIONS_KEY}
         return any(special & set(field.get("metadata", {})) for field in self.struct["fields"])
 
     def without(self, columns: set[str]) -> Schema:

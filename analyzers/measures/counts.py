@@ -300,7 +300,11 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
             matches, known = row_filter.matches(group), row_filter.is_known(group)
             return ComplianceState(int(matches.sum()), int(known.sum()), group.rows)
 
-        return Kernel(row_filter.columns, from_rows)
+        def from_metadata(meta: PartitionMetadata) -> ComplianceState | None:
+            counts = row_filter.counts_in(meta)
+            return None if counts is None else ComplianceState(*counts, meta.rows)
+
+        return Kernel(row_filter.columns, from_rows, from_metadata)
 
     def measure(self, state: ComplianceState) -> float:
         """Return the number of complying rows divided by all rows."""

@@ -24,7 +24,7 @@ from functools import partial, reduce
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
-from tidegauge.analyzers.columnar.engines import reads_by_default
+from tidegauge.analyzers.columnar.engines import FIELD_ID_SETTING, reads_by_default
 from tidegauge.analyzers.columnar.table_logs import (
     DataFile,
     TablePartition,
@@ -364,7 +364,9 @@ class LoggedTable:
 
         Branches and tags of Iceberg are left for Spark, and so are partitions of Iceberg with delete files.
         """
-        if (self.reference is not None and self.reference.name) or not reads_by_default(self.spark):
+        is_branch = self.reference is not None and bool(self.reference.name)
+        # The log has the names or field ids of the columns.
+        if is_branch or not reads_by_default(self.spark, ignored={FIELD_ID_SETTING}):
             return {}
         log = self._log
         if log is None or log.id != self.snapshot:

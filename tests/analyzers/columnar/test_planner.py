@@ -631,3 +631,42 @@ def test_sums_of_infinities_give_no_warning(tmp_path):
     tables = [pa.table({"x": [float("inf"), -float("inf"), 1e308, 1e308]})]
     states = measure(tmp_path, tables, tg.Sum("x"), tg.StandardDeviation("x"), tg.Kurtosis("x"))
     assert all(np.isnan(a.compute_metric_from(state).value) for a, (state, _) in states.items())
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("n >= 2", (3, METADATA)),
+        ("n > 2", (2, COLUMNS)),
+        ("n > 7", (0, METADATA)),
+        ("n >= 7", (1, COLUMNS)),
+        ("n < 2", (0, METADATA)),
+        ("n <= 2", (1, COLUMNS)),
+        ("n BETWEEN 1.5 AND 7", (3, METADATA)),
+        ("n IN (0, 9, 2.5)", (0, COLUMNS)),
+        ("n IN (0, 9)", (0, METADATA)),
+        ("coalesce(n, 0) >= 0", (4, METADATA)),
+        ("n IS NULL OR n > 7", (1, METADATA)),
+        ("c = 5", (4, METADATA)),
+        ("c IN (4, 6)", (0, METADATA)),
+        ("z > 0", (0, METADATA)),
+        ("n IS NOT NULL", (3, METADATA)),
+        ("x >= 0", (4, COLUMNS)),  # NaN is not counted in the footer
+    ],
+)
+def test_extremes_decide_conditions_that_hold_for_all_values_or_none(tmp_path, condition, expected):
+    tables = [
+        pa.table(
+            {
+                "n": [2, 7, None],
+                "c": [5, 5, 5],
+                "z": pa.nulls(3, pa.int64()),
+                "x": [1.0, float("nan"), 2.0],
+            }
+        ),
+        pa.table({"n": [4], "c": [5], "z": pa.nulls(1, pa.int64()), "x": [0.0]}),
+    ]
+    analyzer = tg.Compliance("rule", condition)
+    state, route = measure(tmp_path, tables, analyzer)[analyzer]
+    assert (state.num_matches, route) == expected
+    assert state.count == 4

@@ -323,6 +323,39 @@ def test_files_of_an_older_partition_spec_have_no_partition(catalog):
     }
 
 
+def test_partitions_are_named_as_spark_names_them(catalog):
+    from pyiceberg.transforms import BucketTransform, MonthTransform, TruncateTransform
+
+    rows = pa.table(
+        {
+            "day": pa.array([20454], pa.int32()).cast(pa.date32()),
+            "at": pa.array([1_767_229_200_000_000], pa.timestamp("us", "UTC")),
+            "flag": [True],
+            "id": [34],
+            "s": ["abcdef"],
+            "raw": [b"\xff"],
+        }
+    )
+    table = catalog.create_table("db.t", schema=rows.schema)
+    with table.update_spec() as spec:
+        for name in ("day", "flag", "id"):
+            spec.add_identity(name)
+        spec.add_field("at", "hour", "at_hour")
+        spec.add_field("day", MonthTransform(), "day_month")
+        spec.add_field("id", BucketTransform(16), "id_bucket")
+        spec.add_field("s", TruncateTransform(2), "s_trunc")
+    table.append(rows)
+    (file,) = read_iceberg(table.metadata_location).files
+    # The bucket is that of the specification's example: bucket[N](34) = (2017239379 & max) % N.
+    values = ("2026-01-01", "true", "34", "2026-01-01-01", "2026-01", str(2017239379 % 16), "ab")
+    assert file.partition.values == values
+    assert file.column("day") == ColumnStatistics(0, 20454 * DAY, 20454 * DAY)
+    with table.update_spec() as spec:
+        spec.add_identity("raw")
+    table.append(rows)
+    assert None in read_iceberg(table.metadata_location).by_partition()
+
+
 def test_an_iceberg_table_without_snapshots_has_no_files(catalog):
     table = catalog.create_table("db.t", schema=ROWS.schema)
     snapshot = read_iceberg(table.metadata_location)
