@@ -139,7 +139,7 @@ def test_the_notebook_consistency_runs(java, tmp_path):
     nights = [one for one in headlines if "00:00-02:00 UTC: prices mismatch in" in one]
     assert (len(nights), len(headlines)) == (7, 8)
     (deploy,) = set(headlines) - set(nights)
-    assert deploy.startswith("6 Jan 2023 13:00-15:00 UTC: searches missing in 2 features")
+    assert deploy.startswith("2023-01-06 13:00-15:00 UTC: searches missing in 2 features")
     assert abs(lag - 45 * 60_000) <= 5 * 60_000  # one step
     (clicks, lagged), (before, after) = falls
     assert clicks > 0.3

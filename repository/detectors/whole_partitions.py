@@ -459,7 +459,7 @@ class MissingPartition(PartitionDetector):
     >>> np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist()
     [30]
     >>> MissingPartition().explanation(history, 30)
-    'follows a gap of 2 days from 31 Jan 1970 on'
+    'follows a gap of 2 days from 1970-01-31 on'
     """
 
     needs_values: ClassVar[bool] = False
@@ -555,11 +555,11 @@ def _time_text(moment: np.datetime64, *, has_clock: bool = True) -> str:
     Examples
     --------
     >>> _time_text(np.datetime64("2026-03-06T05:00"))
-    '6 Mar 2026 05:00'
+    '2026-03-06 05:00'
     """
     time = moment.astype("M8[us]").item()
     assert isinstance(time, datetime)
-    return f"{time.day} {time:%b %Y}" + (f" {time:%H:%M}" if has_clock else "")
+    return f"{time:%Y-%m-%d}" + (f" {time:%H:%M}" if has_clock else "")
 
 
 @dataclass(frozen=True)

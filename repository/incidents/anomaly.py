@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 ONE_DAY = timedelta(days=1)
-_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def step_of(times: Sequence[datetime], name: str = "") -> timedelta | None:
@@ -70,28 +69,24 @@ def span(first: datetime, last: datetime, step: timedelta | None = ONE_DAY) -> s
     Examples
     --------
     >>> span(datetime(2013, 2, 8), datetime(2013, 2, 9))
-    '8-9 Feb 2013'
+    '2013-02-08 to 2013-02-09'
     >>> span(datetime(2013, 12, 31), datetime(2014, 1, 1))
-    '31 Dec 2013 to 1 Jan 2014'
+    '2013-12-31 to 2014-01-01'
     >>> span(datetime(2013, 2, 8, 7), datetime(2013, 2, 8, 7), None)
-    '8 Feb 2013 07:00'
+    '2013-02-08 07:00'
     >>> hour = timedelta(hours=1)
     >>> span(datetime(2013, 2, 8), datetime(2013, 2, 8, 1), hour)
-    '8 Feb 2013 00:00-02:00'
+    '2013-02-08 00:00-02:00'
     >>> span(datetime(2013, 2, 8, 22), datetime(2013, 2, 8, 23), hour)
-    '8 Feb 2013 22:00-24:00'
+    '2013-02-08 22:00-24:00'
     >>> span(datetime(2013, 2, 8, 23), datetime(2013, 2, 9), hour)
-    '8 Feb 2013 23:00 to 9 Feb 2013 01:00'
+    '2013-02-08 23:00 to 2013-02-09 01:00'
     """
     if step is None or step < ONE_DAY:
         return _format_hours(first, last, step)
     if first == last:
-        return f"{_format_day(first)} {first.year}"
-    if (first.year, first.month) == (last.year, last.month):
-        return f"{first.day}-{_format_day(last)} {last.year}"
-    if first.year == last.year:
-        return f"{_format_day(first)} to {_format_day(last)} {last.year}"
-    return f"{_format_day(first)} {first.year} to {_format_day(last)} {last.year}"
+        return f"{first:%Y-%m-%d}"
+    return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def _format_hours(first: datetime, last: datetime, step: timedelta | None) -> str:
@@ -112,18 +107,14 @@ def _is_midnight(time: datetime) -> bool:
     return (time.hour, time.minute, time.second) == (0, 0, 0)
 
 
-def _format_day(time: datetime) -> str:
-    return f"{time.day} {_MONTH_NAMES[time.month - 1]}"
-
-
 def _format_time(time: datetime) -> str:
-    return f"{_format_day(time)} {time.year} {time:%H:%M}"
+    return f"{time:%Y-%m-%d %H:%M}"
 
 
 _MISSING_SPAN_PATTERN = re.compile(
     r"(?:a gap of|the newest,(?: the next)?) (?:(?P<count>[\d,]+) )?(?P<unit>\w+?)s?"
     r"(?P<overdue>(?: is| are)? overdue)?"
-    r"(?:, | from | since |: )(?P<first>\d+ \w+ \d+(?: \d\d:\d\d)?)"
+    r"(?:, | from | since |: )(?P<first>(?:\d{4}-\d\d-\d\d|\d+ [A-Z]\w+ \d+)(?: \d\d:\d\d)?)"
 )
 """Also matches explanations that older releases stored: "the newest, 1 hour overdue since 21 Oct 2026 18:00"."""
 _STEP_BY_UNIT = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
@@ -194,17 +185,18 @@ def missing_span(explanation: str) -> MissingSpan | None:
 
     Examples
     --------
-    >>> missing_span("ds=2026-10-24 follows a gap of 3 days from 21 Oct 2026 on.").count
+    >>> missing_span("ds=2026-10-24 follows a gap of 3 days from 2026-10-21 on.").count
     3
     >>> missing_span("ds=2026-10-20 is the newest, 1 hour overdue since 21 Oct 2026 18:00.").first
     datetime.datetime(2026, 10, 21, 18, 0, tzinfo=datetime.timezone.utc)
-    >>> missing_span("is the newest, the next 3 days are overdue: 21 Oct 2026 was due by 22 Oct 2026 04:00 UTC").count
+    >>> missing_span("is the newest, the next 3 days are overdue: 2026-10-21 was due by 2026-10-22 04:00 UTC").count
     3
     """
     match = _MISSING_SPAN_PATTERN.search(explanation)
     if match is None:
         return None
-    time_format = "%d %b %Y %H:%M" if ":" in match["first"] else "%d %b %Y"
+    date_format = "%Y-%m-%d" if "-" in match["first"] else "%d %b %Y"
+    time_format = f"{date_format} %H:%M" if ":" in match["first"] else date_format
     first = datetime.strptime(match["first"], time_format).replace(tzinfo=UTC)
     count = int((match["count"] or "1").replace(",", ""))
     return MissingSpan(first, count, match["unit"], is_overdue=match["overdue"] is not None)

@@ -145,7 +145,7 @@ class IncidentGroup:
         --------
         >>> members = tuple(Candidate(n, f"t{n}", None) for n in range(6))
         >>> IncidentGroup(datetime(2026, 2, 8), members, "fewer rows", "raw.orders", 0.1).headline
-        '8 Feb 2026: fewer rows in 6 tables of upstream raw.orders: t0, t1, t2, t3 and 2 more'
+        '2026-02-08: fewer rows in 6 tables of upstream raw.orders: t0, t1, t2, t3 and 2 more'
         """
         tables = self.datasets
         names = [plain(name) for name in tables[:MAX_NAMED_TABLES]]
@@ -201,7 +201,7 @@ def group_by_cause(
     ...     Candidate(n, f"t{n}", datetime(2026, 6, 1), frozenset({"fewer rows"})) for n in (1, 2, 3)
     ... ]
     >>> [group.headline for group in group_by_cause(lost, tables)]
-    ['1 Jun 2026: fewer rows in 3 tables: t1, t2 and t3']
+    ['2026-06-01: fewer rows in 3 tables: t1, t2 and t3']
     """
     usual = _UsualRates(tables)
     groups: list[IncidentGroup] = []

@@ -56,7 +56,7 @@ def test_the_link_in_a_message_leads_to_the_segment_of_the_cause(page, served, b
     number, series, part = bad_incident
     page.goto(f"{served}#/incidents/{number}")  # the first click, in the message
     wait_for_state(page, "drawn")
-    assert page.title().startswith(f"Incident {number}: 19 Feb 2013: volume -70%")
+    assert page.title().startswith(f"Incident {number}: 2013-02-19: volume -70%")
     cause = page.locator(".tg-cause").first
     row = cause.locator("tbody tr").first
     assert row.locator("th").inner_text() == part
@@ -84,7 +84,7 @@ def test_with_two_hundred_tables_the_link_leads_to_the_cause_in_three_clicks(
         assert re.search(r"volume -4[3-7] %", message)  # nine tenths of a half, and noise
         page.goto(re.search(r"See: (\S+)", message)[1])  # the first click
         wait_for_state(page, "drawn")
-        assert page.title().startswith(f"Incident {number}: 4 Feb 2013: volume")
+        assert page.title().startswith(f"Incident {number}: 2013-02-04: volume")
         row = page.locator(".tg-cause").first.locator("tbody tr").first
         assert row.locator("th").inner_text() == "DE"
         row.get_by_role("button").click()  # the second

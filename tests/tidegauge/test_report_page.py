@@ -65,7 +65,7 @@ def test_the_page_shows_datasets_incidents_and_charts(url, repo, tmp_path, capsy
     tags, text = read_page(file.read_text(encoding="utf-8"))
     assert tags.count("svg") > 5
     assert "Tidegauge report: d" in text
-    assert "◆ error: 30 Jan 2013: volume -70%" in text
+    assert "◆ error: 2013-01-30: volume -70%" in text
     assert "ds=2013-01-03: version 2" in text
     assert "ds=2013-01-04: gone" in text
     assert "30 partitions, 1 measured again, 1 gone" in text
@@ -260,12 +260,12 @@ def test_incidents_of_several_tables_with_one_cause_are_one_entry(repo, tmp_path
     text = read_page(write_report(repo, tmp_path / "all.html", created_at=MADE).read_text("utf-8"))[
         1
     ]
-    assert "Incidents across tables◆ error: 30 Jan 2013: fewer rows in 3 tables: a, b and c" in text
-    assert text.count("◆ error: 30 Jan 2013: volume -99%") == 1  # in full once, in the group
+    assert "Incidents across tables◆ error: 2013-01-30: fewer rows in 3 tables: a, b and c" in text
+    assert text.count("◆ error: 2013-01-30: volume -99%") == 1  # in full once, in the group
     assert text.count("Across tables: incident") == 3
     text = read_page(
         write_report(repo, tmp_path / "b.html", "b", created_at=MADE).read_text("utf-8")
     )[1]
-    assert text.count("◆ error: 30 Jan 2013: volume -99%") == 1
-    assert "Part of a group: 30 Jan 2013: fewer rows in 3 tables" in text
+    assert text.count("◆ error: 2013-01-30: volume -99%") == 1
+    assert "Part of a group: 2013-01-30: fewer rows in 3 tables" in text
     assert "Incidents across tables" not in text

@@ -68,11 +68,11 @@ def incident_message(
 
     Examples
     --------
-    >>> incident = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52%"}
+    >>> incident = {"id": 7, "dataset": "d", "severity": "error", "headline": "2013-02-08: volume -52%"}
     >>> title, body = incident_message(incident, ["Size is 444 instead of about 930"])
     >>> print(title, body, sep=chr(10))
     Tidegauge: ◆ error in d
-    8 Feb 2013: volume -52%
+    2013-02-08: volume -52%
     - Size is 444 instead of about 930
     See: tidegauge anomalies show 7
     """
@@ -106,15 +106,15 @@ def group_message(
     >>> day = datetime(2013, 2, 8)
     >>> both = (Candidate(7, "a", day), Candidate(8, "b", day))
     >>> rows = [
-    ...     {"id": one.id, "dataset": one.dataset, "severity": "error", "headline": "8 Feb 2013: volume -52%"}
+    ...     {"id": one.id, "dataset": one.dataset, "severity": "error", "headline": "2013-02-08: volume -52%"}
     ...     for one in both
     ... ]
     >>> title, body = group_message(IncidentGroup(day, both, "fewer rows", "", 0.01), rows)
     >>> print(title, body, sep=chr(10))
     Tidegauge: ◆ error in 2 tables
-    8 Feb 2013: fewer rows in 2 tables: a and b
-    - a: 8 Feb 2013: volume -52%
-    - b: 8 Feb 2013: volume -52%
+    2013-02-08: fewer rows in 2 tables: a and b
+    - a: 2013-02-08: volume -52%
+    - b: 2013-02-08: volume -52%
     See: tidegauge anomalies show 7
     """
     tables = list(
@@ -145,14 +145,14 @@ def resolved_message(
 
     Examples
     --------
-    >>> first = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52%"}
-    >>> other = first | {"id": 8, "headline": "9 Mar 2013: volume +99%"}
+    >>> first = {"id": 7, "dataset": "d", "severity": "error", "headline": "2013-02-08: volume -52%"}
+    >>> other = first | {"id": 8, "headline": "2013-03-09: volume +99%"}
     >>> title, body = resolved_message([first | {"note": "back to normal since ds=2013-02-09"}, other])
     >>> print(title, body, sep=chr(10))
     Tidegauge: ◆ error in d
     2 incidents are resolved
-    - 8 Feb 2013: volume -52% (back to normal since ds=2013-02-09)
-    - 9 Mar 2013: volume +99%
+    - 2013-02-08: volume -52% (back to normal since ds=2013-02-09)
+    - 2013-03-09: volume +99%
     See: tidegauge anomalies show 7
     """
     first = incidents[0]
@@ -172,12 +172,12 @@ def closing_message(
 
     Examples
     --------
-    >>> incident = {"id": 7, "dataset": "d", "headline": "8 Feb 2013: volume -52%"}
+    >>> incident = {"id": 7, "dataset": "d", "headline": "2013-02-08: volume -52%"}
     >>> note = "withdrawn on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal"
     >>> title, body = closing_message([incident | {"note": note}])
     >>> print(title, body, sep=chr(10))
     Tidegauge: closed in d
-    8 Feb 2013: volume -52%
+    2013-02-08: volume -52%
     Withdrawn on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal.
     See: tidegauge anomalies show 7
     """

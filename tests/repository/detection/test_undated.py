@@ -48,7 +48,7 @@ def test_an_anomaly_of_the_newest_day_is_separate_from_partitions_without_a_time
         repo.detect("orders")
         repo.record("orders", "rows", {"ds=2024-03-01": 100.0}, scale="count")
         repo.detect("orders")
-        message = "1 Mar 2024: rows -90%"
+        message = "2024-03-01: rows -90%"
         assert message in repo.incidents("orders", status="open")["headline"].tolist()
         for day in ("2024-03-02", "2024-03-03"):
             repo.record("orders", "rows", {f"ds={day}": 1001.0}, scale="count")
@@ -68,7 +68,7 @@ def test_days_are_overdue_next_to_a_partition_without_a_time(aside):
     assert MissingPartition().measure(history)[-2:].tolist() == [5.0, 0.0]
     explanation = MissingPartition().explanation(history, len(times) - 2)
     assert explanation.startswith(
-        "is the newest, the next 5 days are overdue: 1 Mar 2013 was due by "
+        "is the newest, the next 5 days are overdue: 2013-03-01 was due by "
     )
 
 

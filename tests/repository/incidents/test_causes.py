@@ -231,7 +231,7 @@ def test_an_incident_is_explained(fell):
     assert (found.id, found.dataset, found.started) == (number, "d", "ds=2013-01-30")
     assert len(found.firsts) == len(found.anomalies) == found.row["series"]
     text = found.explain()
-    assert text.startswith(f"Incident {number} of d: 30 Jan 2013")
+    assert text.startswith(f"Incident {number} of d: 2013-01-30")
     assert "Status acknowledged, severity warning" in text
     assert "\nContributions:\n  Size in" in text
     assert text.endswith(r"acknowledged by me: a\nb\x1b")
@@ -321,7 +321,7 @@ def test_an_anomaly_of_a_whole_partition_is_explained(repo):
     anomalies = repo.anomalies("d").set_index("partition")
     found = repo.incident(int(anomalies.loc["ds=2013-01-25", "incident_id"]))
     assert found.causes.moves == ()
-    assert "follows a gap of 5 days from 20 Jan 2013 on" in found.explain()
+    assert "follows a gap of 5 days from 2013-01-20 on" in found.explain()
 
 
 def test_errors_name_unknown_ids(fell):

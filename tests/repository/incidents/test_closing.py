@@ -219,7 +219,7 @@ def test_a_departure_beyond_the_label_reopens_the_incident(halved, label, quiet)
     rows(repo, [0], 62 + quiet)
     assert (the_only_incident(repo)["id"], the_only_incident(repo)["status"]) == (number, "open")
     note = repo.labels("d")["note"].tolist()[-1]
-    assert note.startswith("beyond what was labelled: 2-")
+    assert note.startswith("beyond what was labelled: 2013-03-02 to ")
     assert note.endswith("rows -100%")
     repo.detect("d", [tg.Monitor()], replay=True)
     assert repo.labels("d")["note"].tolist().count(note) == 1

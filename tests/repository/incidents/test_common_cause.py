@@ -100,7 +100,7 @@ def test_different_changes_are_one_group_if_their_number_is_no_coincidence():
     ]
     (group,) = group_by_cause(mixed, tables(50))
     assert (group.kind, len(group.datasets)) == ("", 9)
-    assert group.headline == "1 May 2026: incidents in 9 tables: t0, t1, t2, t3 and 5 more"
+    assert group.headline == "2026-05-01: incidents in 9 tables: t0, t1, t2, t3 and 5 more"
 
 
 def test_an_unrelated_incident_is_not_in_the_group():
@@ -203,7 +203,7 @@ def test_the_listing_of_one_table_names_the_group_of_its_incidents(repo):
     repo.label(int(found["id"].min()), "resolved")
     assert repo.incidents(status="open")["group"].tolist() == [found["id"].min()] * 2
     details = repo.incident(int(found["id"].max()))
-    assert "Part of a group: 30 Jan 2013: fewer rows in 3 tables: a, b and c." in details.explain()
+    assert "Part of a group: 2013-01-30: fewer rows in 3 tables: a, b and c." in details.explain()
 
 
 def test_a_table_has_no_group_until_other_tables_follow(repo):

@@ -48,17 +48,17 @@ def test_the_length_of_partitions_is_derived_from_their_times(times, name, step)
 @pytest.mark.parametrize(
     ("first", "last", "step", "said"),
     [
-        (0, 0, DAY, "5 Jan 2023"),
-        (0, 24, DAY, "5-6 Jan 2023"),
-        (0, 0, HOUR, "5 Jan 2023 00:00-01:00"),
-        (0, 1, HOUR, "5 Jan 2023 00:00-02:00"),
-        (0, 1, HALF, "5 Jan 2023 00:00-01:30"),
-        (22, 23, HOUR, "5 Jan 2023 22:00-24:00"),
-        (0, 23, HOUR, "5 Jan 2023 00:00-24:00"),
-        (23, 24, HOUR, "5 Jan 2023 23:00 to 6 Jan 2023 01:00"),
-        (0, 47, HOUR, "5 Jan 2023 00:00 to 7 Jan 2023 00:00"),
-        (0, 0, None, "5 Jan 2023 00:00"),
-        (7, 9, None, "5 Jan 2023 07:00 to 5 Jan 2023 09:00"),
+        (0, 0, DAY, "2023-01-05"),
+        (0, 24, DAY, "2023-01-05 to 2023-01-06"),
+        (0, 0, HOUR, "2023-01-05 00:00-01:00"),
+        (0, 1, HOUR, "2023-01-05 00:00-02:00"),
+        (0, 1, HALF, "2023-01-05 00:00-01:30"),
+        (22, 23, HOUR, "2023-01-05 22:00-24:00"),
+        (0, 23, HOUR, "2023-01-05 00:00-24:00"),
+        (23, 24, HOUR, "2023-01-05 23:00 to 2023-01-06 01:00"),
+        (0, 47, HOUR, "2023-01-05 00:00 to 2023-01-07 00:00"),
+        (0, 0, None, "2023-01-05 00:00"),
+        (7, 9, None, "2023-01-05 07:00 to 2023-01-05 09:00"),
     ],
 )
 def test_the_time_of_an_incident_in_words(first, last, step, said):
@@ -68,10 +68,10 @@ def test_the_time_of_an_incident_in_words(first, last, step, said):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ([0], "5 Jan 2023 00:00-01:00: x is 500"),
-        ([0, 1], "5 Jan 2023 00:00-02:00: x is 500"),
-        ([7], "5 Jan 2023 07:00-08:00: x is 500"),
-        ([23, 24], "5 Jan 2023 23:00 to 6 Jan 2023 01:00: x is 500"),
+        ([0], "2023-01-05 00:00-01:00: x is 500"),
+        ([0, 1], "2023-01-05 00:00-02:00: x is 500"),
+        ([7], "2023-01-05 07:00-08:00: x is 500"),
+        ([23, 24], "2023-01-05 23:00 to 2023-01-06 01:00: x is 500"),
     ],
 )
 def test_headlines_of_hourly_partitions_name_the_hours(repo, bad, said):
@@ -100,7 +100,7 @@ def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
 
 def headline_text(*anomalies, group_bys=()):
     text = headline(sorted(anomalies, key=lambda one: one.position), HOUR, group_bys)
-    return text.removeprefix("5 Jan 2023 00:00-01:00 UTC: ")
+    return text.removeprefix("2023-01-05 00:00-01:00 UTC: ")
 
 
 def test_a_group_by_is_reported_with_its_hours_and_its_worst_feature():
@@ -110,11 +110,11 @@ def test_a_group_by_is_reported_with_its_hours_and_its_worst_feature():
         for feature, rate in rates.items()
     ]
     assert headline(night, HOUR, {"prices"}) == (
-        "5 Jan 2023 00:00-02:00 UTC: prices mismatch in 3 features, most in offers"
+        "2023-01-05 00:00-02:00 UTC: prices mismatch in 3 features, most in offers"
         " (41% of rows, usually 0%)"
     )
-    assert headline(night[:1], None).startswith("5 Jan 2023 00:00 UTC: prices mismatch in index (2")
-    assert headline(night[:1], DAY).startswith("5 Jan 2023: prices mismatch in index (20% of rows")
+    assert headline(night[:1], None).startswith("2023-01-05 00:00 UTC: prices mismatch in index (2")
+    assert headline(night[:1], DAY).startswith("2023-01-05: prices mismatch in index (20% of rows")
 
 
 def test_the_worst_feature_is_the_one_of_the_worst_hour():
@@ -193,7 +193,7 @@ def test_names_of_group_bys_come_from_the_stored_series(repo):
     repo.record("s.j", "Consistency.row_missing", hours, instance="team.ads", scale="count")
     repo.detect("s.j", [tg.Monitor({"name": name}, tg.SimpleThreshold(0.1))])
     assert repo.incidents("s.j")["headline"].tolist() == [
-        "5 Jan 2023 00:00-02:00 UTC: team.ads mismatch in a.b <b> (50% of rows)"
+        "2023-01-05 00:00-02:00 UTC: team.ads mismatch in a.b <b> (50% of rows)"
     ]
 
 

@@ -473,7 +473,7 @@ def test_an_incident_of_a_segment_depends_only_on_partitions_of_that_segment(rep
     repo.record("d", "rows", values | {f"{ds(40)}/region=eu": 100.0}, scale="count")
     repo.detect("d")
     (incident,) = repo.incidents("d").to_dict("records")
-    assert incident["headline"] == "9 Feb 2013, region=eu: rows -90%"
+    assert incident["headline"] == "2013-02-09, region=eu: rows -90%"
     assert incident["status"] == status
 
 
@@ -722,7 +722,7 @@ HOSTILE = [
 def test_hostile_names_are_plain_strings(repo, name):
     record(repo, name, [1, 1, 500], instance=name)
     found = repo.detect("d", LIMIT)
-    assert repo.incidents("d")["headline"].item() == f"3 Jan 2013: {name} of {name} is 500"
+    assert repo.incidents("d")["headline"].item() == f"2013-01-03: {name} of {name} is 500"
     assert f"{name} of {name} in {ds(3)}" in found["explanation"].item()
 
 

@@ -267,7 +267,7 @@ def test_the_commands_log_compare_and_report(spark, write, tmp_path, capsys):
         status, out, _ = run("run", file, *db, "--until", "2023-01-05")
         assert status == 0
         assert f"{namespace}.search: 1 new" in out
-        assert out.splitlines()[-1].startswith("  5 Jan 2023")  # the incident
+        assert out.splitlines()[-1].startswith("  2023-01-05")  # the incident
         status, out, _ = run("run", file, *db)
         assert (status, out.splitlines()[-1]) == (0, f"{namespace}.search: nothing new")
         target = tmp_path / "x.jsonl"

@@ -186,7 +186,7 @@ def test_history_detects_the_broken_deployment_and_its_headline_names_it(
     actual = history_copy.incidents(dataset).set_index("first")
     assert actual.loc[BROKEN[0], "last"] == BROKEN[1]
     when, _, what = actual.loc[BROKEN[0], "headline"].partition(": ")
-    assert when == "3 Jan 2023 13:00-15:00 UTC"
+    assert when == "2023-01-03 13:00-15:00 UTC"
     assert what.startswith("searches missing in 2 features")
     assert "(100% of rows, usually 0%)" in what
     if monitors:

@@ -119,7 +119,7 @@ def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy)
     assert {status[f"ds=2013-{day}"] for day in storms.split()} == {"resolved"}
     (blizzard,) = incidents.loc[incidents["first"] == "ds=2013-02-08", "headline"]
     assert blizzard.startswith(
-        "8-11 Feb 2013: 57% of rows have no dep_time, arr_delay or dep_delay"
+        "2013-02-08 to 2013-02-11: 57% of rows have no dep_time, arr_delay or dep_delay"
     )
     assert "EWR, JFK and LGA alike" in blizzard
 
@@ -242,8 +242,8 @@ def test_the_demonstration_runs(spark, flights, tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert_printed("demonstration", out[out.index("Measure") :])
     assert "365 partitions scanned, 0 unchanged" in out
-    assert "8-11 Feb 2013: 57% of rows have no dep_time" in out
-    assert "28 Nov" in out
+    assert "2013-02-08 to 2013-02-11: 57% of rows have no dep_time" in out
+    assert "2013-11-28" in out
     assert "expected]" in out
     assert run_command(["demo", "--db", url, "--folder", str(tmp_path / "w")]) == 0
     out = capsys.readouterr().out

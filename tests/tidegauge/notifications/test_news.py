@@ -62,7 +62,7 @@ def headlines(messages):
 def test_late_rows_are_not_notified_again(repo, sent):
     measure_ordinary_days(repo)
     measure(repo, [1700])
-    assert headlines(sent()) == ["2 Mar 2013: rows +70%"]
+    assert headlines(sent()) == ["2013-03-02: rows +70%"]
     for value in (1701, 1703, 1650):
         measure(repo, [value])
         assert sent() == []
@@ -75,7 +75,7 @@ def test_late_rows_that_make_an_incident_worse_are_notified_once(repo, sent):
     measure(repo, [400])
     ((title, headline, note, *_),) = sent()
     assert title == "Tidegauge: ◆ error in d"
-    assert headline == "2 Mar 2013: rows -60%"
+    assert headline == "2013-03-02: rows -60%"
     assert note == "It has become worse since it was sent."
     measure(repo, [399])
     assert sent() == []
@@ -89,7 +89,7 @@ def test_a_closed_incident_is_reported_to_the_sinks_that_were_notified(repo, sen
     measure(repo, [1001])
     ((title, headline, note, see),) = sent()
     assert title == "Tidegauge: closed in d"
-    assert headline == "2 Mar 2013: rows +70%"
+    assert headline == "2013-03-02: rows +70%"
     assert note.startswith("Withdrawn on ")
     assert note.endswith("because ds=2013-03-02 was measured again and looks normal.")
     assert see == f"See: tidegauge anomalies show {incident}"
@@ -99,7 +99,7 @@ def test_a_closed_incident_is_reported_to_the_sinks_that_were_notified(repo, sen
         assert tg.notify(repo, ["json://localhost:1/"]) == []  # never notified
     measure(repo, [1702])
     ((_, headline, note, *_),) = sent()
-    assert (headline, note) == ("2 Mar 2013: rows +70%", "It is back.")
+    assert (headline, note) == ("2013-03-02: rows +70%", "It is back.")
     assert incident_id(repo) == incident
 
 
@@ -213,7 +213,7 @@ def test_a_run_over_many_days_notifies_each_incident_once(repo, sent):
     sent()
     measure(repo, [1001, 0, 1002, 1003, 1004, 2500, 1000, 1001, 1002, 1003])
     messages = sent()
-    assert headlines(messages) == ["3 Mar 2013: rows -100%", "7 Mar 2013: rows +150%"]
+    assert headlines(messages) == ["2013-03-03: rows -100%", "2013-03-07: rows +150%"]
     assert [lines[0] for lines in messages] == ["Tidegauge: ◆ error in d"] * 2
     assert [lines[2] for lines in messages] == [
         "Back to normal since ds=2013-03-04.",
@@ -285,6 +285,6 @@ def test_many_incidents_that_have_ended_are_one_message(repo, sent):
     (lines,) = sent()
     assert lines[0] == "Tidegauge: ▲ warning in d"
     assert lines[1] == "7 incidents are resolved"
-    assert lines[2] == "- 4 Jan 2013: rows is 500 (back to normal since ds=2013-01-05)"
+    assert lines[2] == "- 2013-01-04: rows is 500 (back to normal since ds=2013-01-05)"
     assert len(lines) == 2 + 7 + 1
     assert sent() == []

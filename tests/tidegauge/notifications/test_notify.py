@@ -275,7 +275,7 @@ def test_the_log_level_is_the_severity(repo, caplog):
     tg.notify(repo, ["log"])
     (record,) = [r for r in caplog.records if r.name == "tidegauge.incidents"]
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith("Tidegauge: ◆ error in orders\n1 Mar 2013: ")
+    assert record.getMessage().startswith("Tidegauge: ◆ error in orders\n2013-03-01: ")
 
 
 def test_secrets_are_not_shown(repo, clock, caplog, capfd, monkeypatch):
@@ -580,10 +580,10 @@ def test_incidents_of_several_tables_with_one_cause_are_one_message(repo, caplog
     (record,) = caplog.records
     assert record.getMessage().splitlines() == [
         "Tidegauge: ◆ error in 3 tables",
-        "30 Jan 2013: fewer rows in 3 tables: orders, returns and users",
-        "- orders: 30 Jan 2013: volume -99%",
-        "- returns: 30 Jan 2013: volume -99%",
-        "- users: 30 Jan 2013: volume -99%",
+        "2013-01-30: fewer rows in 3 tables: orders, returns and users",
+        "- orders: 2013-01-30: volume -99%",
+        "- returns: 2013-01-30: volume -99%",
+        "- users: 2013-01-30: volume -99%",
         f"See: tidegauge anomalies show {ids[0]}",
     ]
     assert [sent is not None for _, _, _, sent, _ in notices(repo)] == [True] * 3
@@ -599,7 +599,7 @@ def test_a_table_that_joins_a_group_later_is_notified_as_part_of_it(repo, caplog
     text = caplog.text
     assert "Tidegauge: ◆ error in visits" in text
     assert (
-        "Part of a group: 30 Jan 2013: fewer rows in 4 tables: orders, returns, users and visits"
+        "Part of a group: 2013-01-30: fewer rows in 4 tables: orders, returns, users and visits"
         in text
     )
 

@@ -467,7 +467,7 @@ def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, incide
         rows = [10, 10, 10, 99]
         commit(repo, *(day(n, rows=r, only=[SIZE]) for n, r in enumerate(rows, 1)), dataset=name)
         repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
-    headline = "4 Jan 2013: more rows in 3 tables: d, e and f"
+    headline = "2013-01-04: more rows in 3 tables: d, e and f"
     listed = inbox.incidents(repo, {"dataset": "e"})
     assert (listed.arrays["group"].tolist(), listed.payload["strings"]["shared"]) == (
         [incident_id],
