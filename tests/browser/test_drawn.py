@@ -53,8 +53,9 @@ def test_later_errors_are_shown_until_they_are_fixed(page, tmp_path, coast_copy)
         told = root.get_by_role("alert")
         assert "no database at …/coast.db" in told.inner_text()
         (tmp_path / "away.db").rename(tmp_path / "coast.db")
-        page.reload()
+        root.get_by_role("button", name="Try again").click()
         wait_for_state(page, "drawn")
+        assert not told.is_visible()
         leave(page)  # before the server stops
 
 

@@ -106,6 +106,18 @@ def test_a_page_is_saved_as_an_image_with_its_text(root, view):
     assert list(struct.unpack(">II", bitmap[16:24])) == size
 
 
+def test_a_card_is_saved_as_an_image_without_its_tools(root):
+    show(root, "series")
+    card = root.locator(".tg-series-card")
+    width = round(card.bounding_box()["width"])
+    with root.page.expect_download() as download:
+        root.get_by_role("button", name="Save as PNG: 2 series").click()
+    bitmap = download.value.path().read_bytes()
+    assert download.value.suggested_filename == "tidegauge-2-series.png"
+    assert bitmap.startswith(b"\x89PNG")
+    assert struct.unpack(">I", bitmap[16:20]) == (width,)
+
+
 def test_only_the_visible_part_is_drawn(root):
     show(root, "partitions")
     pane = root.locator(".tg-partition")

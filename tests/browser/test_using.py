@@ -200,7 +200,7 @@ def test_each_action_stores_its_labels(root, repo):
         if action == "Assign":
             pane.get_by_label("Assignee").fill("Bob")
         if action == "Snooze":
-            pane.get_by_label("Snooze for").select_option("a week")
+            pane.get_by_label("Snooze for").select_option("7 d")
         press = pane.get_by_role("button", name=action, exact=True)
         press.hover()
         told = pane.locator(".tg-action-help").inner_text()

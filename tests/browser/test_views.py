@@ -96,6 +96,23 @@ def test_charts_explain_their_lines_and_marks(page, harbour_served):
     leave(page)
 
 
+FIRST_ROWS = """() => {
+  const {currentCatalogue: own, order, marks} = document.querySelector('.tidegauge').tidegauge.view('overview');
+  return [...order].slice(0, 3).map(row => [own.keyValue('dataset', row), marks.has(row)]);
+}"""
+
+
+def test_the_heat_map_starts_with_the_worst_series(page, served):
+    """Only the series of one of two datasets have anomalies; by name, rows would be folded."""
+    root = go(page, served, "#/overview")
+    assert root.get_by_label("Sort by").input_value() == "worst"
+    assert page.evaluate(FIRST_ROWS) == [[PLAIN, True]] * 3
+    page.goto("about:blank")
+    root = go(page, served, "#/overview?group=dataset")
+    assert root.get_by_label("Sort by").input_value() == "name", "as before rows were sorted"
+    leave(page)
+
+
 SHOWN = """() => {
   const {currentCatalogue: own, heatmap} = document.querySelector('.tidegauge').tidegauge.view('overview');
   const [first, end] = heatmap.visibleColumns(own.columns);

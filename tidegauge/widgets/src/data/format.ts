@@ -78,15 +78,15 @@ export function formatDuration(seconds: number): string {
   return units.map(([count, unit]) => `${count.toLocaleString("en-US")} ${unit}`).join(" ");
 }
 
-/** Format the age of a time in its largest unit: `3 h ago`; `in 2 days` for a future time. */
+/** Format the age of a time in its largest unit: `3 h ago`; `in 2 d` for a future time. */
 export function formatAge(seconds: number, now: number): string {
   const age = now - seconds;
   if (Number.isNaN(age)) return "–";
   const size = Math.abs(age);
-  const [unit, length] = ([["year", 365 * 86400], ["month", 30 * 86400], ["day", 86400], ["h", 3600], ["min", 60]] as const).find(([, length]) => size >= length * (length > 86400 ? 2 : 1)) ?? ["", 1];
+  const [unit, length] = ([["year", 365 * 86400], ["month", 30 * 86400], ["d", 86400], ["h", 3600], ["min", 60]] as const).find(([, length]) => size >= length * (length > 86400 ? 2 : 1)) ?? ["", 1];
   if (!unit) return "now";
   const count = Math.floor(size / length);
-  const text = unit === "h" || unit === "min" ? `${count} ${unit}` : pluralize(count, unit);
+  const text = unit.length > 3 ? pluralize(count, unit) : `${count} ${unit}`;
   return age < 0 ? `in ${text}` : `${text} ago`;
 }
 

@@ -1,5 +1,6 @@
 // Actions on incidents: their labels, and how each action affects the training of detectors.
 
+import { formatDuration } from "../data/format";
 import { button, h } from "./dom";
 import type { Shell } from "./shell";
 
@@ -34,7 +35,7 @@ export const DECISIONS: Record<string, readonly string[]> = {
 
 const SECONDS_PER_HOUR = 3600;
 /** Lengths of a snooze in seconds, and their names. */
-export const SNOOZE_LENGTHS = [[SECONDS_PER_HOUR, "an hour"], [8 * SECONDS_PER_HOUR, "8 hours"], [24 * SECONDS_PER_HOUR, "a day"], [72 * SECONDS_PER_HOUR, "3 days"], [168 * SECONDS_PER_HOUR, "a week"], [720 * SECONDS_PER_HOUR, "30 days"]] as const;
+export const SNOOZE_LENGTHS = [1, 8, 24, 72, 168, 720].map((hours) => [hours * SECONDS_PER_HOUR, formatDuration(hours * SECONDS_PER_HOUR)] as const);
 
 /** Create the button of an action. On hover and focus, it shows its description in `help`. */
 export function actionButton(name: string, help: HTMLElement, onClick: () => void): HTMLButtonElement {

@@ -42,7 +42,7 @@ test("durations have at most two units", () => {
 test("ages have their largest unit", () => {
   const now = 1e9;
   const ages = [10, 60, 7200, 86400, 5 * 86400, 70 * 86400, 800 * 86400, -7200, NaN].map((age) => formatAge(now - age, now));
-  assert.deepEqual(ages, ["now", "1 min ago", "2 h ago", "1 day ago", "5 days ago", "2 months ago", "2 years ago", "in 2 h", "–"]);
+  assert.deepEqual(ages, ["now", "1 min ago", "2 h ago", "1 d ago", "5 d ago", "2 months ago", "2 years ago", "in 2 h", "–"]);
 });
 
 test("shares are in per cent, with enough digits to differ from 100%", () => {
