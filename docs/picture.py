@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+import altair as alt
 import numpy as np
 from datasketches import frequent_strings_sketch, hll_sketch, kll_doubles_sketch
 
@@ -26,15 +26,9 @@ from tidegauge.analyzers.measures.moments import CorrelationState, HigherMoments
 from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.runs.ledger import MeasuredPartition
-from tidegauge.repository.history.series import Plot
-from tidegauge.repository.history.svg import (
-    ANOMALY_COLOR,
-    LINE_COLORS,
-    PlotLine,
-    Tick,
-    picture,
-    svg,
-)
+from tidegauge.repository.history.charts import LINE_DASHES, AnyChart, svg_of
+from tidegauge.repository.history.series import STANDALONE_STYLE
+from tidegauge.repository.history.svg import ANOMALY_COLOR, LINE_COLORS, svg, value_range
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -45,9 +39,9 @@ def flights(url: str) -> None:
     """Draw the completeness of dep_time: the whole year, and the weeks around the blizzard."""
     with tg.Repository(url, read_only=True) as repo:
         series = {"analyzer": "Completeness('dep_time')"}
-        repo.plot("flights", **series).save(PICTURES.parent / "flights.svg")
+        chart(repo.plot("flights", **series), PICTURES.parent / "flights.svg")
         weeks = repo.plot("flights", **series, since="2013-01-15", until="2013-03-10")
-        weeks.save(PICTURES.parent / "reading.svg")
+        chart(weeks, PICTURES.parent / "reading.svg")
 
 
 def detectors() -> None:
@@ -84,7 +78,7 @@ def series(made: Mapping[str, np.ndarray], target: Path) -> None:
             repo.record("examples", name, dict(zip(names, values.tolist(), strict=True)))
         repo.detect("examples", [tg.Monitor({"name": name}, name) for name in made])
         print_found(repo, "examples")
-        repo.plot("examples", name=list(made)).save(target)
+        chart(repo.plot("examples", name=list(made)), target)
 
 
 def drift() -> None:
@@ -103,7 +97,7 @@ def drift() -> None:
         repo.detect("d", [tg.Monitor({}, "Drift('delay')")])
         print_found(repo, "d")
         names = ["ApproxQuantile-0.5", "Drift.psi"]
-        repo.plot("d", name=names).save(PICTURES / "drift.svg")
+        chart(repo.plot("d", name=names), PICTURES / "drift.svg")
 
 
 def partitions() -> None:
@@ -183,7 +177,7 @@ def states() -> None:
         [bound.upper for bound in bounds],
     )
     exact = PlotLine("exact, of 100,000 values", ranks, np.quantile(delays, ranks).tolist())
-    lines([sketched, exact], by=percents, target="quantiles.svg", together=True)
+    lines([sketched, exact], by=PERCENTS, target="quantiles.svg", together=True)
 
     sketch, counts, seen = hll_sketch(12), [], 0
     for least, most in pairwise(int(10 ** (n / 10)) for n in range(20, 61)):
@@ -195,7 +189,7 @@ def states() -> None:
     powers = [float(np.log10(count)) for count, *_ in counts]
     sizes = f"distinct values, estimated by {len(sketch.serialize_compact()):,} bytes / exact"
     line = PlotLine(sizes, powers, *([one[n] for one in counts] for n in (1, 2, 3)))
-    lines([line], by=counted, target="distinct-values.svg")
+    lines([line], by=COUNTED, target="distinct-values.svg")
 
     names = [f"v{int(value)}" for value in rng.zipf(1.2, 200_000) if value < 10**6]
     frequent = frequent_strings_sketch(8)
@@ -214,7 +208,7 @@ def states() -> None:
         [float(one.upper) for one in found],
     )
     truly = PlotLine("exact", places, [float(known[name]) for name in top.values])
-    lines([guessed, truly], by=placed, target="top-values.svg", together=True)
+    lines([guessed, truly], by=PLACED, target="top-values.svg", together=True)
 
     daily = [
         SumAndCount(float(rng.normal(50, 6)) * rows, rows) for rows in rng.integers(1, 400, 60)
@@ -226,7 +220,7 @@ def states() -> None:
         PlotLine(title, at, [mean.compute_metric_from(one).value for one in some])
         for title, some in zip(titles, (daily, weeks), strict=True)
     ]
-    lines(made, by=numbered, target="merged-means.svg", together=True)
+    lines(made, by=NUMBERED, target="merged-means.svg", together=True)
 
 
 def shapes() -> None:
@@ -314,7 +308,7 @@ def texts() -> None:
         state_of_lengths = MaxState(max(map(len, found)), len(found))
         longest.append(length.compute_metric_from(state_of_lengths).value)
     drawn = [PlotLine("PatternMatch('email', '@')", at, shares, percent=True)]
-    lines([*drawn, PlotLine("MaxLength('email')", at, longest)], by=numbered, target="texts.svg")
+    lines([*drawn, PlotLine("MaxLength('email')", at, longest)], by=NUMBERED, target="texts.svg")
 
 
 def times() -> None:
@@ -337,7 +331,7 @@ def times() -> None:
         PlotLine("Freshness, until the end of the day, in hours", at, stale),
         PlotLine("MinTime, in hours of the day", at, first),
     ]
-    lines(made, by=numbered, target="times.svg", together=True)
+    lines(made, by=NUMBERED, target="times.svg", together=True)
 
 
 def lookups() -> None:
@@ -360,7 +354,7 @@ def lookups() -> None:
         "DatasetMatch(['id', 'amount'], 'backup'): there is such a row": equal,
     }
     drawn = [PlotLine(title, at, shares, percent=True) for title, shares in made.items()]
-    lines(drawn, by=numbered, target="lookups.svg", together=True)
+    lines(drawn, by=NUMBERED, target="lookups.svg", together=True)
 
 
 ACROSS, DOWN, MARGIN = 270, 110, 22
@@ -410,36 +404,70 @@ def grid(table: np.ndarray) -> Iterator[str]:
         yield f'<rect {place} fill="{LINE_COLORS[0]}" opacity="{share:.2f}"/>'
 
 
-def lines(drawn: Sequence[PlotLine], *, by: Any, target: str, together: bool = False) -> None:
-    """Draw lines over an axis that is no time."""
-    alone(picture(drawn, by, one_panel=together), PICTURES / target)
+@dataclass(frozen=True)
+class PlotLine:
+    """A line over numbers that are no times, with or without a band."""
+
+    title: str
+    xs: Sequence[float]
+    values: Sequence[float]
+    lower: Sequence[float] = ()
+    upper: Sequence[float] = ()
+    percent: bool = False
 
 
-def percents(low: float, high: float) -> list[Tick]:
-    """Return ticks of ranks."""
-    return [(rank / 100, f"{rank}%") for rank in (10, 25, 50, 75, 90)]
+def lines(drawn: Sequence[PlotLine], *, by: alt.Axis, target: str, together: bool = False) -> None:
+    """Draw lines over an axis that is no time, in one panel or below each other."""
+    panels = [drawn] if together else [[line] for line in drawn]
+    parts = [_panel(panel, by, 200 if len(panels) == 1 else 110) for panel in panels]
+    whole = alt.vconcat(*parts).resolve_scale(color="independent", strokeDash="independent")
+    chart(whole, PICTURES / target)
 
 
-def counted(low: float, high: float) -> list[Tick]:
-    """Return ticks of powers of ten."""
-    return [(float(power), f"{10**power:,}") for power in range(2, 7)]
+def _panel(drawn: Sequence[PlotLine], by: alt.Axis, height: int) -> alt.LayerChart:
+    ends = (
+        [v for line in drawn for v in getattr(line, name)] for name in ("values", "lower", "upper")
+    )
+    low_end, high_end = value_range(*ends)
+    rows = [
+        {"x": x, "y": y, "line": line.title, "low": max(low, low_end), "high": min(high, high_end)}
+        for line in drawn
+        for x, y, low, high in zip(
+            line.xs, line.values, line.lower or line.values, line.upper or line.values, strict=True
+        )
+    ]
+    titles = [line.title for line in drawn]
+    legend = alt.Legend(title=None, orient="top", labelLimit=700, symbolType="stroke", columns=1)
+    color, dash = (
+        channel("line:N", scale=alt.Scale(domain=titles, range=list(styles)), legend=legend)
+        for channel, styles in ((alt.Color, LINE_COLORS), (alt.StrokeDash, LINE_DASHES))
+    )
+    percent = {"format": "~%"} if drawn[0].percent else {}
+    y = {"title": None, "scale": alt.Scale(zero=False), "axis": alt.Axis(**percent)}
+    x = alt.X("x:Q", title=None, axis=by, scale=alt.Scale(zero=False, nice=False))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x)
+    line = base.mark_line(strokeWidth=1.5).encode(y=alt.Y("y:Q", **y), color=color, strokeDash=dash)
+    layers = [line]
+    if any(part.lower for part in drawn):
+        band = base.mark_area(opacity=0.18, color=LINE_COLORS[0])
+        layers.insert(0, band.encode(y=alt.Y("low:Q", **y), y2="high:Q"))
+    return alt.layer(*layers).properties(width=800, height=height)
 
 
-def placed(low: float, high: float) -> list[Tick]:
-    """Return ticks of places in a ranking."""
-    return [(float(place), f"no. {place}") for place in (1, 5, 10, 15, 20)]
+PERCENTS = alt.Axis(values=[0.1, 0.25, 0.5, 0.75, 0.9], format="~%")
+COUNTED = alt.Axis(values=[2, 3, 4, 5, 6], labelExpr="format(pow(10, datum.value), ',')")
+PLACED = alt.Axis(values=[1, 5, 10, 15, 20], labelExpr="'no. ' + datum.value")
+NUMBERED = alt.Axis(values=list(range(0, 60, 10)), labelExpr="'day ' + datum.value")
 
 
-def numbered(low: float, high: float) -> list[Tick]:
-    """Return ticks of days."""
-    return [(float(place), f"day {place}") for place in range(0, 60, 10)]
+def chart(drawn: AnyChart | alt.VConcatChart, target: Path) -> None:
+    """Write a chart with colors of its own."""
+    alone(svg_of(drawn), target)
 
 
 def alone(text: str, target: Path) -> None:
-    """Write a picture with colors of its own, as `Plot.save` does."""
-    style = Plot("", [], [PlotLine("", [0.0], [0.0])]).standalone
-    style = style[style.index("<style>") : style.index("</style>") + len("</style>")]
-    target.write_text(text.replace(">", f">{style}", 1), encoding="utf-8")
+    """Write a picture with colors of its own, for light and dark pages."""
+    target.write_text(text.replace(">", f">{STANDALONE_STYLE}", 1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     from tidegauge.repository.detectors.rules import DecisionRule
     from tidegauge.repository.distributions.drift import Drifted
     from tidegauge.repository.distributions.drift import Side as DriftSide
+    from tidegauge.repository.history.charts import Chart, LayerChart, VConcatChart
     from tidegauge.repository.history.comparison import Side
-    from tidegauge.repository.history.series import Plot
     from tidegauge.repository.incidents.causes import Causes
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.maintenance.dropping import Dropped
@@ -1619,15 +1619,25 @@ class Repository(Rendered):
                 summary=summary,
             )
 
+    # charts
+
     @series_filter(NamedHistoryFilter)
     def plot(
         self,
         dataset: str,
         name: Names = None,
         instance: Names = None,
+        *,
+        weekday: str | Sequence[str] | None = None,
+        title: str | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        log: bool = False,
         **series: Unpack[NamedHistoryFilter],
-    ) -> Plot:
-        """Plot up to eight series with their expected bands and anomalies, as static SVG.
+    ) -> LayerChart | VConcatChart | Chart:
+        """Draw up to eight series with expected ranges, anomalies, labels and revisions, as an Altair chart.
+
+        This needs ``pip install 'tidegauge[charts]'``.
 
         Parameters
         ----------
@@ -1637,21 +1647,41 @@ class Repository(Rendered):
             Metric names, or an analyzer's name for all metrics that it measures.
         instance : str or sequence of str, optional
             Columns or rules of the metrics.
+        weekday : str or sequence of str, optional
+            Only partitions whose time in UTC is on these weekdays, such as ``Monday``.
+        title : str, optional
+            Title (default: the metric and the dataset).
+        width, height : int, optional
+            Size of each panel in pixels (default: 720, and 220 for a single panel or else 130).
+        log : bool
+            True for a logarithmic scale. Values that are not positive are gaps.
         analyzer, where, segment, since, until, as_of
             Filters; see the class notes.
 
         Returns
         -------
-        Plot
-            A notebook displays it. Values are lines, with gaps at missing values. The band from ``lower``
-            to ``upper`` and the expected value (dotted) come from the first detector with a band. Anomalies
-            are triangles that point up or down, with tooltips. Series of one metric with similar values
-            share a panel; a panel with more than two series has no bands. All panels share one axis: time,
-            or the partitions in order if one has no time. ``svg`` is the image (less than 50 KB), ``data``
-            is a tidy frame of all points, and ``save("file.svg")`` writes ``.svg`` or ``.html`` files.
+        altair.LayerChart or altair.VConcatChart
+            A notebook displays the chart, without a network. ``save("size.png")`` also writes ``.svg``,
+            ``.html`` and ``.json``; ``properties(title=...)``, ``chart + other`` and all other methods of
+            Altair work. All series of one metric and unit share a panel; several panels share the axis of
+            time (UTC), or the order of the partitions if one has no time.
+
+            Values are lines, with gaps at missing values. The band and the dotted line are the expected
+            range and value of the first detector with a band; a band much wider than the values is clipped.
+            Anomalies are triangles that point up or down, filled by severity, gray if they are labeled
+            ``expected``. Flags are labels, shaded ranges are labeled ranges, and rings are values before the
+            partition was measured again. Each has a tooltip.
+
+            ``chart.data`` is the drawn frame of a chart with one panel, with the columns time, dataset,
+            partition, name, instance, segment, where, series (as in the legend), value, expected, lower, upper,
+            score, status. It has at most 5,000 rows: longer series keep the extremes of each stretch, a gap and
+            the anomalies.
+            If no partition is selected, the chart is a sentence.
 
         Raises
         ------
+        SetupError
+            If Altair is not installed.
         HistoryError
             If no series or more than eight series match; the message lists examples and filters.
         UnknownDatasetError
@@ -1663,15 +1693,173 @@ class Repository(Rendered):
         >>> from tidegauge.repository.testing.samples import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
-        ...     plot = repo.plot("d", name="Size")
-        >>> plot.data["value"].tolist(), plot.svg[:4]
-        ([10.0, 12.0], '<svg')
+        ...     chart = repo.plot("d", "Size", title="Rows", width=400)
+        >>> chart.data["value"].tolist(), chart.width, chart.to_dict()["title"]["text"]
+        ([10.0, 12.0], 400, 'Rows')
         """
+        from tidegauge.repository.history.charts import series_chart
         from tidegauge.repository.history.series import read_plot
 
         filters: HistoryFilter = {"name": name, "instance": instance, **series}
         with self._selected(dataset, filters) as (connection, query, as_of):
-            return read_plot(connection, dataset, query, as_of)
+            plot = read_plot(connection, dataset, query, as_of, weekday)
+        return series_chart(plot, title=title, width=width, height=height, log=log)
+
+    def plot_distribution(
+        self,
+        dataset: str,
+        column: str,
+        *sides: DriftSide,
+        segment: str | None = None,
+        where: str | None = None,
+        weekday: str | Sequence[str] | None = None,
+        as_of: AsOf = None,
+        kind: str | None = None,
+        curve: bool = False,
+        bins: int = 30,
+        title: str | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        log: bool = False,
+    ) -> LayerChart | VConcatChart | Chart:
+        """Draw the distribution of a column in partitions or windows, from stored states, as an Altair chart.
+
+        This needs ``pip install 'tidegauge[charts]'``. The states are those of `drift`.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the dataset.
+        column : str
+            Column whose values are drawn, without nulls and NaN.
+        *sides : str or pair
+            Names of partitions, or windows ``(since, until)`` on the partitions' time, both inclusive; None is
+            unbounded. Without any, all partitions are merged.
+        segment, where, as_of, kind
+            As for `drift`.
+        weekday : str or sequence of str, optional
+            Only partitions whose time in UTC is on these weekdays, such as ``Monday``.
+        curve : bool
+            True for the value of each rank (quantiles) instead of a histogram.
+        bins : int
+            Maximum number of bins between the 1st and the 99th percentile of all sides; each has a round
+            width. At most 200.
+        title, width, height
+            As for `plot`.
+        log : bool
+            True for a logarithmic vertical axis.
+
+        Returns
+        -------
+        altair.Chart
+            Histograms over each other as shares of each side's values, without the lowest and the highest
+            1% of all sides; quantile curves; or bars of the 20 most frequent categories. If no side has
+            values, the chart is a sentence.
+
+        Raises
+        ------
+        SetupError
+            If Altair is not installed.
+        HistoryError
+            If a partition does not exist or has no suitable state; the message names the analyzer to add.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     days = [day(1, groups={("a",): 5, ("b",): 5}), day(2, groups={("a",): 10})]
+        ...     _ = commit(repo, *days)
+        ...     chart = repo.plot_distribution("d", "s", "ds=2013-01-01", "ds=2013-01-02")
+        >>> [(row["category"], row["share"]) for row in chart.data.values]
+        [('a', 0.5), ('a', 1.0), ('b', 0.5), ('b', 0.0)]
+        """
+        from tidegauge.repository.distributions.drift import read_distributions
+        from tidegauge.repository.distributions.stored import StoredColumn
+        from tidegauge.repository.history.charts import distribution_chart
+
+        stored_column = StoredColumn(
+            self.database, self.artifacts, dataset, column, segment, where, as_of, kind
+        )
+        distributions = read_distributions(stored_column, sides or ((None, None),), weekday)
+        filters = [text for text in (segment, where) if text]
+        return distribution_chart(
+            f"{', '.join([column, *filters])} ({dataset})",
+            distributions,
+            curve=curve,
+            bins=bins,
+            log=log,
+            title=title,
+            width=width,
+            height=height,
+        )
+
+    @series_filter(NamedHistoryFilter)
+    def heat_map(
+        self,
+        dataset: str,
+        name: Names = None,
+        instance: Names = None,
+        *,
+        by: str = "score",
+        title: str | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        **series: Unpack[NamedHistoryFilter],
+    ) -> LayerChart | VConcatChart | Chart:
+        """Draw the scores or changes of a dataset's series over time, as an Altair chart.
+
+        This needs ``pip install 'tidegauge[charts]'``.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the dataset.
+        name : str or sequence of str, optional
+            Metric names, or an analyzer's name for all metrics that it measures.
+        instance : str or sequence of str, optional
+            Columns or rules of the metrics.
+        by : str
+            ``score`` for the highest score of all detectors, ``change`` for the relative change from the
+            previous value, from -1 to 1.
+        title, width, height
+            As for `plot`; by default, the height follows the number of series.
+        analyzer, where, segment, since, until, as_of
+            Filters; see the class notes.
+
+        Returns
+        -------
+        altair.LayerChart
+            A row of cells for each series, with a dot in each cell with an anomaly. At most 50 series are
+            drawn, those with the strongest cells. If there are more than 5,000 cells, each shows the strongest
+            of several partitions. The subtitle tells both. `scores` returns all numbers.
+
+        Raises
+        ------
+        SetupError
+            If Altair is not installed.
+        UnknownNameError
+            If ``by`` is another word.
+        UnknownDatasetError
+            If the dataset does not exist.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1, rows=10), day(2, rows=5))
+        ...     chart = repo.heat_map("d", "Size", by="change")
+        >>> [(row["partition"], row["number"]) for row in chart.data.values]
+        [('2013-01-02', -0.5)]
+        """
+        from tidegauge.repository.history.charts import heat_map_chart
+        from tidegauge.repository.history.heatmap import drawn_heatmap
+
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
+            heatmap = drawn_heatmap(connection, dataset, query, by, as_of)
+        return heat_map_chart(dataset, heatmap, by, title=title, width=width, height=height)
 
     def _selected(
         self,

@@ -24,7 +24,9 @@ def pin(
 
 
 pin("dev.txt", "--extra", "all", "--extra", "dev")
-extras = [word for extra in ("spark", "demo", "java", "notebook") for word in ("--extra", extra)]
+extras = [
+    word for extra in ("spark", "charts", "demo", "java", "notebook") for word in ("--extra", extra)
+]
 pin("demo.txt", *extras, "--constraint", str(HERE / "dev.txt"))
 pin("node.txt", sources=("node.in",))
 pin("cassandra.txt", sources=("cassandra.in",))

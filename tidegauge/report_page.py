@@ -15,20 +15,12 @@ from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import Markup, escaped, plural
 from tidegauge.display.html import CARD_CSS, Rows, cell, isolated, marked, note, sentence, table
-from tidegauge.repository.history.svg import (
-    LINE_HEIGHT,
-    PlotLine,
-    order_ticks,
-    picture,
-    seconds_of,
-    sparkline,
-    svg,
-    time_ticks,
-)
+from tidegauge.repository.history.series import point_of, read_plot, svg_of_plot
+from tidegauge.repository.history.svg import PlotData, PlottedSeries, sparkline, svg
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
-from tidegauge.repository.store.queries import Window
+from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Record
 from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import failure_messages
@@ -64,15 +56,12 @@ class ReportEvidence:
     Attributes
     ----------
     details : IncidentDetails
-    lines : sequence of PlotLine
+    plots : sequence of PlotData
         One for each plotted series.
-    timed : bool
-        Whether the plots have a time axis; otherwise partitions are numbered.
     """
 
     details: IncidentDetails
-    lines: Sequence[PlotLine]
-    timed: bool
+    plots: Sequence[PlotData]
 
 
 @dataclass(frozen=True)
@@ -139,7 +128,7 @@ class Contents:
         Rows of `Repository.partitions` and `Repository.runs`.
     series : sequence of ReportSeries
         The series with open anomalies first.
-    rows : PlotLine or None
+    rows : PlotData or None
         Row counts of partitions; None if partitions have no time.
     verdicts : sequence of mapping
         Rows of `Repository.verdicts` for the rules and checks that the current data fails.
@@ -152,7 +141,7 @@ class Contents:
     incidents: Sequence[Record]
     partitions: Sequence[Record]
     series: Sequence[ReportSeries]
-    rows: PlotLine | None
+    rows: PlotData | None
     runs: Sequence[Record]
     verdicts: Sequence[Record]
     url: str | None = None
@@ -243,7 +232,7 @@ def contents_of(
         incidents=incidents,
         partitions=records(_partitions_since(ledger, since)),
         series=_read_worst_series(repository, dataset, ledger, max_series),
-        rows=_row_count_line(_partitions_since(ledger, since)),
+        rows=_row_counts(dataset, _partitions_since(ledger, since)),
         runs=records(repository.runs(dataset)),
         verdicts=failed_verdicts(repository, dataset, since),
         url=dashboard_url(),
@@ -264,25 +253,25 @@ def _partitions_since(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
 def _read_evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> ReportEvidence:
     details = repository.incident(incident)
     window = _window_around(ledger, str(details.row["first"]), str(details.row["last"]))
-    lines: list[PlotLine] = []
-    timed = True
+    plots: list[PlotData] = []
     for anomaly in details.firsts.sort_values("score", ascending=False, kind="stable").to_dict(
         "records"
     ):
-        if len(lines) == MAX_CHARTS_PER_INCIDENT:
+        if len(plots) == MAX_CHARTS_PER_INCIDENT:
             break
-        series = {name: anomaly[name] for name in _SERIES_COLUMNS}
+        segment, name, instance, analyzer = (str(anomaly[column]) for column in _SERIES_COLUMNS)
         try:
-            plot = repository.plot(details.dataset, **series, **window)
+            with repository.database.read() as connection:
+                query = MetricQuery(name, instance, segment, analyzer=analyzer, window=window)
+                plot = read_plot(connection, details.dataset, query)
         except TidegaugeError:  # a partition-level series, or an analyzer that is not installed
             continue
-        lines += plot.lines
-        timed = plot.timed
-    return ReportEvidence(details, lines, timed)
+        plots.append(plot)
+    return ReportEvidence(details, plots)
 
 
-def _window_around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any]:
-    """Return the time window around an incident as keyword arguments; empty if partitions have no time."""
+def _window_around(ledger: pd.DataFrame, first: str, last: str) -> Window:
+    """Return the time window around an incident; unbounded if partitions have no time."""
     position_by_partition = {name: position for position, name in enumerate(ledger["partition"])}
     times = ledger["time"]
     if (
@@ -290,21 +279,24 @@ def _window_around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any
         or last not in position_by_partition
         or bool(times.isna().any())
     ):
-        return {}
+        return Window()
     ends = (
         times.iloc[max(position_by_partition[first] - PARTITIONS_BEFORE, 0)],
         times.iloc[min(position_by_partition[last] + PARTITIONS_AFTER, len(times) - 1)],
     )
-    return {"since": ends[0].to_pydatetime(), "until": ends[1].to_pydatetime()}
+    return Window(ends[0].to_pydatetime(), ends[1].to_pydatetime())
 
 
-def _row_count_line(ledger: pd.DataFrame) -> PlotLine | None:
+def _row_counts(dataset: str, ledger: pd.DataFrame) -> PlotData | None:
     present = ledger[ledger["gone_at"].isna() & ledger["time"].notna()]
     if present.empty:
         return None
     rows = present.astype({"rows": "float64"}).groupby("time")["rows"].sum(min_count=1)
-    xs = [seconds_of(time.to_pydatetime()) for time in rows.index]
-    return PlotLine("Rows of each partition", xs, rows.tolist())
+    times = [time.to_pydatetime() for time in rows.index]
+    points = [point_of(time, value) for time, value in zip(times, rows.tolist(), strict=True)]
+    identity = {"name": "Rows of each partition", "instance": "*", "scale": "count"}
+    row = {**identity, "segment": "", "filter": None, "analyzer": ""}
+    return PlotData(dataset, [PlottedSeries(row, points)])
 
 
 def _read_worst_series(
@@ -398,7 +390,7 @@ MAX_SERIES, MIN_SERIES_PER_DATASET = 400, 20
 _MAX_SETTLED_INCIDENTS, _MAX_RUNS, _MAX_CAUSES = 10, 10, 6
 _MAX_GROUP_MEMBERS = 20
 _MAX_STRIP_PARTITIONS, _STRIP_COLUMNS, _STRIP_CELL_PIXELS = 120, 40, 20
-_MAX_PICTURE_BYTES = 60_000
+_CAPTION_HEIGHT = 17
 
 _PAGE_CSS = """
 :root{color-scheme:light dark;--page:#fff;--text:#1c1e21;--line:rgba(128,128,128,.35)}
@@ -545,7 +537,7 @@ def _render_dataset(contents: Contents) -> Iterator[str]:
     yield "<h3>Partitions</h3>"
     yield _render_strip(contents.partitions)
     if contents.rows is not None:
-        yield picture([contents.rows], time_ticks, panel_height=120)
+        yield svg_of_plot(contents.rows, height=120)
     yield from _render_series(contents)
     yield "<h3>Runs</h3>"
     columns = ("run_id", "status", "started_at", "measured", "skipped", "failed", "gone", "error")
@@ -630,13 +622,8 @@ def _render_incident(
     )
     if details.group is not None and not in_group:
         yield note(f"Part of a group: {details.group.headline}.", 400)
-    if evidence.lines:
-        yield picture(
-            evidence.lines,
-            time_ticks if evidence.timed else _ordinal_ticks,
-            panel_height=95,
-            max_bytes=_MAX_PICTURE_BYTES,
-        )
+    for plot in evidence.plots:
+        yield svg_of_plot(plot, height=95)
     incident_causes = details.causes
     cause_texts = [
         str(cause)
@@ -658,11 +645,6 @@ def _render_incident(
 
 def _render_link(address: str, text: str) -> str:
     return f'<p><a href="{escaped(address, None)}">{escaped(text)}</a></p>'
-
-
-def _ordinal_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Return ticks that label partitions without a time by ordinal numbers."""
-    return order_ticks([f"{n + 1}." for n in range(int(high) + 1)]) if high >= low else []
 
 
 def _render_strip(partitions: Sequence[Record]) -> str:
@@ -695,7 +677,7 @@ def _render_strip(partitions: Sequence[Record]) -> str:
                 f'<text x="{x + 8}" y="{y + 13}" text-anchor="middle" font-size="11">{version}</text>'
             )
         parts.append("</g>")
-    height = -(-len(last_partitions) // _STRIP_COLUMNS) * _STRIP_CELL_PIXELS + LINE_HEIGHT
+    height = -(-len(last_partitions) // _STRIP_COLUMNS) * _STRIP_CELL_PIXELS + _CAPTION_HEIGHT
     label = f"the last {plural(len(last_partitions), 'partition')}, {restated_count} measured again, {gone_count} gone"
     parts.append(
         f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_strip_caption(last_partitions, label), 200)}</text>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,7 +37,7 @@ from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.queries import Moment, StoredState, Window, partition_id
 from tidegauge.repository.store.user_metrics import Record, write_record
-from tidegauge.repository.store.windows import WindowScheme
+from tidegauge.repository.store.windows import WindowScheme, weekday_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,6 +163,39 @@ def drift(
         segment=column.segment,
         where=column.where,
     )
+
+
+def read_distributions(
+    column: StoredColumn, sides: Sequence[Side], weekday: str | Sequence[str] | None = None
+) -> dict[str, Distribution]:
+    """Read the distributions of a column in partitions or windows, all of one kind, by name.
+
+    Parameters
+    ----------
+    column : StoredColumn
+    sides : sequence of str or pair
+        Partition names, or windows ``(since, until)``.
+    weekday : str or sequence of str, optional
+        Only partitions whose time in UTC is on these weekdays.
+
+    Raises
+    ------
+    HistoryError
+        If a partition does not exist, is on another weekday, or has no suitable state.
+    """
+    weekdays = weekday_numbers(weekday)
+    with column.database.read() as connection:
+        resolved = [_Side.resolve(connection, column, "side", side, weekdays) for side in sides]
+    kind = column.kind_of_all([state for side in resolved for state in side.stored])
+    reader = replace(column, kind=kind)
+    names = [
+        "all partitions" if side == (None, None) else state.name
+        for side, state in zip(sides, resolved, strict=True)
+    ]
+    return {
+        name: merged([part for _, part in reader.distributions(side.stored)])
+        for name, side in zip(names, resolved, strict=True)
+    }
 
 
 def drift_before(
@@ -312,7 +345,12 @@ class _Side:
 
     @classmethod
     def resolve(
-        cls, connection: Connection, column: StoredColumn, parameter: str, side: Any
+        cls,
+        connection: Connection,
+        column: StoredColumn,
+        parameter: str,
+        side: Any,
+        weekdays: Collection[int] | None = None,
     ) -> _Side:
         if isinstance(side, str):
             p, partition = s.partition.c, partition_id(connection, column.dataset, side)
@@ -327,9 +365,12 @@ class _Side:
                 raise HistoryError(msg)
             name = " to ".join("..." if end is None else str(end) for end in side)
             stored = column.stored(connection, Window.between(*side))
+        if weekdays is not None:
+            stored = [state for state in stored if state.time and state.time.weekday() in weekdays]
         missing = [state.partition for state in stored if state.payload is None]
         if not stored:
             within = "" if column.segment is None else f" with segment {column.segment!r}"
+            within += "" if weekdays is None else " on these weekdays"
             msg = f"{parameter}: {column.dataset!r} has no partition in {name}{within}"
             raise HistoryError(msg)
         if missing:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
+from tidegauge.analyzers.core.errors import UnknownNameError
+from tidegauge.analyzers.core.metric import subject
+from tidegauge.repository.incidents.listing import anomalous_points
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, fetch_columns
 from tidegauge.repository.store.dimensions import Watched
-from tidegauge.repository.store.queries import AsOf, commit_as_of
+from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
 from tidegauge.repository.store.scorebook import BLOCK_SERIES, in_blocks
 
 if TYPE_CHECKING:
@@ -467,3 +470,126 @@ def _look_up(table: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int
     """Return the entries of ids in a lookup table; -1 for ids that are not in it."""
     is_known = ids < len(table)
     return np.where(is_known, table[np.where(is_known, ids, 0)], -1)
+
+
+MAX_DRAWN_SERIES, MAX_DRAWN_CELLS = 50, 5000
+"""Maximum number of rows and of cells of a drawn heat map."""
+
+
+@dataclass(frozen=True)
+class DrawnHeatmap:
+    """The strongest cell of each series in each interval of a heat map.
+
+    Attributes
+    ----------
+    cells : sequence of mapping
+        Series, interval (``start``, ``end`` in seconds since 1970 or as column numbers), label of the
+        strongest column, its number and value, and whether the interval has an anomaly.
+    series : int
+        Number of series that match.
+    drawn : int
+        Number of drawn series: those with the strongest cells.
+    columns_per_cell : int
+        Number of columns of the heat map in an interval.
+    timed : bool
+        Whether intervals are times.
+    """
+
+    cells: Sequence[Mapping[str, Any]]
+    series: int
+    drawn: int
+    columns_per_cell: int
+    timed: bool
+
+
+def drawn_heatmap(
+    connection: Connection, dataset: str, query: MetricQuery, by: str, as_of: AsOf = None
+) -> DrawnHeatmap:
+    """Read the heat map of a dataset in few enough cells to draw. No extreme cell is lost.
+
+    Parameters
+    ----------
+    connection : Connection
+        Open connection to the repository.
+    dataset : str
+        Name of the dataset.
+    query : MetricQuery
+        Filters that select series and the time window.
+    by : str
+        ``score`` or ``change``.
+    as_of : str, date, datetime, int, optional
+        Past view of the repository (default: the current view).
+
+    Raises
+    ------
+    UnknownNameError
+        If ``by`` is another word.
+    """
+    readers = {"score": highest_scores, "change": relative_changes}
+    if by not in readers:
+        raise UnknownNameError("color scale", by, readers)
+    index = panorama(connection, as_of, dataset)
+    a, e = s.analyzer.c, s.series.c
+    selected = (
+        sa.select(e.id)
+        .join_from(s.series, s.analyzer)
+        .where(a.dataset_id == dataset_id(connection, dataset), query.series_condition())
+    )
+    ids = np.array(list(connection.execute(selected).scalars()), np.int64)
+    rows = np.sort(index.rows_of(ids))
+    window = query.window
+    since, until = (
+        default if end is None else end.timestamp()
+        for end, default in ((window.since, -np.inf), (window.until, np.inf))
+    )
+    inside = (index.times >= since) & (index.times <= until)
+    if window.since is None and window.until is None:
+        inside[:] = True
+    columns = np.flatnonzero(inside)
+    if not len(rows) or not len(columns):
+        return DrawnHeatmap((), len(rows), 0, 1, timed=True)
+    start, end = int(columns[0]), int(columns[-1]) + 1
+    numbers = readers[by](connection, index, start, end, rows)
+    # Keep the series with the strongest cells, in their order.
+    strength = np.where(np.isnan(numbers), -1.0, np.abs(numbers))
+    kept = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:MAX_DRAWN_SERIES])
+    kept = kept[strength[kept].max(axis=1) >= 0]
+    rows, numbers, strength = rows[kept], numbers[kept], strength[kept]
+    if not len(rows):
+        return DrawnHeatmap((), len(ids), 0, 1, timed=True)
+    width = -(-(end - start) * len(rows) // MAX_DRAWN_CELLS)
+    value = values(connection, index, start, end, rows)
+    is_anomalous = np.zeros(numbers.shape, bool)
+    points = anomalous_points(connection, index.commit)
+    row_of = _lookup_table(index.series[rows])
+    row, column = _look_up(row_of, points[:, 0]), index.columns_of(points[:, 1]) - start
+    known = (row >= 0) & (column >= 0) & (column < end - start)
+    is_anomalous[row[known], column[known]] = True
+    # The strongest column of each interval stands for it.
+    times = index.times[start:end]
+    timed = bool(np.isfinite(times).all())
+    edges = times if timed else np.arange(end - start, dtype=float)
+    gap = float(np.median(np.diff(edges))) if len(edges) > 1 else (86400.0 if timed else 1.0)
+    where = filters_of_series(connection, dataset)
+    cells = []
+    for number, series_row in enumerate(rows.tolist()):
+        key = index.key(series_row)
+        title = subject({**key, "filter": where.get(key["analyzer"])})
+        for first in range(0, end - start, width):
+            last = min(first + width, end - start)
+            best = first + int(strength[number, first:last].argmax())
+            if strength[number, best] < 0:
+                continue
+            cells.append(
+                {
+                    "series": title,
+                    "row": number,
+                    "start": float(edges[first]),
+                    "end": float(edges[last] if last < len(edges) else edges[-1] + gap),
+                    "partition": index.labels[start + best],
+                    "number": float(numbers[number, best]),
+                    "value": float(value[number, best]),
+                    "anomaly": bool(is_anomalous[number, first:last].any()),
+                }
+            )
+    return DrawnHeatmap(cells, len(ids), len(rows), width, timed)

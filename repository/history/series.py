@@ -1,16 +1,17 @@
 """The series of a dataset: list, single values, wide frames, downsampled or paged history, plots.
 
 `wide_frame` returns one column per series. `chart_rows` downsamples a long history in the database;
-`fact_pages` reads it in pages. A `Plot` shows series with their bands and anomalies.
+`fact_pages` reads it in pages. `read_plot` reads what `charts` and reports draw.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from datetime import datetime
+from importlib.util import find_spec
 from math import isfinite, nan
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,24 +20,18 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from tidegauge.analyzers.core.errors import HistoryError
-from tidegauge.analyzers.core.filesystems import write_output
-from tidegauge.analyzers.core.formatting import escaped, plain
+from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.metric import subject
-from tidegauge.repository.history.svg import (
-    Mark,
-    PlotLine,
-    order_ticks,
-    picture,
-    seconds_of,
-    time_ticks,
-)
+from tidegauge.repository.history.svg import PlainLine, PlotData, PlottedSeries, plain_chart
+from tidegauge.repository.history.versions import restatement_rows
 from tidegauge.repository.incidents.contributions import part_of
 from tidegauge.repository.incidents.listing import anomaly_rows, score_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.facts import Facts, dimensions_of, read_facts, read_newest
-from tidegauge.repository.store.frames import columns, frame_of
+from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR, RANGE_LABELS, label_rows
 from tidegauge.repository.store.queries import (
     AsOf,
     MetricQuery,
@@ -45,6 +40,7 @@ from tidegauge.repository.store.queries import (
     partition_id,
 )
 from tidegauge.repository.store.rows import AnomalyRow, PlotRow, ScoreRow, SeriesRow
+from tidegauge.repository.store.windows import weekday_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -385,140 +381,136 @@ def fact_pages(
 
 
 MAX_PLOTTED_SERIES = 8
+"""There are eight colors and eight dashes."""
 _SERIES_KEYS = ("segment", "name", "instance", "analyzer")
-_HTML_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-:root{{color-scheme:light dark}}body{{font:14px system-ui,sans-serif;margin:1.5em}}
-svg{{max-width:100%;height:auto}}</style></head><body>{body}</body></html>
-"""
-_STANDALONE_STYLE = (
+STANDALONE_STYLE = (
     "<style>svg{color:#222;background:#fff}"
     "@media(prefers-color-scheme:dark){svg{color:#ddd;background:#16181c}}</style>"
 )
 """A standalone SVG file cannot inherit the colors of a page."""
 
 
-@dataclass(frozen=True)
-class Plot:
-    """Plot of series as a self-contained SVG, without scripts or external resources.
+def svg_of_plot(plot: PlotData, **options: Any) -> str:
+    """Return series as a static SVG for a page: by Altair if it is installed, otherwise a plain drawing.
 
-    Notebooks display it.
-
-    Attributes
+    Parameters
     ----------
-    dataset : str
-        Name of the dataset.
-    rows : sequence of mapping
-        Rows of `data`.
-    lines : sequence of PlotLine
-        Plotted lines.
-    timed : bool
-        True if the horizontal axis shows time; False if it shows the partitions in order.
-    names : sequence of str
-        Names of the partitions, which label the axis if it does not show time.
+    plot : PlotData
+        Series to draw.
+    **options
+        Options of `tidegauge.repository.history.charts.series_chart`, such as ``height``.
     """
+    if has_charts():
+        from tidegauge.repository.history.charts import series_chart, svg_of
 
-    dataset: str
-    rows: Sequence[PlotRow] = field(repr=False)
-    lines: Sequence[PlotLine] = field(repr=False)
-    timed: bool = True
-    names: Sequence[str] = field(default=(), repr=False)
-
-    @property
-    def data(self) -> pd.DataFrame:
-        """The plotted data as a tidy data frame, with every point.
-
-        It has one row per series and partition, in order. The columns are dataset, segment, name,
-        instance, analyzer, where, partition, time, value (NaN if unknown), status (``missing`` if the partition
-        lacks the metric), detector (the source of the band), expected, lower, upper, score (NaN if
-        not scored), direction (``high`` or ``low`` for an anomaly) and explanation.
-        """
-        return frame_of(self.rows, PlotRow)
-
-    @property
-    def svg(self) -> str:
-        """The plot as SVG of less than 50 KB; thinned series keep their extremes and anomalies."""
-        if self.timed:
-            return picture(self.lines, time_ticks)
-        names = [plain(name or "the table", 24) for name in self.names]
-        return picture(self.lines, lambda *_: order_ticks(names))
-
-    @property
-    def standalone(self) -> str:
-        """The content of a standalone SVG file, including its colors."""
-        return self.svg.replace(">", f">{_STANDALONE_STYLE}", 1)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the plot to a file. An existing file is replaced atomically.
-
-        Parameters
-        ----------
-        path : str or Path
-            Path that ends in ``.svg`` or ``.html``.
-
-        Raises
-        ------
-        HistoryError
-            If the path has another suffix.
-        DatabaseAccessError
-            If the file is not writable.
-
-        Examples
-        --------
-        >>> Plot("d", [], [PlotLine("Size", [0.0], [1.0])]).save("size.png")
-        Traceback (most recent call last):
-            ...
-        tidegauge.analyzers.core.errors.HistoryError: Unsupported image format 'size.png': use .svg or .html
-        """
-        path = Path(path)
-        match path.suffix.lower():
-            case ".svg":
-                content = self.standalone
-            case ".html":
-                content = _HTML_PAGE.format(title=escaped(self.dataset), body=self.svg)
-            case _:
-                msg = f"Unsupported image format {path.name!r}: use .svg or .html"
-                raise HistoryError(msg)
-        return write_output(path, content)
-
-    def _repr_html_(self) -> str:
-        return f'<div class="tidegauge-output">{self.svg}</div>'
+        return svg_of(series_chart(plot, **options))
+    return plain_chart([_plain_line(series) for series in plot.series])
 
 
-def read_plot(connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None) -> Plot:
-    """Read the data of `Repository.plot`.
+def has_charts() -> bool:
+    """Return whether the packages of the extra ``charts`` are installed."""
+    return all(find_spec(name) is not None for name in ("altair", "vl_convert"))
+
+
+def point_of(time: datetime | None, value: float, partition: str = "") -> PlotRow:
+    """Return a point of a series that no detector scored."""
+    return {
+        "partition": partition or f"{time:%Y-%m-%d %H:%M}",
+        "time": time,
+        "value": value,
+        "status": "finite" if isfinite(value) else "NaN",
+        "detector": None,
+        "expected": nan,
+        "lower": nan,
+        "upper": nan,
+        "score": nan,
+        "direction": None,
+        "severity": None,
+        "anomaly_status": None,
+        "explanation": None,
+        "label": None,
+    }
+
+
+def _plain_line(series: PlottedSeries) -> PlainLine:
+    points = series.points
+    marks = [(n, point) for n, point in enumerate(points) if point["direction"]]
+    marks.sort(key=lambda mark: -mark[1]["score"])
+    is_scored = any(point["detector"] for point in points)
+    return PlainLine(
+        title=subject(series.row),
+        values=[point["value"] for point in points],
+        lower=[point["lower"] for point in points] if is_scored else (),
+        upper=[point["upper"] for point in points] if is_scored else (),
+        names=[
+            point["partition"] if point["time"] is None else f"{point['time']:%Y-%m-%d}"
+            for point in points
+        ],
+        anomalies={
+            n: (point["direction"] == "high", str(point["explanation"])) for n, point in marks
+        },
+        percent=series.row["scale"] == "ratio",
+    )
+
+
+def read_plot(
+    connection: Connection,
+    dataset: str,
+    query: MetricQuery,
+    as_of: AsOf = None,
+    weekday: str | Sequence[str] | None = None,
+) -> PlotData:
+    """Read the series of `Repository.plot`.
 
     Raises
     ------
     HistoryError
-        If no series or more than `MAX_PLOTTED_SERIES` series match, or if they have no metrics.
+        If no series or more than `MAX_PLOTTED_SERIES` series match.
     """
+    weekdays = weekday_numbers(weekday)
     _require_plottable_count(connection, dataset, query)
     facts = read_facts(connection, dataset, query, as_of)
     series = sorted(set(facts.of_series.tolist()))
     if not series:
-        msg = f"{dataset!r} has no matching metric in this window or view"
-        raise HistoryError(msg)
-    timed = all(partition["time"] is not None for partition in facts.partitions)
+        return PlotData(dataset, (), empty=f"{dataset!r} has no matching metric in this window.")
     scores = _best_scores(score_rows(connection, dataset, query, as_of))
     anomalies: dict[tuple[Any, ...], dict[str, AnomalyRow]] = {}
     for row in anomaly_rows(connection, dataset, None, query, as_of):  # strongest first
         anomalies.setdefault(_series_key(row), {}).setdefault(row["partition"], row)
-    rows, lines = [], []
+    labels = [
+        label for label in label_rows(connection, dataset, as_of) if label["by"] != AUTOMATIC_AUTHOR
+    ]
+    revisions: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for revision in restatement_rows(connection, dataset, query, as_of):
+        revisions.setdefault(_series_key(revision), []).append(revision)
+    plotted = []
     for series_index in series:
-        identity = facts.series[series_index]
+        row = facts.series[series_index]
+        key = _series_key(row)
         points = _plot_rows(
-            facts,
-            series_index,
-            scores.get(_series_key(identity), {}),
-            anomalies.get(_series_key(identity), {}),
+            facts, series_index, scores.get(key, {}), anomalies.get(key, {}), labels
         )
-        rows += [row for _, row in points]
-        times = [row["time"] for _, row in points]
-        positions = [float(position) for position, _ in points]
-        xs = [seconds_of(time) for time in times if time is not None] if timed else positions
-        lines.append(_plot_line(identity, xs, [row for _, row in points]))
-    return Plot(dataset, rows, lines, timed, [p["partition"] for p in facts.partitions])
+        kept = [
+            point
+            for point in points
+            if weekdays is None or (point["time"] and point["time"].weekday() in weekdays)
+        ]
+        plotted.append(PlottedSeries(row, kept, revisions.get(key, ())))
+    plotted.sort(key=lambda series: (series.row["segment"], series.row["filter"] or ""))
+    return PlotData(
+        dataset,
+        [series for series in plotted if series.points],
+        timed=all(partition["time"] is not None for partition in facts.partitions),
+        partitions=[partition["partition"] for partition in facts.partitions],
+        ranges=[
+            label
+            for label in labels
+            if label["anomaly_id"] is None
+            and label["incident_id"] is None
+            and label["label"] in RANGE_LABELS
+        ],
+        empty=f"{dataset!r} has no matching metric on {weekday}.",
+    )
 
 
 def _require_plottable_count(connection: Connection, dataset: str, query: MetricQuery) -> None:
@@ -571,63 +563,54 @@ def _number_of_curves(points: Mapping[str, ScoreRow]) -> int:
 
 
 def _plot_rows(
-    facts: Facts, series: int, scores: Mapping[str, ScoreRow], anomalies: Mapping[str, AnomalyRow]
-) -> list[tuple[int, PlotRow]]:
-    """Return a series' points with their partition indices, including missing points."""
+    facts: Facts,
+    series: int,
+    scores: Mapping[str, ScoreRow],
+    anomalies: Mapping[str, AnomalyRow],
+    labels: Sequence[Mapping[str, Any]],
+) -> list[PlotRow]:
+    """Return a series' points, including missing points."""
     fact_indices = (facts.of_series == series).nonzero()[0].tolist()
     fact_by_partition = {int(facts.of_partition[fact]): fact for fact in fact_indices}
     segments = {
         facts.partitions[partition_index]["within"] for partition_index in fact_by_partition
     }
-    identity = facts.series[series]
-    rows: list[tuple[int, PlotRow]] = []
+    rows: list[PlotRow] = []
     for partition_index in range(min(fact_by_partition), max(fact_by_partition) + 1):
         partition = facts.partitions[partition_index]
         if partition["within"] not in segments:
             continue
         partition_name, fact = partition["partition"], fact_by_partition.get(partition_index)
         score, anomaly = scores.get(partition_name), anomalies.get(partition_name)
-        row: PlotRow = {
-            "dataset": facts.dataset,
-            "segment": identity["segment"],
-            "name": identity["name"],
-            "instance": identity["instance"],
-            "analyzer": identity["analyzer"],
-            "where": identity["filter"] or "",
-            "partition": partition_name,
-            "time": partition["time"],
-            "value": nan if fact is None else float(facts.value[fact]),
-            "status": "missing" if fact is None else facts.status[fact],
-            "detector": score and score["detector"],
-            "expected": score["expected"] if score else nan,
-            "lower": score["lower"] if score else nan,
-            "upper": score["upper"] if score else nan,
-            "score": score["score"] if score else nan,
-            "direction": anomaly and anomaly["direction"],
-            "explanation": anomaly and anomaly["explanation"],
-        }
-        rows.append((partition_index, row))
+        rows.append(
+            {
+                "partition": partition_name,
+                "time": partition["time"],
+                "value": nan if fact is None else float(facts.value[fact]),
+                "status": "missing" if fact is None else facts.status[fact],
+                "detector": score and score["detector"],
+                "expected": score["expected"] if score else nan,
+                "lower": score["lower"] if score else nan,
+                "upper": score["upper"] if score else nan,
+                "score": score["score"] if score else nan,
+                "direction": anomaly and anomaly["direction"],
+                "severity": anomaly and anomaly["severity"],
+                "anomaly_status": anomaly and anomaly["status"],
+                "explanation": anomaly and anomaly["explanation"],
+                "label": anomaly and _labels_of(anomaly, labels),
+            }
+        )
     return rows
 
 
-def _plot_line(series: SeriesRow, xs: Sequence[float], rows: Sequence[PlotRow]) -> PlotLine:
-    marks = [
-        (-row["score"] if isfinite(row["score"]) else 0.0, index, row)
-        for index, row in enumerate(rows)
-        if row["direction"]
+def _labels_of(anomaly: AnomalyRow, labels: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the users' labels of an anomaly or of its incident as text; None without one."""
+    texts = [
+        label["label"]
+        + (f" by {label['by']}" if label["by"] else "")
+        + (f": {label['note']}" if label["note"] else "")
+        for label in labels
+        if anomaly["id"] == label["anomaly_id"]
+        or (label["incident_id"] is not None and label["incident_id"] == anomaly["incident_id"])
     ]
-    is_scored = any(row["detector"] for row in rows)
-    return PlotLine(
-        title=subject(series),
-        xs=xs,
-        values=[row["value"] for row in rows],
-        lower=[row["lower"] for row in rows] if is_scored else (),
-        upper=[row["upper"] for row in rows] if is_scored else (),
-        expected=[row["expected"] for row in rows] if is_scored else (),
-        marks=[
-            Mark(index, row["direction"] == "high", str(row["explanation"]))
-            for _, index, row in sorted(marks, key=lambda mark: mark[:2])
-        ],
-        percent=series["scale"] == "ratio",
-        kind=series["name"],
-    )
+    return "; ".join(texts) or None

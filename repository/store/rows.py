@@ -283,14 +283,8 @@ class CountRow(TypedDict):
 
 
 class PlotRow(TypedDict):
-    """A point of a plotted series, with its band."""
+    """A point of a plotted series, with its band and its strongest anomaly."""
 
-    dataset: str
-    segment: str
-    name: str
-    instance: str
-    analyzer: str
-    where: str
     partition: str
     time: datetime | None
     value: float
@@ -301,7 +295,10 @@ class PlotRow(TypedDict):
     upper: float
     score: float
     direction: str | None
+    severity: str | None
+    anomaly_status: str | None
     explanation: str | None
+    label: str | None
 
 
 class BacktestRow(TypedDict):

@@ -92,7 +92,9 @@ def notebooks(
         else:
             write_output(target, source.read_text(encoding="utf-8"))
             print(target)
-    print(f"To open them: pip install 'tidegauge[notebook]' jupyterlab, then jupyter lab {folder}")
+    print(
+        f"To open them: pip install 'tidegauge[charts,notebook]' jupyterlab, then jupyter lab {folder}"
+    )
 
 
 def schema(

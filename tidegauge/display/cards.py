@@ -6,7 +6,7 @@ The card of a profile has one row for each column, with a picture of the column'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.formatting import (
@@ -22,7 +22,8 @@ from tidegauge.analyzers.core.metric import Composite, Failure, Interval, Metric
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.repository.distributions.stored import CATEGORICAL_KIND, NUMERIC_KIND
 from tidegauge.repository.history.health import SEVERITY_COLUMNS, overview_rows
-from tidegauge.repository.history.svg import PlotLine, bars, picture, svg, value_ticks
+from tidegauge.repository.history.series import has_charts
+from tidegauge.repository.history.svg import LINE_COLORS, svg
 from tidegauge.repository.incidents.details import label_text
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ def values_picture(heights: Sequence[float], label: str) -> str:
         for i, h in enumerate(heights)
         if h > 0
     )
-    return svg(PICTURE_WIDTH, PICTURE_HEIGHT, [f'<path d="{bars}" fill="#0072b2"/>'], label)
+    return svg(
+        PICTURE_WIDTH, PICTURE_HEIGHT, [f'<path d="{bars}" fill="{LINE_COLORS[0]}"/>'], label
+    )
 
 
 _DISTANCE_NAMES = {
@@ -263,17 +266,52 @@ def _render_drift_parts(drift: Drifted, max_rows: int, width: int) -> Iterator[M
     ]
     yield pairs([(name, getattr(drift, name)) for name in _DISTANCE_NAMES[drift.kind]], width)
     values = (drift.baseline_values, drift.current_values)
+    points = dict(zip(titles, values, strict=True))
     if drift.kind == CATEGORICAL_KIND:
         categories = [str(name) for name in drift.axis[: max(2, max_rows // 2)]]
-        yield Markup(bars(categories, list(zip(titles, values, strict=True))))
-        return
+        yield _render_categories(categories, points, width)
+    else:
+        yield _render_quantiles([float(rank) for rank in drift.axis], points, width)
+
+
+def _render_categories(
+    categories: Sequence[str], shares: Mapping[str, Sequence[float]], width: int
+) -> Markup:
+    """Return shares of categories as a chart, or as a table where Altair is not installed."""
+    if not has_charts():
+        rows = [
+            (name, *(f"{number(100 * side[n])}%" for side in shares.values()))
+            for n, name in enumerate(categories)
+        ]
+        return table(["category", *shares], Rows.first_of(rows, len(rows)), width)
+    from tidegauge.repository.history.charts import bars_chart, svg_of
+
+    bars = [
+        {"side": side, "category": plain(name, width), "share": values[n]}
+        for n, name in enumerate(categories)
+        for side, values in shares.items()
+        if isfinite(values[n])
+    ]
+    return Markup(svg_of(bars_chart(bars, list(shares), width=480)))
+
+
+def _render_quantiles(
+    ranks: Sequence[float], values: Mapping[str, Sequence[float]], width: int
+) -> Markup:
+    """Return quantiles as a chart without the extremes, or as a table where Altair is not installed."""
+    if not has_charts():
+        rows = [
+            (f"{100 * ranks[n]:.0f}%", *(side[n] for side in values.values()))
+            for n in range(0, len(ranks), max(1, len(ranks) // 10))
+        ]
+        return table(["rank", *values], Rows.first_of(rows, len(rows)), width)
+    from tidegauge.repository.history.charts import quantiles_chart, svg_of
+
     inner = slice(1, -1)  # the extremes would flatten the rest of the curve
-    ranks = [float(rank) for rank in drift.axis[inner]]
-    curves = [PlotLine(t, ranks, v[inner]) for t, v in zip(titles, values, strict=True)]
-    yield Markup(picture(curves, partial(value_ticks, percent=True), one_panel=True))
-    yield note(
-        "Quantiles: the value that each share of rows does not exceed. The lowest and highest 1% are omitted."
-    )
+    curves = {name: side[inner] for name, side in values.items()}
+    chart = svg_of(quantiles_chart(ranks[inner], curves))
+    caption = "Quantiles: the value that each share of rows does not exceed. The lowest and highest 1% are omitted."
+    return Markup(chart + note(caption))
 
 
 def render_causes(causes: Causes) -> str:

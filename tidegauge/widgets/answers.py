@@ -23,7 +23,7 @@ import numpy as np
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import number
 from tidegauge.repository.history.heatmap import panorama, time_label
-from tidegauge.repository.history.series import read_plot
+from tidegauge.repository.history.series import STANDALONE_STYLE, read_plot, svg_of_plot
 from tidegauge.repository.store.frames import spreadsheet
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.widgets import protocol
@@ -582,7 +582,9 @@ def svg(repository: Repository, params: Mapping[str, Any], as_of: AsOf = None) -
             raise HistoryError(msg)
         window = Window(_to_datetime(params.get("since")), _to_datetime(params.get("until")))
         plot = read_plot(connection, datasets[0], MetricQuery(series=ids, window=window), as_of)
-    payload: protocol.TextAnswer = {"content": plot.standalone}
+    payload: protocol.TextAnswer = {
+        "content": svg_of_plot(plot).replace(">", f">{STANDALONE_STYLE}", 1)
+    }
     return Answer(payload)
 
 
