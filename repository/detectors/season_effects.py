@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tidegauge.repository.detectors.base import History, Reason, Scores
-from tidegauge.repository.numerics.arrays import median
+from tidegauge.repository.numerics.arrays import median, row_sums
 from tidegauge.repository.numerics.forecasts import AGREEMENT_TOLERANCE, MAX_OCCURRENCES, Season
 from tidegauge.repository.numerics.grid import Grid
 
@@ -185,7 +185,7 @@ class SeasonEffects:
         around = self.walk.filled[:, columns]
         is_known = ~np.isnan(around)
         count = is_known @ share
-        mean = np.where(is_known, around, 0) @ share / np.maximum(count, 1)
+        mean = row_sums(np.where(is_known, around * share, 0)) / np.maximum(count, 1)
         result: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
         return result
 

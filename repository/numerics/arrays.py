@@ -74,6 +74,24 @@ def _take(values: Floats, indices: NDArray[np.intp]) -> Floats:
     return result
 
 
+def row_sums(values: Floats) -> Floats:
+    """Return the sum of each row, over all axes but the first, added from left to right.
+
+    `numpy.sum` adds in an order that depends on the shape and the layout in memory, and so does its rounding. Here
+    neither other rows nor additional zeros change a sum, so series have the same scores alone and together.
+
+    Examples
+    --------
+    >>> row_sums(np.arange(12.0).reshape(2, 3, 2)).tolist()
+    [15.0, 51.0]
+    """
+    rows = values.reshape(len(values), -1)
+    if not rows.shape[1]:
+        return np.zeros(len(rows))
+    sums: Floats = np.add.accumulate(rows, axis=1)[:, -1]
+    return sums
+
+
 def running_medians(values: Floats, lengths: Sequence[int]) -> list[Floats]:
     """Return running medians of 1, 3, 7 or 21 values along the last axis, at each window's end.
 

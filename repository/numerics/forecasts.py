@@ -30,6 +30,7 @@ from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median,
     quantiles,
+    row_sums,
     running_medians,
     zero_if_nan,
 )
@@ -358,8 +359,8 @@ class Season:
         chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
         effects = zero_if_nan(effects * count / (count + chance))
         # Shrink all effects to the extent that they do not reduce the deviations.
-        size_before = np.where(counted, np.abs(remaining), 0).sum(axis=(1, 2))
-        size_after = np.where(counted, np.abs(remaining - effects[..., None]), 0).sum(axis=(1, 2))
+        size_before = row_sums(np.where(counted, np.abs(remaining), 0))
+        size_after = row_sums(np.where(counted, np.abs(remaining - effects[..., None]), 0))
         explained = np.where(size_before > 0, 1 - size_after / size_before, 0)
         gate = np.clip(explained * points / self.slots - 1, 0, 1) * (points >= 2 * self.slots)
         gated_effects: Floats = effects * gate[:, None]
