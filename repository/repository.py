@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
+    DetectionError,
     HistoryError,
     RepositoryWarning,
     SuiteError,
@@ -1874,7 +1875,7 @@ class Repository(Rendered):
 
     def detect(
         self,
-        dataset: str | None = None,
+        dataset: str | Sequence[str] | None = None,
         monitors: MonitorLike | Sequence[MonitorLike] | None = None,
         *,
         since: Moment = None,
@@ -1883,12 +1884,13 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Score new metrics, store scores, anomalies and incidents, and return the anomalies.
 
-        Scoring starts at the first partition that was measured or labeled since the last detection.
+        Scoring starts at the first partition that was measured or labeled since the last detection. Several
+        datasets are scored together, which is much faster than one after the other, with the same results.
 
         Parameters
         ----------
-        dataset : str, optional
-            Name of the dataset (default: all datasets, one after the other).
+        dataset : str or sequence of str, optional
+            Names of the datasets (default: all datasets that are not retired).
         monitors : Monitor, Detector, str, or sequence of these, optional
             Detectors and the series that they watch. A detector without a monitor watches all series
             (default: the monitors of the dataset's last suite, or `Seasonal` on all series). A
@@ -1907,8 +1909,8 @@ class Repository(Rendered):
         ------
         UnknownDatasetError
             If the dataset does not exist.
-        HistoryError
-            If a dataset cannot be scored; all other datasets are scored first.
+        DetectionError
+            If some of several datasets cannot be scored; all other datasets are scored first.
 
         Examples
         --------
@@ -1919,25 +1921,29 @@ class Repository(Rendered):
         ...     repo.detect("orders")[["partition", "value", "direction"]].values.tolist()
         [['ds=2026-01-29', 7.0, 'low']]
         """
-        from tidegauge.repository.detection.detect import detect, detect_each
+        from tidegauge.repository.detection.together import detect
         from tidegauge.repository.detectors.monitor import monitors_of
 
         window = Window.between(since, until)
         watching = None if monitors is None else monitors_of(monitors)
-        if dataset is None:
-            names = self.datasets(retired=False)
-            idle = detect_each(
-                self.database, self.artifacts, names, watching, window, replay=replay
-            )
-        else:
-            idle = detect(self.database, self.artifacts, dataset, watching, window, replay=replay)
-        for monitor in idle:
-            owner = "no dataset has a" if dataset is None else f"{dataset!r} has no"
+        selected = self.datasets(retired=False) if dataset is None else dataset
+        names = [selected] if isinstance(selected, str) else list(selected)
+        outcome = detect(self.database, self.artifacts, names, watching, window, replay=replay)
+        if outcome.failed:
+            reason = next(iter(outcome.failed.values()))
+            if isinstance(dataset, str):
+                raise reason
+            raise DetectionError(outcome.failed, len(names)) from reason
+        for monitor in outcome.idle:
+            owner = f"{dataset!r} has no" if isinstance(dataset, str) else "no dataset has a"
             message = (
                 f"{owner} series of {dict(monitor.series)}: {monitor.detector!r} watches no series"
             )
             warnings.warn(message, RepositoryWarning, stacklevel=2)
-        return self.anomalies(dataset, since=since, until=until)
+        if dataset is None or isinstance(dataset, str):
+            return self.anomalies(dataset, since=since, until=until)
+        anomalies = self.anomalies(since=since, until=until)
+        return anomalies[anomalies["dataset"].isin(names)].reset_index(drop=True)
 
     @series_filter(NamedHistoryFilter)
     def anomalies(

@@ -16,6 +16,7 @@ from .analyzers.core.errors import CorruptStateError as CorruptStateError
 from .analyzers.core.errors import DatabaseAccessError as DatabaseAccessError
 from .analyzers.core.errors import DatabaseVersionError as DatabaseVersionError
 from .analyzers.core.errors import DatasetMismatchError as DatasetMismatchError
+from .analyzers.core.errors import DetectionError as DetectionError
 from .analyzers.core.errors import DQMError as DQMError
 from .analyzers.core.errors import DslError as DslError
 from .analyzers.core.errors import EmptyStateError as EmptyStateError

@@ -47,6 +47,7 @@
         RetiredDatasetError            the dataset is retired, so no run measures it
         HistoryError                   a query that the history cannot answer
           MixedTypesError              states that were measured while a column had different types
+          DetectionError               datasets in which anomalies could not be detected
         ConflictError                  labels were added since the caller last read them
       CheckFailedError                 a failed check, where failures were requested as errors
       UnsupportedSparkError            a Spark that is too old, or workers without packages
@@ -62,7 +63,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import hide_secrets, middle_cut
+from tidegauge.analyzers.core.formatting import hide_secrets, middle_cut, plural
 
 
 def nearest(requested: str, available: Iterable[str], min_similarity: float = 0.5) -> str | None:
@@ -755,6 +756,24 @@ class HistoryError(RepositoryError, ValueError):
 
 class MixedTypesError(HistoryError):
     """States that cannot be merged, because a column had different types when they were measured."""
+
+
+class DetectionError(HistoryError):
+    """Datasets in which anomalies could not be detected; all other datasets have been scored.
+
+    Attributes
+    ----------
+    failed : mapping of str to Exception
+        The reason for each dataset.
+    """
+
+    def __init__(self, failed: Mapping[str, Exception], datasets: int) -> None:
+        self.failed, self.datasets = dict(failed), datasets
+        super().__init__(self.failed, datasets)
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{name!r}: {message_of(error)}" for name, error in self.failed.items())
+        return f"detection failed for {len(self.failed)} of {plural(self.datasets, 'dataset')}: {reasons}"
 
 
 class ConflictError(RepositoryError):

@@ -24,6 +24,7 @@ from tidegauge.repository.detectors.base import (
     Detector,
     PartitionDetector,
     PartitionLedger,
+    complete,
 )
 from tidegauge.repository.detectors.inputs import (
     HARMLESS_LABELS,
@@ -153,7 +154,7 @@ def _run_partition_detector(
     for within, indices in group_by_segment(facts.partitions).items():
         is_watched = monitor.watches if detector.needs_values else _watches_nothing
         series_matrix = matrix(facts, indices, is_watched, 1, past.teaching)
-        scored_measure, anomalies = score_partitions(
+        steps = score_partitions(
             detector,
             [monitor],
             replace(series_matrix, series=[series_of(detector, within)]),
@@ -162,6 +163,7 @@ def _run_partition_detector(
             ),
             past.window,
         )
+        scored_measure, anomalies = complete(steps)
         points.append(scored_measure.points())
         findings += anomalies
     return findings, Points.concatenate(points)

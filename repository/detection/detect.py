@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import (
-    DatabaseAccessError,
-    HistoryError,
-    RepositoryWarning,
-    message_of,
-)
-from tidegauge.analyzers.core.formatting import plural
+from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.repository.detection.findings import (
@@ -32,10 +26,16 @@ from tidegauge.repository.detection.findings import (
     Key,
     score_and_decide,
     score_partitions,
-    write_results,
 )
 from tidegauge.repository.detection.young import maybe_young, young_histories
-from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
+from tidegauge.repository.detectors.base import (
+    Detector,
+    PartitionDetector,
+    PartitionLedger,
+    Scores,
+    Scoring,
+    complete,
+)
 from tidegauge.repository.detectors.changes import Drift, VolatilityShift
 from tidegauge.repository.detectors.inputs import (
     HOLIDAY_DATES_KEY,
@@ -81,84 +81,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.numerics.arrays import Floats
-
-
-def detect(
-    database: Database,
-    artifacts: Artifacts,
-    dataset: str,
-    monitors: Sequence[Monitor] | None,
-    window: Window,
-    *,
-    replay: bool = False,
-) -> list[Monitor]:
-    """Detect anomalies in new and changed metrics of a dataset; return monitors that watch no series.
-
-    Scores, anomalies and incidents are stored in one commit. Unchanged results are not written again. An
-    anomaly is withdrawn when its point is normal again; if the anomaly returns, it keeps its id.
-
-    Parameters
-    ----------
-    database : Database
-    artifacts : Artifacts
-        Storage of large states, from which distributions are read.
-    dataset : str
-    monitors : sequence of Monitor, optional
-        Default: the monitors of the dataset's last run. In this case anomalies of all other detectors
-        are withdrawn.
-    window : Window
-        Only points in the window can become anomalies or stop being anomalies.
-    replay : bool
-        If true, score the whole history again.
-    """
-    is_done = has_inputs = False
-    while not is_done:  # retry if another process detected meanwhile
-        with database.read() as connection:
-            job = DetectionJob.from_database(connection, dataset, monitors, window, replay=replay)
-            is_ready = job.has_partition_series and (has_inputs or not job.compares_drifts)
-            results = job.run(connection) if is_ready else []
-        if is_ready:
-            is_done = database.write(lambda c, w=job, f=results: write_results(c, w, f))  # type: ignore[misc]
-            has_inputs = False
-        else:
-            _create_inputs(database, artifacts, dataset, monitors)
-            has_inputs = True
-    return [m for m in monitors or () if m.series and not any(map(m.watches, job.dimensions[0]))]
-
-
-def detect_each(
-    database: Database,
-    artifacts: Artifacts,
-    datasets: Sequence[str],
-    monitors: Sequence[Monitor] | None,
-    window: Window,
-    *,
-    replay: bool = False,
-) -> list[Monitor]:
-    """Detect anomalies in several datasets; parameters and result as for `detect`.
-
-    Raises
-    ------
-    HistoryError
-        If datasets cannot be scored, with the reason for each. All other datasets are scored.
-    """
-    failed: dict[str, Exception] = {}
-    idle = list(monitors or ())
-    for dataset in datasets:
-        try:
-            unused = detect(database, artifacts, dataset, monitors, window, replay=replay)
-            idle = [monitor for monitor in idle if monitor in unused]
-        except DatabaseAccessError:  # a problem of the repository, not of a dataset
-            raise
-        except Exception as error:  # noqa: BLE001 - the other datasets are still scored
-            failed[dataset] = error
-    if failed:
-        reasons = "; ".join(
-            f"{dataset!r}: {message_of(error)}" for dataset, error in failed.items()
-        )
-        msg = f"detection failed for {len(failed)} of {plural(len(datasets), 'dataset')}: {reasons}"
-        raise HistoryError(msg) from next(iter(failed.values()))
-    return idle
+    from tidegauge.repository.numerics.grid import Grid
 
 
 def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
@@ -299,44 +222,45 @@ class DetectionJob(DetectionScope):
         )
 
     @property
+    def records_inputs(self) -> bool:
+        """True if a detector reads a metric that detection records before."""
+        return any(isinstance(detector, Drift) for detector in self.watched)
+
+    @property
     def has_partition_series(self) -> bool:
         """True if the series of partition-level measures exist, for all partition segments."""
         names = [repr(d) for d in self.watched if isinstance(d, PartitionDetector)]
         segments = group_by_segment(self.dimensions[1])
         return all((name, within) in self.whole_series for name in names for within in segments)
 
-    @property
-    def compares_drifts(self) -> bool:
-        """True if a detector reads drift distances, which must be recorded first."""
-        return any(isinstance(detector, Drift) for detector in self.watched)
-
-    def run(self, connection: Connection) -> list[DetectorResult]:
-        """Score the changed partitions with each detector."""
+    def steps(self, connection: Connection) -> Scoring[list[DetectorResult]]:
+        """Score the changed partitions with each detector; the scores are requested from the caller."""
         results = []
-        facts = _FactReader(connection, self)
+        reader, segments = _Reader(connection, self), group_by_segment(self.dimensions[1])
         for detector, monitors in self.watched.items():
             decision_inputs = [[m.to_dict() for m in monitors], self.calendar]
             if self.teaching.zone is not None:
                 decision_inputs.append(self.teaching.zone.key)
             result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
-            changed = self._changed(facts, detector, result)
-            for within, indices in group_by_segment(self.dimensions[1]).items():
+            changed = self._changed(reader, detector, result)
+            for within, indices in segments.items():
                 if changed and not isinstance(detector, PartitionDetector):
                     changed |= maybe_young(connection, [self._id(p) for p in indices])
                 start = next((k for k, p in enumerate(indices) if self._id(p) in changed), None)
                 if start is None:
                     continue
                 if isinstance(detector, PartitionDetector):
-                    self._judge(facts, detector, monitors, within, indices, start, result)
+                    steps = self._judge(reader, detector, monitors, within, indices, start, result)
                 else:
-                    self._score(facts, detector, monitors, indices, start, result)
+                    steps = self._score(reader, detector, monitors, indices, start, result)
+                yield from steps
             results.append(result)
         return results
 
     def _id(self, index: int) -> int:
         return int(self.dimensions[1][index]["id"])
 
-    def _changed(self, reader: _FactReader, detector: Detector, result: DetectorResult) -> set[int]:
+    def _changed(self, reader: _Reader, detector: Detector, result: DetectorResult) -> set[int]:
         """Return the ids of partitions whose metrics or labels changed since a detector's last run."""
         mark, decided_by = self.marks.get(result.detector, (0, ""))
         rescores_all = isinstance(detector, PartitionDetector) and detector.needs_clock
@@ -350,10 +274,10 @@ class DetectionJob(DetectionScope):
             or self.window != Window()
         ):
             return {int(row["id"]) for row in self.dimensions[1]}
-        reads = [s.metric]
+        changed = reader.changed(s.metric, mark)
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
-            reads.append(s.partition_version)  # partitions of recorded metrics have no version
-        changed = set[int]().union(*(reader.changed_partitions(table, mark) for table in reads))
+            # Partitions of recorded metrics have no version.
+            changed = changed | reader.changed(s.partition_version, mark)
         new_labels = [label for label in self.teaching.labels if label.commit > mark]
         return changed | {
             int(row["id"]) for row in self.dimensions[1] if any(x.covers(row) for x in new_labels)
@@ -361,18 +285,18 @@ class DetectionJob(DetectionScope):
 
     def _score(
         self,
-        reader: _FactReader,
+        reader: _Reader,
         detector: Detector,
         monitors: Sequence[Monitor],
         indices: Sequence[int],
         start: int,
         detector_result: DetectorResult,
-    ) -> None:
+    ) -> Scoring[None]:
         """Score the partitions of one partition segment from index ``start``, and add the result.
 
         Parameters
         ----------
-        reader : _FactReader
+        reader : _Reader
         detector : Detector
         monitors : sequence of Monitor
             The monitors of the detector.
@@ -384,7 +308,7 @@ class DetectionJob(DetectionScope):
             Receives the scores and anomalies.
         """
         # Read only the partitions that the scores depend on: from `first`.
-        grid = grid_of(self.dimensions[1], indices)
+        grid = reader.grid(indices)
         history_needed = None if self.teaching.restarts else detector.reach(grid)
         first = (
             0 if history_needed is None else max(start - max(history_needed, EARLIER_PARTITIONS), 0)
@@ -392,7 +316,7 @@ class DetectionJob(DetectionScope):
         ids = [self._id(index) for index in indices]
         connection = reader.connection
         series_matrix = matrix(
-            reader.read(ids[first:]),
+            reader.facts(ids[first:]),
             indices[first:],
             _watched_by(monitors),
             detector.min_points if first == 0 else 1,
@@ -403,7 +327,7 @@ class DetectionJob(DetectionScope):
         past = scorebook.read(connection, self.id, detector_result.detector, ids[first:][:start])
         earlier_scores = known_scores(series_matrix, past, start)
         previous_sides = _previous_sides(connection, series_matrix, start, detector_result.detector)
-        result = score_and_decide(
+        result = yield from score_and_decide(
             detector,
             monitors,
             series_matrix,
@@ -421,19 +345,19 @@ class DetectionJob(DetectionScope):
 
     def _judge(
         self,
-        reader: _FactReader,
+        reader: _Reader,
         detector: PartitionDetector,
         monitors: Sequence[Monitor],
         within: str,
         indices: Sequence[int],
         start: int,
         detector_result: DetectorResult,
-    ) -> None:
+    ) -> Scoring[None]:
         """Score whole partitions of a partition segment from index ``start``, and add the result.
 
         Parameters
         ----------
-        reader : _FactReader
+        reader : _Reader
         detector : PartitionDetector
         monitors : sequence of Monitor
             The monitors of the detector.
@@ -446,12 +370,12 @@ class DetectionJob(DetectionScope):
         detector_result : DetectorResult
             Receives the scores and anomalies.
         """
-        grid = grid_of(self.dimensions[1], indices)
+        grid = reader.grid(indices)
         history_needed = detector.reach(grid)
         first = 0 if history_needed is None else max(start - history_needed, 0)
         ids = [self._id(index) for index in indices]
         connection = reader.connection
-        facts = reader.read(ids[first:] if detector.needs_values else [])
+        facts = reader.facts(ids[first:] if detector.needs_values else [])
         is_watched = _watched_by(monitors) if detector.needs_values else _watches_nothing
         series_matrix = matrix(
             facts, indices[first:], is_watched, 1, self.teaching, grid.part(first)
@@ -459,8 +383,7 @@ class DetectionJob(DetectionScope):
         row = self.whole_series[repr(detector), within]
         muted = self.teaching.muted([row], series_matrix.partitions)
         ledger = replace(
-            read_ledger(connection, series_matrix.partitions, self.now, self.teaching.zone),
-            muted=None if muted is None else muted[0],
+            reader.ledger(indices).since(first), muted=None if muted is None else muted[0]
         )
         start -= first
         version = np.maximum(ledger.version, 1)[None, :]
@@ -471,7 +394,7 @@ class DetectionJob(DetectionScope):
                 connection, self.id, detector_result.detector, ids[first:][:start]
             )
             earlier_scores = known_scores(measure_matrix, past, start)
-        scored_measure, findings = score_partitions(
+        scored_measure, findings = yield from score_partitions(
             detector,
             monitors,
             measure_matrix,
@@ -487,75 +410,85 @@ class DetectionJob(DetectionScope):
         detector_result.add(scored_measure, findings)
 
 
-class _FactReader:
-    """Reader of a dataset's metrics that caches results, because most detectors read the same partitions."""
+class _Reader:
+    """Reader of a dataset's history that remembers results, because most detectors read the same."""
 
     def __init__(self, connection: Connection, job: DetectionJob) -> None:
         self.connection = connection
-        self._dataset, self._dataset_key, self._known = job.dataset, job.id, job.dimensions
-        self._kept: tuple[frozenset[int], Facts] | None = None
-        self._changed: dict[tuple[str, int], frozenset[int]] = {}
+        self._job, self._partitions = job, job.dimensions[1]
+        self._facts: tuple[frozenset[int], Facts] | None = None
+        self._ledgers: dict[tuple[int, ...], PartitionLedger] = {}
+        self._changed: dict[tuple[str, int], set[int]] = {}
+        self._grids: dict[tuple[int, ...], Grid] = {}
 
-    def changed_partitions(self, table: sa.Table, mark: int) -> frozenset[int]:
-        """Return the ids of partitions with rows of a table that were added or superseded after a commit."""
+    def facts(self, partitions: Sequence[int]) -> Facts:
+        """Return the metrics of partitions by id; the result can contain other partitions."""
+        if self._facts is None or not self._facts[0].issuperset(partitions):
+            reads_all = len(partitions) == len(self._partitions)
+            selected = None if reads_all else partitions  # a condition on all partitions is slow
+            facts = read_facts(
+                self.connection,
+                self._job.dataset,
+                MetricQuery(),
+                partitions=selected,
+                dimensions=self._job.dimensions,
+            )
+            self._facts = frozenset(partitions), facts
+        return self._facts[1]
+
+    def grid(self, indices: Sequence[int]) -> Grid:
+        """Return the time grid of a partition segment's partitions."""
+        key = tuple(indices)
+        if key not in self._grids:
+            self._grids[key] = grid_of(self._partitions, indices)
+        return self._grids[key]
+
+    def ledger(self, indices: Sequence[int]) -> PartitionLedger:
+        """Return the ledger entries of a partition segment's partitions."""
+        key = tuple(indices)
+        if key not in self._ledgers:
+            rows = [self._partitions[index] for index in indices]
+            job = self._job
+            self._ledgers[key] = read_ledger(self.connection, rows, job.now, job.teaching.zone)
+        return self._ledgers[key]
+
+    def changed(self, table: sa.Table, mark: int) -> set[int]:
+        """Return the ids of partitions with rows of a table that changed after a commit."""
         key = table.name, mark
         if key not in self._changed:
-            p, m = s.partition.c, table.c
+            row, p = table.c, s.partition.c
             query = (
-                sa.select(m.partition_id)
-                .join_from(s.partition, table, m.partition_id == p.id)
-                .where(p.dataset_id == self._dataset_key)
-                .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
+                sa.select(row.partition_id)
+                .join_from(s.partition, table, row.partition_id == p.id)
+                .where(p.dataset_id == self._job.id)
+                .where((row.commit_id > mark) | (row.superseded_commit_id > mark))
                 .distinct()
             )
-            self._changed[key] = frozenset(self.connection.execute(query).scalars())
+            self._changed[key] = set(self.connection.execute(query).scalars())
         return self._changed[key]
-
-    def read(self, partitions: Sequence[int]) -> Facts:
-        """Return the metrics of partitions by id; the result can contain other partitions."""
-        if self._kept is None or not self._kept[0].issuperset(partitions):
-            reads_all = len(partitions) == len(self._known[1])
-            selected = None if reads_all else partitions  # a condition on all partitions is slow
-            query = (self.connection, self._dataset, MetricQuery(), None, selected, self._known)
-            self._kept = frozenset(partitions), read_facts(*query)
-        return self._kept[1]
 
 
 def _watches_nothing(row: SeriesRow) -> bool:
     return False
 
 
-def _create_inputs(
-    database: Database, artifacts: Artifacts, dataset: str, monitors: Sequence[Monitor] | None
-) -> None:
+def create_inputs(database: Database, artifacts: Artifacts, job: DetectionJob) -> None:
     """Create inputs of detectors: the series of partition-level measures, and drift distances."""
-    with database.read() as connection:
-        dataset_key = dataset_id(connection, dataset)
-        suite = stored_suite(connection, dataset_key)
-        active_monitors = stored_monitors(suite) if monitors is None else monitors
-        series, partitions = dimensions_of(connection, dataset_key, MetricQuery())
-        needed = {
-            (within, key_of(measure.canonical())): measure
-            for measure in _partition_measures(active_monitors)
-            for within in group_by_segment(partitions)
-        }
-        existing = _whole_series(series)
-    for monitor in active_monitors:
-        if isinstance(monitor.detector, Drift):
-            _record_drifts(
-                StoredColumn(database, artifacts, dataset, monitor.detector.column),
-                monitor.detector,
-            )
+    for detector in job.watched:
+        if isinstance(detector, Drift):
+            column = StoredColumn(database, artifacts, job.dataset, detector.column)
+            _record_drifts(column, detector)
     missing = {
-        pair: measure
-        for pair, measure in needed.items()
-        if (repr(measure), pair[0]) not in existing
+        (within, key_of(measure.canonical())): measure
+        for measure in _partition_measures(job.watched)
+        for within in group_by_segment(job.dimensions[1])
+        if (repr(measure), within) not in job.whole_series
     }
     if not missing:
         return
 
     def work(connection: Connection) -> None:
-        dimensions = Dimensions(connection, dataset_key)
+        dimensions = Dimensions(connection, job.id)
         analyzers = dimensions.analyzers(missing, dict.fromkeys(missing))
         dimensions.series(
             {
@@ -578,9 +511,9 @@ def _record_drifts(column: StoredColumn, detector: Drift) -> None:
         warnings.warn(f"{detector!r}: {error}", RepositoryWarning, stacklevel=2)
 
 
-def _partition_measures(monitors: Iterable[Monitor]) -> list[Watched]:
-    detectors = [m.detector for m in monitors if isinstance(m.detector, PartitionDetector)]
-    return [Watched(repr(detector), detector.scale.value) for detector in detectors]
+def _partition_measures(detectors: Iterable[Detector]) -> list[Watched]:
+    measured = [d for d in detectors if isinstance(d, PartitionDetector)]
+    return [Watched(repr(detector), detector.scale.value) for detector in measured]
 
 
 def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRow]:
@@ -715,7 +648,8 @@ def score_history(
             series_matrix = matrix(
                 facts, indices, _watched_by(group), detector.min_points, teaching
             )
-            result = score_and_decide(detector, group, series_matrix, window, teaching)
+            steps = score_and_decide(detector, group, series_matrix, window, teaching)
+            result = complete(steps)
             points.append(result.points())
             findings |= {anomaly.key: anomaly for anomaly in result.findings()}
     return findings, Points.concatenate(points)

@@ -19,7 +19,9 @@ from tidegauge.repository.detectors.base import (
     PartitionDetector,
     PartitionLedger,
     Reason,
+    ScoreRequest,
     Scores,
+    Scoring,
 )
 from tidegauge.repository.detectors.inputs import Matrix, TrainingLabels
 from tidegauge.repository.detectors.monitor import Monitor
@@ -31,7 +33,7 @@ from tidegauge.repository.detectors.rules import (
     severity_steps,
     weights_of,
 )
-from tidegauge.repository.incidents.grouping import write_incidents
+from tidegauge.repository.incidents.grouping import IncidentInputs, write_incidents
 from tidegauge.repository.incidents.headline import direction, explain, explain_double_load
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store import schema as s
@@ -396,8 +398,10 @@ def score_and_decide(
     earlier_scores: Scores | None = None,
     previous_sides: Floats | None = None,
     young: Sequence[YoungHistory] = (),
-) -> Scored:
+) -> Scoring[Scored]:
     """Score the partitions of a matrix from index ``start``, and decide which points are anomalies.
+
+    The scores are requested from the caller, such as `complete`, which can score several tables together.
 
     Parameters
     ----------
@@ -419,8 +423,8 @@ def score_and_decide(
     young : sequence of YoungHistory
         Histories of partitions that are measured before their data are complete.
     """
-    scores = detector.score(series_matrix.history, start, earlier_scores)
-    scores = score_young(detector, series_matrix, scores, start, young)
+    scores = yield detector, ScoreRequest(series_matrix.history, start, earlier_scores)
+    scores = yield from score_young(detector, series_matrix, scores, start, young)
     return _decide(
         repr(detector),
         monitors,
@@ -445,7 +449,7 @@ def score_partitions(
     start: int = 0,
     earlier_scores: Scores | None = None,
     previous_sides: Floats | None = None,
-) -> tuple[Scored, list[Finding]]:
+) -> Scoring[tuple[Scored, list[Finding]]]:
     """Score whole partitions from index ``start``; return their scores, and anomalies with explanations.
 
     Parameters
@@ -459,7 +463,7 @@ def score_partitions(
         Arrival times, versions and schemas of the partitions.
     """
     history = replace(series_matrix.history, ledger=ledger)
-    scores, measured = detector.score_and_measure(history, start, earlier_scores)
+    scores, measured = yield detector, ScoreRequest(history, start, earlier_scores)
     values = measured[None, :]
     version = np.maximum(ledger.version, 1)[None, :]
     measure_matrix = replace(
@@ -578,45 +582,79 @@ class DetectorResult:
 
 
 def write_results(
-    connection: Connection, scope: DetectionScope, results: Sequence[DetectorResult]
-) -> bool:
-    """Write changed detection results; return False if another process detected meanwhile."""
+    connection: Connection,
+    detections: Mapping[str, tuple[DetectionScope, Sequence[DetectorResult]]],
+) -> list[str]:
+    """Write changed results of detections in one commit, and return the names of the datasets that were written.
+
+    Datasets in which another process detected meanwhile are left out.
+
+    Parameters
+    ----------
+    connection : Connection
+    detections : mapping of str to tuple
+        Scope and results by dataset.
+    """
     lock_clock(connection)
+    marks: dict[int, dict[str, tuple[int, str]]] = {}
     m = s.scored.c
-    query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == scope.id)
-    if {row[0]: (row[1], row[2]) for row in connection.execute(query)} != dict(scope.marks):
-        return False
+    for chunk in chunks([scope.id for scope, _ in detections.values()]):
+        query = sa.select(m.dataset_id, m.detector, m.commit_id, m.monitors)
+        for dataset, *mark in connection.execute(query.where(m.dataset_id.in_(chunk))):
+            marks.setdefault(dataset, {})[mark[0]] = (mark[1], mark[2])
+    current = {
+        name: (scope, results)
+        for name, (scope, results) in detections.items()
+        if marks.get(scope.id, {}) == dict(scope.marks)
+    }
+    scopes = {scope.id: scope for scope, _ in current.values()}
     commit = NextCommit(connection)
-    for result in results:
-        scorebook.write(connection, result.detector, result.points, result.partitions, commit)
-    _write_findings(connection, scope, results, commit)
+    by_detector: dict[str, list[DetectorResult]] = {}
+    for _, results in current.values():
+        for result in results:
+            by_detector.setdefault(result.detector, []).append(result)
+    for detector, detector_results in by_detector.items():
+        points = Points.concatenate([result.points for result in detector_results])
+        partitions = [n for result in detector_results for n in result.partitions]
+        scorebook.write(connection, detector, points, partitions, commit)
+    stored = _read_stored(connection, list(scopes))
+    for scope, results in current.values():
+        _write_findings(connection, scope, results, stored[scope.id], commit)
+        _write_marks(connection, scope, results)
+    inputs = IncidentInputs.read(connection, {n: scope.now for n, scope in scopes.items()})
+    for scope, _ in current.values():
+        write_incidents(connection, scope.id, inputs[scope.id], scope.teaching, commit)
+    return list(current)
+
+
+def _write_marks(
+    connection: Connection, scope: DetectionScope, results: Sequence[DetectorResult]
+) -> None:
+    """Store up to which commit each detector has scored, if that changed."""
+    marks: dict[str, tuple[int, str]] = {}
     if scope.alone:  # a detector that is used again later scores the whole history
-        names = [result.detector for result in results]
-        update = sa.update(s.scored).where(m.dataset_id == scope.id, m.detector.not_in(names))
-        connection.execute(update.values(commit_id=0, monitors=""))
+        marks |= dict.fromkeys(scope.marks, (0, ""))
     # Results of a limited window are scored again next time.
     is_unlimited = scope.window == Window()
-    marks = [
-        (
-            scope.id,
-            result.detector,
-            scope.last_commit if is_unlimited else 0,
-            result.decided_by if is_unlimited else "",
-        )
+    marks |= {
+        result.detector: (scope.last_commit, result.decided_by) if is_unlimited else (0, "")
         for result in results
+    }
+    rows = [
+        (scope.id, detector, *mark)
+        for detector, mark in marks.items()
+        if scope.marks.get(detector) != mark
     ]
-    upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
-    write_incidents(connection, scope.id, scope.teaching, commit, scope.now)
-    return True
+    upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), rows)
 
 
 def _write_findings(
     connection: Connection,
     scope: DetectionScope,
     results: Sequence[DetectorResult],
+    stored: Mapping[Key, Any],
     commit: NextCommit,
 ) -> None:
-    stored = _read_stored(connection, scope.id)
     findings = {f.key: f for result in results for f in result.findings}
     scored_ids = {result.detector: set(result.partitions) for result in results}
     current = {key: row for key, row in stored.items() if row.explanation is not None}
@@ -674,23 +712,29 @@ def _last_incidents(
     return {point: incident for point, (_, incident) in last.items()}
 
 
-def _read_stored(connection: Connection, dataset: int) -> dict[Key, Any]:
+def _read_stored(connection: Connection, datasets: Sequence[int]) -> dict[int, dict[Key, Any]]:
+    """Return the stored anomalies of each dataset."""
     a, p, f = s.anomaly.c, s.partition.c, s.finding.c
-    query = (
-        sa.select(
-            a.series_id,
-            a.partition_id,
-            a.version,
-            a.detector,
-            a.id,
-            p.time,
-            *(f[name] for name in FINDING_FIELDS),
+    stored: dict[int, dict[Key, Any]] = {dataset: {} for dataset in datasets}
+    for chunk in chunks(datasets):
+        query = (
+            sa.select(
+                a.series_id,
+                a.partition_id,
+                a.version,
+                a.detector,
+                a.id,
+                p.dataset_id,
+                p.time,
+                *(f[name] for name in FINDING_FIELDS),
+            )
+            .join_from(s.anomaly, s.partition)
+            .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
+            .where(p.dataset_id.in_(chunk))
         )
-        .join_from(s.anomaly, s.partition)
-        .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
-        .where(p.dataset_id == dataset)
-    )
-    return {tuple(row[:4]): row for row in connection.execute(query)}
+        for row in connection.execute(query):
+            stored[row.dataset_id][tuple(row[:4])] = row
+    return stored
 
 
 def _is_unchanged(finding: Finding, row: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sqlalchemy as sa
 
-from tidegauge.repository.detectors.base import Detector, Scores
+from tidegauge.repository.detectors.base import Detector, ScoreRequest, Scores, Scoring
 from tidegauge.repository.detectors.inputs import Matrix
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
@@ -106,7 +106,7 @@ def score_young(
     scores: Scores,
     start: int,
     histories: Sequence[YoungHistory],
-) -> Scores:
+) -> Scoring[Scores]:
     """Return scores from the column ``start`` on, in which young partitions are compared with their equals.
 
     A young partition that is complete already is as expected, too: the lower of both scores counts.
@@ -122,7 +122,8 @@ def score_young(
         at_age = replace(history, values=values, weights=weights, empty=None)
         index = slice(young.column - start, young.column - start + 1)
         complete = Scores(*(getattr(scores, name)[:, index] for name in names))
-        column = detector.score(at_age, young.column).lower_of(complete)
+        scored: Scores = yield detector, ScoreRequest(at_age, young.column)
+        column = scored.lower_of(complete)
         for name in names:
             replaced[name][:, young.column - start] = getattr(column, name)[:, 0]
     return Scores(**replaced)

@@ -7,7 +7,7 @@ scores are anomalies, so that any rule works with any detector.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -97,6 +97,16 @@ class PartitionLedger:
     muted: NDArray[np.bool_] | None = None
     zone: ZoneInfo | None = None
 
+    def since(self, first: int) -> PartitionLedger:
+        """Return the entries of the partitions from index ``first`` on."""
+        return replace(
+            self,
+            arrived=self.arrived[first:],
+            version=self.version[first:],
+            columns=self.columns[first:],
+            muted=None if self.muted is None else self.muted[first:],
+        )
+
 
 @dataclass(frozen=True)
 class History:
@@ -162,6 +172,35 @@ class History:
             muted=muted,
             harmless=None if self.harmless is None else self.harmless[selection],
             restarts=restarts,
+        )
+
+    @classmethod
+    def stack(cls, histories: Sequence[History]) -> History:
+        """Return a history of the series of several histories over the same partitions, without a ledger."""
+        first = histories[0]
+
+        def joined(name: str) -> NDArray[np.bool_] | None:
+            masks = [getattr(history, name) for history in histories]
+            if all(mask is None for mask in masks):
+                return None
+            shapes = [h.values.shape if name != "extremes" else len(h.values) for h in histories]
+            pairs = zip(masks, shapes, strict=True)
+            return np.concatenate(
+                [np.zeros(n, dtype=bool) if mask is None else mask for mask, n in pairs]
+            )
+
+        return replace(
+            first,
+            values=np.concatenate([history.values for history in histories]),
+            weights=np.concatenate([history.weights for history in histories]),
+            scales=[scale for history in histories for scale in history.scales],
+            series=[row for history in histories for row in history.series],
+            muted=joined("muted"),
+            harmless=joined("harmless"),
+            restarts=joined("restarts"),
+            extremes=joined("extremes"),
+            empty=joined("empty"),
+            ledger=None,
         )
 
     def part(self, partitions: slice) -> History:
@@ -247,6 +286,53 @@ class Scores:
         return type(self)(*(getattr(self, f.name)[:, start:] for f in fields(self)))
 
 
+@dataclass(frozen=True)
+class ScoreRequest:
+    """Arguments of `Detector.score`.
+
+    Attributes
+    ----------
+    history : History
+    start : int
+        The first partition to score.
+    earlier_scores : Scores, optional
+        The detector's scores of the partitions before `start`.
+    """
+
+    history: History
+    start: int = 0
+    earlier_scores: Scores | None = None
+
+    def within(self, reach: int) -> ScoreRequest:
+        """Return the request without the partitions that are more than ``reach`` before the first scored one."""
+        first = self.start - reach
+        if first <= 0:
+            return self
+        earlier = self.earlier_scores and self.earlier_scores.since(first)
+        return ScoreRequest(self.history.part(slice(first, None)), reach, earlier)
+
+    @property
+    def alignment(self) -> tuple[Any, ...]:
+        """A key that is equal for requests whose series can be scored as the series of one history."""
+        h, grid = self.history, self.history.grid or Grid.from_times(self.history.times)
+        return (
+            self.start,
+            self.earlier_scores is None,
+            (grid.column.tobytes(), grid.size, grid.period, grid.step),
+            (h.times.tobytes(), tuple(h.holidays or ()), h.free_days.tobytes()),
+            (h.harmless is None, h.restarts is None, bool(h.series)),
+        )
+
+    @classmethod
+    def stack(cls, requests: Sequence[ScoreRequest]) -> ScoreRequest:
+        """Return a request for the series of several requests with equal `alignment`."""
+        earlier = [r.earlier_scores for r in requests if r.earlier_scores is not None]
+        history = History.stack([r.history for r in requests])
+        return cls(
+            history, requests[0].start, Scores.concatenate(earlier, (0, 0)) if earlier else None
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class Detector(Description):
     """Base class of detectors: a frozen description, whose `repr` identifies it in the repository.
@@ -302,6 +388,13 @@ class Detector(Description):
             Of shape (series, partitions - start).
         """
 
+    def score_together(self, requests: Sequence[ScoreRequest]) -> list[Scores]:
+        """Return the results of `score` for several histories, such as the tables of a repository.
+
+        A detector that scores many series in the time of one can override this. The results must be the same.
+        """
+        return [self.score(r.history, r.start, r.earlier_scores) for r in requests]
+
 
 @dataclass(frozen=True, repr=False)
 class PartitionDetector(Detector):
@@ -337,9 +430,38 @@ class PartitionDetector(Detector):
         """Return the results of `score` and `measure`, for detectors that compute both at once."""
         return self.score(history, start, earlier_scores), self.measure(history)
 
+    def score_and_measure_together(
+        self, requests: Sequence[ScoreRequest]
+    ) -> list[tuple[Scores, Floats]]:
+        """Return the results of `score_and_measure` for several histories, as `score_together` does."""
+        return [self.score_and_measure(r.history, r.start, r.earlier_scores) for r in requests]
+
     @abstractmethod
     def explanation(self, history: History, t: int) -> str:
         """Return the explanation of a partition's anomaly, which follows the partition's name in messages."""
+
+
+R = TypeVar("R")
+Scoring = Generator[tuple[Detector, ScoreRequest], Any, R]
+"""Steps of a detection. They yield requests for scores, receive the results and return a value."""
+
+
+def score_requests(detector: Detector, requests: Sequence[ScoreRequest]) -> list[Any]:
+    """Return the results of a detector's requests: scores, with measurements if it judges whole partitions."""
+    if isinstance(detector, PartitionDetector):
+        return detector.score_and_measure_together(requests)
+    return detector.score_together(requests)
+
+
+def complete(steps: Scoring[R]) -> R:
+    """Return the result of the steps of one detection."""
+    try:
+        detector, request = next(steps)
+        while True:
+            detector, request = steps.send(score_requests(detector, [request])[0])
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
 
 
 DETECTORS: Registry[Detector] = Registry("detector", DETECTOR_MODULES)

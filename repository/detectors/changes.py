@@ -6,7 +6,7 @@ distributions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
@@ -19,6 +19,7 @@ from tidegauge.repository.detectors.base import (
     History,
     PartitionDetector,
     Reason,
+    ScoreRequest,
     Scores,
     detector,
 )
@@ -279,3 +280,7 @@ class Drift(Detector):
     ) -> Scores:
         """Score the distances as `Seasonal` does."""
         return Seasonal().score(history, start, earlier_scores)
+
+    def score_together(self, requests: Sequence[ScoreRequest]) -> list[Scores]:
+        """Return the results of `score` for several histories."""
+        return Seasonal().score_together(requests)

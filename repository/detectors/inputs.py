@@ -79,7 +79,7 @@ class TrainingLabels:
         restarts = self._restarts(
             series, partitions, is_known if muted is None else is_known & ~muted
         )
-        holidays = [self.holiday(partition) for partition in partitions]
+        holidays = [self.holiday(partition) for partition in partitions] if self.holidays else []
         return {
             "muted": muted,
             "harmless": self._marked(HARMLESS_LABELS, series, partitions),
@@ -482,7 +482,13 @@ def grid_of(
 
 def times_of(partitions: Sequence[PartitionRow] | Sequence[LedgerRow]) -> NDArray[np.datetime64]:
     """Return the times of partitions; NaT for partitions without a time."""
-    return np.array([to_datetime64(partition["time"]) for partition in partitions], dtype="M8[s]")
+    return to_seconds([partition["time"] for partition in partitions])
+
+
+def to_seconds(times: Iterable[datetime | None]) -> NDArray[np.datetime64]:
+    """Convert times to an array of ``datetime64[s]``, as `to_datetime64` does."""
+    naive = [None if time is None else time.replace(tzinfo=None) for time in times]
+    return np.array(naive, dtype="M8[us]").astype("M8[s]")
 
 
 def extremes_of(series: Sequence[SeriesRow]) -> NDArray[np.bool_]:

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, UnknownNameError
 from tidegauge.analyzers.core.formatting import number, percent
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.base import Detector, History, Scores, detector
+from tidegauge.repository.detectors.base import Detector, History, ScoreRequest, Scores, detector
 from tidegauge.repository.detectors.season_effects import (
     MIN_POINTS_TO_SCORE,
     DateEffects,
@@ -110,7 +110,16 @@ class Seasonal(Detector):
         usual values lie closer together, so series with such labels are scored twice, with the labels
         and without, and the lower score counts.
         """
-        scores = self.score_rises(history, start, earlier_scores, -np.inf)
+        return self.score_together([ScoreRequest(history, start, earlier_scores)])[0]
+
+    def score_together(self, requests: Sequence[ScoreRequest]) -> list[Scores]:
+        """Return the results of `score` for several histories; those of equal partitions are scored as one."""
+        pairs = zip(requests, self.score_rises(requests, -np.inf), strict=True)
+        return [self._with_labels(request, scores) for request, scores in pairs]
+
+    def _with_labels(self, request: ScoreRequest, scores: Scores) -> Scores:
+        """Return the scores, and the lower of two scores for series with points labeled as harmless."""
+        history, start = request.history, request.start
         if history.harmless is None:
             return scores
         first = start - self.reach(history.grid or Grid.from_times(history.times))
@@ -132,28 +141,49 @@ class Seasonal(Detector):
             )
         return labelled_scores.lower_of(unlabelled_scores).since(start)
 
-    def score_rises(
-        self, history: History, start: int, earlier_scores: Scores | None, min_rise: float
-    ) -> Scores:
+    def score_rises(self, requests: Sequence[ScoreRequest], min_rise: float) -> list[Scores]:
         """Score points as `score` does; points that rise by at most ``min_rise`` score 0.
 
         Parameters
         ----------
-        history : History
-            The series.
-        start : int
-            The first partition to score.
-        earlier_scores : Scores, optional
-            Result of this method for the partitions before ``start``.
+        requests : sequence of ScoreRequest
+            Histories, with earlier results of this method.
         min_rise : float
             Distance above the expected value, on the transformed scale: the logarithm of a factor for
             positive numbers.
+
+        Returns
+        -------
+        list of Scores
+            The scores of each request. They do not depend on the other requests.
         """
-        begin = start if earlier_scores is not None else 0
-        first = begin - self.reach(history.grid or Grid.from_times(history.times))
-        if earlier_scores is not None and first > 0 and history.restarts is None:
-            newest = history.part(slice(first, None))
-            return self.score_rises(newest, start - first, earlier_scores.since(first), min_rise)
+        recent = [self._recent(request) for request in requests]
+        groups: dict[Any, list[int]] = {}
+        for index, request in enumerate(recent):
+            groups.setdefault(request.alignment if len(recent) > 1 else None, []).append(index)
+        scores: dict[int, Scores] = {}
+        for indices in groups.values():
+            aligned = [recent[index] for index in indices]
+            together = self._score_series(
+                ScoreRequest.stack(aligned) if len(aligned) > 1 else aligned[0], min_rise
+            )
+            end = 0
+            for index in indices:
+                begin, end = end, end + len(recent[index].history.values)
+                scores[index] = together.take(slice(begin, end))
+        return [scores[index] for index in range(len(requests))]
+
+    def _recent(self, request: ScoreRequest) -> ScoreRequest:
+        """Return a request without the partitions that its scores do not depend on."""
+        history = request.history
+        if request.earlier_scores is None or history.restarts is not None:
+            return request
+        return request.within(self.reach(history.grid or Grid.from_times(history.times)))
+
+    def _score_series(self, request: ScoreRequest, min_rise: float) -> Scores:
+        """Score the series of a history in blocks; those that can be learned together apart from the others."""
+        history, earlier_scores = request.history, request.earlier_scores
+        begin = 0 if earlier_scores is None else request.start
         blocks, series = [], np.arange(len(history.values))
         with np.errstate(all="ignore"):
             is_settled = np.zeros(len(series), dtype=bool)
@@ -165,7 +195,7 @@ class Seasonal(Detector):
                 block_scores = earlier_scores and earlier_scores.take(block)
                 blocks.append(walk.run(block_scores, is_settled=bool(is_settled[block][0])))
         scores = Scores.concatenate(blocks, (0, len(history.times) - begin))
-        return scores.take(np.argsort(order)).since(start - begin)
+        return scores.take(np.argsort(order)).since(request.start - begin)
 
 
 def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | slice]:

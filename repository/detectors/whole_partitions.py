@@ -7,7 +7,7 @@ joint anomalies.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +16,14 @@ import numpy as np
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.formatting import hours_text, percent, plural
 from tidegauge.analyzers.core.metric import Scale, subject
-from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
+from tidegauge.repository.detectors.base import (
+    History,
+    PartitionDetector,
+    Reason,
+    ScoreRequest,
+    Scores,
+    detector,
+)
 from tidegauge.repository.detectors.inputs import clock_changes
 from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.numerics.arrays import MAX_SCORE
@@ -283,7 +290,7 @@ def schema_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[
     >>> schema_changes({"a": "int", "b": "string"}, {"a": "long", "c": "string"})
     ['b is gone', 'c is new', 'a is long, not int']
     """
-    if not before or not after:
+    if not before or not after or before is after:
         return []
     return [
         *(f"{name} is gone" for name in before if name not in after),
@@ -841,24 +848,46 @@ class Late(PartitionDetector):
         self, history: History, start: int = 0, earlier_scores: Scores | None = None
     ) -> Scores:
         """Score the delays with `Seasonal`."""
-        delays = self.measure(history)[None, :]
-        if np.isnan(delays).all():  # the arrivals of your own numbers are unknown
-            return Scores.unscored(delays.shape).since(start)
-        weights = np.full_like(delays, np.nan)
+        return self.score_together([ScoreRequest(history, start, earlier_scores)])[0]
+
+    def score_together(self, requests: Sequence[ScoreRequest]) -> list[Scores]:
+        """Return the results of `score` for several histories; those of equal partitions are scored as one."""
+        delays = [self.measure(request.history)[None, :] for request in requests]
+        # The arrivals of your own numbers are unknown.
+        known = [n for n, values in enumerate(delays) if not np.isnan(values).all()]
+        scores = [
+            Scores.unscored(values.shape).since(request.start)
+            for values, request in zip(delays, requests, strict=True)
+        ]
+        late = [self._of_delays(requests[n], delays[n]) for n in known]
+        results = Seasonal().score_rises(late, np.log(LATE_DELAY_RATIO))
+        for n, result in zip(known, results, strict=True):
+            # Keep the other reasons: `Seasonal` reads them when it learns from these scores.
+            is_late = (result.score > 1) & np.isin(result.reason, (Reason.LEVEL, Reason.CONSTANT))
+            reason = np.where(is_late, np.uint8(Reason.LATE), result.reason)
+            scores[n] = replace(result, reason=reason)
+        return scores
+
+    def _of_delays(self, request: ScoreRequest, delays: Floats) -> ScoreRequest:
+        """Return a request for the scores of a history's delays."""
+        history = request.history
         muted = None if history.ledger is None else history.ledger.muted
-        late = History(
+        of_delays = History(
             history.times,
             delays,
-            weights,
+            np.full_like(delays, np.nan),
             [self.scale],
             muted=None if muted is None else muted[None, :],
             grid=history.grid,
         )
-        scores = Seasonal().score_rises(late, start, earlier_scores, np.log(LATE_DELAY_RATIO))
-        # Keep the other reasons: `Seasonal` reads them when it learns from these scores.
-        is_late = (scores.score > 1) & np.isin(scores.reason, (Reason.LEVEL, Reason.CONSTANT))
-        scores.reason[is_late] = Reason.LATE
-        return scores
+        return replace(request, history=of_delays)
+
+    def score_and_measure_together(
+        self, requests: Sequence[ScoreRequest]
+    ) -> list[tuple[Scores, Floats]]:
+        """Return the scores and the delays."""
+        pairs = zip(requests, self.score_together(requests), strict=True)
+        return [(scores, self.measure(request.history)) for request, scores in pairs]
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the delay."""

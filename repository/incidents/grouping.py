@@ -17,7 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import plain
-from tidegauge.repository.detectors.inputs import TrainingLabels, to_datetime64
+from tidegauge.repository.detectors.inputs import TrainingLabels, to_datetime64, to_seconds
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.incidents.anomaly import (
     Anomaly,
@@ -84,49 +84,67 @@ class Positions:
     _index_by_time: dict[tuple[str, datetime], int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, connection: Connection, dataset: int, now: datetime) -> Positions:
-        """Read the positions of a dataset's partitions as of ``now``."""
-        p, positions = s.partition.c, cls()
-        query = (
-            sa.select(p.id, p.segment, p.name, p.time)
-            .where(p.dataset_id == dataset)
-            .order_by(p.segment, p.time.is_(None), p.time, p.name)
-        )
-        rows_by_segment: dict[str, list[tuple[int, str, datetime | None]]] = {}
-        for partition, within, name, time in connection.execute(query):
-            rows_by_segment.setdefault(within, []).append((partition, name, time))
-        for within, rows in rows_by_segment.items():
-            dated = [time for _, _, time in rows if time is not None]
-            times = np.array([to_datetime64(time) for time in dated], "M8[s]")
-            grid = Grid.from_times(times)
-            count = grid.current(times, to_datetime64(now))
-            positions.index_by_partition |= {
-                partition: n if n < count else n + FUTURE_OFFSET
-                for n, (partition, _, _) in enumerate(rows)
-            }
-            positions.last_index[within] = count - 1 if count else len(rows) - 1 + FUTURE_OFFSET
-            ids = [partition for partition, _, _ in rows[:count]]
-            positions.axes[within] = PartitionAxis(ids, times[:count], grid)
-            positions._index_by_time |= {(within, time): n for n, time in enumerate(dated[:count])}
-            positions.steps[within] = step_of(dated, rows[0][1])
-            if grid.yearly:
-                positions.coarse_segments.add(within)
+    def read(cls, connection: Connection, moments: Mapping[int, datetime]) -> dict[int, Positions]:
+        """Read the positions of the partitions of datasets, each as of a moment."""
+        p = s.partition.c
+        rows_by_segment: dict[tuple[int, str], list[tuple[int, str, datetime | None]]] = {}
+        for chunk in chunks(sorted(moments)):
+            query = (
+                sa.select(p.dataset_id, p.segment, p.id, p.name, p.time)
+                .where(p.dataset_id.in_(chunk))
+                .order_by(p.dataset_id, p.segment, p.time.is_(None), p.time, p.name)
+            )
+            for dataset, within, *row in connection.execute(query):
+                rows_by_segment.setdefault((dataset, within), []).append(tuple(row))
+        positions = {dataset: cls() for dataset in moments}
+        for (dataset, within), rows in rows_by_segment.items():
+            positions[dataset].add_segment(within, rows, moments[dataset])
         return positions
 
-    def newest(self, connection: Connection, series: Collection[int]) -> dict[tuple[int, str], int]:
+    def add_segment(
+        self, within: str, rows: Sequence[tuple[int, str, datetime | None]], now: datetime
+    ) -> None:
+        """Add the partitions of a partition segment: id, name and time, in order of time."""
+        dated = [time for _, _, time in rows if time is not None]
+        times = to_seconds(dated)
+        grid = Grid.from_times(times)
+        count = grid.current(times, to_datetime64(now))
+        self.index_by_partition |= {
+            partition: n if n < count else n + FUTURE_OFFSET
+            for n, (partition, _, _) in enumerate(rows)
+        }
+        self.last_index[within] = count - 1 if count else len(rows) - 1 + FUTURE_OFFSET
+        ids = [partition for partition, _, _ in rows[:count]]
+        self.axes[within] = PartitionAxis(ids, times[:count], grid)
+        self._index_by_time |= {(within, time): n for n, time in enumerate(dated[:count])}
+        self.steps[within] = step_of(dated, rows[0][1])
+        if grid.yearly:
+            self.coarse_segments.add(within)
+
+    def newest(
+        self, connection: Connection, series: Collection[int], newest_partitions: Mapping[int, int]
+    ) -> dict[tuple[int, str], int]:
         """Return the index of the newest partition of each series, by series and partition segment.
 
         Partitions without a time or in the far future are left out. The table ``newest_metric`` has one
         partition for each series, so with several partition segments the metrics are read instead.
+
+        Parameters
+        ----------
+        connection : Connection
+        series : collection of int
+            Ids of series.
+        newest_partitions : mapping of int to int
+            The partition of each series in ``newest_metric``.
         """
-        n, m, p = s.newest_metric.c, s.metric.c, s.partition.c
+        m, p = s.metric.c, s.partition.c
         newest: dict[tuple[int, str], int] = {}
-        for chunk in chunks(sorted(series) if len(self.last_index) == 1 else ()):
+        if len(self.last_index) == 1:
             (within,) = self.last_index
-            query = sa.select(n.series_id, n.partition_id).where(n.series_id.in_(chunk))
-            for series_id, partition in connection.execute(query):
-                if self.index_by_partition[partition] <= self.last_index[within]:
-                    newest[series_id, within] = self.index_by_partition[partition]
+            for series_id in series:
+                index = self.index_by_partition.get(newest_partitions.get(series_id, -1))
+                if index is not None and index <= self.last_index[within]:
+                    newest[series_id, within] = index
         latest = max((time for _, time in self._index_by_time), default=None)
         unknown = set(series) - {series_id for series_id, _ in newest} if latest is not None else ()
         for chunk in chunks(sorted(unknown)):
@@ -140,6 +158,16 @@ class Positions:
                 index = self._index_by_time.get((within, time), self.last_index[within])
                 newest[series_id, within] = index
         return newest
+
+
+def _newest_partitions(connection: Connection, series: Collection[int]) -> dict[int, int]:
+    """Return the partition of each series in ``newest_metric``."""
+    n = s.newest_metric.c
+    partitions: dict[int, int] = {}
+    for chunk in chunks(sorted(series)):
+        query = sa.select(n.series_id, n.partition_id).where(n.series_id.in_(chunk))
+        partitions.update((row[0], row[1]) for row in connection.execute(query))
+    return partitions
 
 
 def incident_length(connection: Connection, incident: IncidentRow) -> float | None:
@@ -406,12 +434,81 @@ _COURSE_FIELDS = (
 _LABEL_COLUMNS = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
 
 
+@dataclass(frozen=True)
+class IncidentInputs:
+    """Inputs of `write_incidents`: the anomalies of a dataset, and its stored incidents.
+
+    Attributes
+    ----------
+    positions : Positions
+    anomalies : sequence of Anomaly
+        In the order of their ids.
+    newest : mapping of (int, str) to int
+        As `Positions.newest` returns it, for series with anomalies.
+    courses : mapping of int to _Course
+        The current state of each incident.
+    labels : mapping of int to LastLabels
+        The last labels of each labeled incident.
+    firsts : mapping of int to int
+        Incidents by the id of their first anomaly.
+    """
+
+    positions: Positions
+    anomalies: Sequence[Anomaly]
+    newest: Mapping[tuple[int, str], int]
+    courses: Mapping[int, _Course]
+    labels: Mapping[int, LastLabels]
+    firsts: Mapping[int, int]
+
+    @classmethod
+    def read(
+        cls, connection: Connection, moments: Mapping[int, datetime]
+    ) -> dict[int, IncidentInputs]:
+        """Read the inputs of datasets by id, each as of a moment."""
+        positions = Positions.read(connection, moments)
+        dataset_of = {n: d for d, item in positions.items() for n in item.index_by_partition}
+        index_by_partition = {
+            n: index for item in positions.values() for n, index in item.index_by_partition.items()
+        }
+        anomalies: dict[int, list[Anomaly]] = {dataset: [] for dataset in moments}
+        courses: dict[int, dict[int, _Course]] = {dataset: {} for dataset in moments}
+        firsts: dict[int, dict[int, int]] = {dataset: {} for dataset in moments}
+        labels: dict[int, dict[int, LastLabels]] = {dataset: {} for dataset in moments}
+        i = s.incident.c
+        for chunk in chunks(sorted(moments)):
+            condition = s.partition.c.dataset_id.in_(chunk)
+            for anomaly in read_anomalies(connection, condition, index_by_partition):
+                anomalies[dataset_of[anomaly.partition]].append(anomaly)
+            query = sa.select(i.dataset_id, i.anomaly_id, i.id).where(i.dataset_id.in_(chunk))
+            dataset_of_incident = {}
+            for dataset, first, incident in connection.execute(query):
+                firsts[dataset][first] = incident
+                dataset_of_incident[incident] = dataset
+            for incident, course in _read_courses(connection, chunk).items():
+                courses[dataset_of_incident[incident]][incident] = course
+            for incident, last in last_labels(connection, chunk).items():
+                labels[dataset_of_incident[incident]][incident] = last
+        series = {dataset: {a.series for a in anomalies[dataset]} for dataset in moments}
+        partitions = _newest_partitions(connection, set().union(*series.values()))
+        return {
+            dataset: cls(
+                item,
+                anomalies[dataset],
+                item.newest(connection, series[dataset], partitions),
+                courses[dataset],
+                labels[dataset],
+                firsts[dataset],
+            )
+            for dataset, item in positions.items()
+        }
+
+
 def write_incidents(
     connection: Connection,
     dataset: int,
+    inputs: IncidentInputs,
     teaching: TrainingLabels,
     commit: NextCommit,
-    now: datetime,
 ) -> None:
     """Update the incidents of a dataset from its anomalies.
 
@@ -429,24 +526,17 @@ def write_incidents(
     connection : Connection
     dataset : int
         Id of the dataset.
+    inputs : IncidentInputs
+        Its anomalies and stored incidents.
     teaching : TrainingLabels
         Labels and holidays of the dataset.
     commit : NextCommit
         The commit to write.
-    now : datetime
-        Time of the detection.
     """
-    # Read the anomalies, and the incidents, labels and positions that they are matched with.
-    positions = Positions.read(connection, dataset, now)
-    anomalies = read_anomalies(
-        connection, s.partition.c.dataset_id == dataset, positions.index_by_partition
-    )
-    newest = positions.newest(connection, {anomaly.series for anomaly in anomalies})
+    positions, anomalies, courses = inputs.positions, inputs.anomalies, inputs.courses
+    labels, firsts, newest = inputs.labels, inputs.firsts, inputs.newest
     has_consistency = any(anomaly.name.startswith(PREFIX) for anomaly in anomalies)
     group_bys = group_bys_of(connection, dataset) if has_consistency else set()
-    courses = _read_courses(connection, dataset)
-    labels = last_labels(connection, dataset)
-    firsts = _first_anomalies(connection, dataset)
     # Match each group with the incident that it continues.
     groups = group_anomalies(anomalies)
     closed = {number for number, course in courses.items() if not course.series}
@@ -539,13 +629,6 @@ def _store_changes(
     ]
     insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE_FIELDS), courses)
     return new
-
-
-def _first_anomalies(connection: Connection, dataset: int) -> dict[int, int]:
-    """Return the incidents of a dataset by the id of their first anomaly."""
-    i = s.incident.c
-    query = sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset)
-    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _anomalous_places(anomalies: Iterable[Anomaly]) -> dict[tuple[int, str], list[int]]:
@@ -763,12 +846,12 @@ def _loses_values(anomaly: Anomaly) -> bool:
     return anomaly.name == "Completeness" and anomaly.direction != "high"
 
 
-def _read_courses(connection: Connection, dataset: int) -> dict[int, _Course]:
+def _read_courses(connection: Connection, datasets: Sequence[int]) -> dict[int, _Course]:
     c, i = s.course.c, s.incident.c
     query = (
         sa.select(i.id, *(c[name] for name in _COURSE_FIELDS))
         .join_from(s.incident, s.course, (c.incident_id == i.id) & s.holds(s.course))
-        .where(i.dataset_id == dataset)
+        .where(i.dataset_id.in_(datasets))
     )
     return {row[0]: _Course(*row[1:]) for row in connection.execute(query)}
 

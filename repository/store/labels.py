@@ -467,8 +467,10 @@ BEYOND_LABEL = "beyond what was labelled"
 """Beginning of the note of an automatic label on an incident that has worsened since a person labeled it."""
 
 
-def last_labels(connection: Connection, dataset: int | None = None) -> dict[int, LastLabels]:
-    """Return the last labels of each labeled incident, in a dataset or in all datasets."""
+def last_labels(
+    connection: Connection, datasets: Sequence[int] | None = None
+) -> dict[int, LastLabels]:
+    """Return the last labels of each labeled incident, in some datasets or in all."""
     status_labels = [label for label, status in STATUS_OF.items() if status is not None]
     query = sa.select(
         s.label.c.incident_id,
@@ -478,8 +480,8 @@ def last_labels(connection: Connection, dataset: int | None = None) -> dict[int,
         s.label.c.commit_id,
         s.label.c.created_at,
     ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_([*status_labels, "snoozed"]))
-    if dataset is not None:
-        query = query.where(s.label.c.dataset_id == dataset)
+    if datasets is not None:
+        query = query.where(s.label.c.dataset_id.in_(datasets))
     labels_by_incident: dict[int, LastLabels] = {}
     for row in connection.execute(query.order_by(s.label.c.id)):
         last = labels_by_incident.get(row.incident_id, LastLabels())

@@ -107,24 +107,22 @@ def pack(points: Points, detector: str) -> Iterator[tuple[_Key, tuple[bytes, ...
 
 def unpack(rows: Sequence[Any]) -> Points:
     """Decode rows of the table (key without detector, then blobs) into points."""
-    parts = []
-    for partition, block, version, members, score, expected, lower, upper, reason in rows:
-        positions = np.flatnonzero(
-            np.unpackbits(np.frombuffer(members, dtype=np.uint8), bitorder="little")
-        )
-        numbers = [
-            np.frombuffer(blob, dtype=_FLOAT_TYPE) for blob in (score, expected, lower, upper)
-        ]
-        parts.append(
-            Points(
-                np.full(len(positions), partition, dtype=np.int64),
-                block * BLOCK_SERIES + positions,
-                np.full(len(positions), version, dtype=np.int64),
-                *(numbers[0], numbers[1], numbers[2], numbers[3]),
-                np.frombuffer(reason, dtype=np.uint8),
-            )
-        )
-    return Points.concatenate(parts)
+    if not rows:
+        return Points.concatenate([])
+    partition, block, version, members, *blobs = zip(*rows, strict=True)
+    numbers = [np.frombuffer(b"".join(blob), dtype=_FLOAT_TYPE) for blob in blobs[:-1]]
+    bits = np.frombuffer(b"".join(members), dtype=np.uint8).reshape(len(rows), -1)
+    index, positions = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
+    partitions, blocks, versions = (
+        np.array(column, dtype=np.int64)[index] for column in (partition, block, version)
+    )
+    return Points(
+        partitions,
+        blocks * BLOCK_SERIES + positions,
+        versions,
+        *(numbers[0], numbers[1], numbers[2], numbers[3]),
+        np.frombuffer(b"".join(blobs[-1]), dtype=np.uint8),
+    )
 
 
 def in_blocks(series: Iterable[int]) -> sa.ColumnElement[bool]:

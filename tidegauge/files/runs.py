@@ -504,26 +504,42 @@ def _detect_anomalies(
     repository: Repository, result: SuiteResult, failed: Sequence[Suite], started: datetime
 ) -> None:
     """Detect anomalies in the datasets that were measured, and add them to the result."""
-    from tidegauge.repository.detection.detect import detect
+    scanned_partitions = _scanned_partitions(repository, result, failed, started)
+    if not scanned_partitions:
+        return
+    from tidegauge.repository.detection.together import detect
 
-    for dataset, scanned in _scanned_partitions(repository, result, failed, started).items():
-        try:
-            database = repository.database
-            with database.read() as connection:
-                if scanned - {""} and not has_times(connection, dataset):
-                    result.undated.append(dataset)
-            detect(database, repository.artifacts, dataset, None, Window())
-            with database.read() as connection:
-                if not has_anomalies(connection, dataset):
-                    continue  # frames need pandas, which is slow to import
-            anomalies = repository.anomalies(dataset)
-            earlier = _earlier_anomalies(repository, dataset, scanned, anomalies)
-        except Exception as error:  # noqa: BLE001 - the other datasets continue
-            result.failed.append(f"detection in {dataset}: {message_of(error)}")
-        else:
-            result.anomalies.append(anomalies[anomalies["partition"].isin(scanned)])
-            if not earlier.empty:
-                result.anomalies.append(earlier)
+    names = list(scanned_partitions)
+    errors: dict[str, Exception] = {}
+    try:
+        outcome = detect(repository.database, repository.artifacts, names, None, Window())
+        errors.update(outcome.failed)
+    except Exception as error:  # noqa: BLE001 - of the repository; the tables were measured
+        errors = dict.fromkeys(names, error)
+    for dataset, scanned in scanned_partitions.items():
+        if dataset not in errors:
+            try:
+                _add_anomalies(repository, result, dataset, scanned)
+            except Exception as error:  # noqa: BLE001 - the other datasets continue
+                errors[dataset] = error
+        if dataset in errors:
+            result.failed.append(f"detection in {dataset}: {message_of(errors[dataset])}")
+
+
+def _add_anomalies(
+    repository: Repository, result: SuiteResult, dataset: str, scanned: Collection[str]
+) -> None:
+    """Add the anomalies of a dataset that fail the run."""
+    with repository.database.read() as connection:
+        if set(scanned) - {""} and not has_times(connection, dataset):
+            result.undated.append(dataset)
+        if not has_anomalies(connection, dataset):
+            return  # frames need pandas, which is slow to import
+    anomalies = repository.anomalies(dataset)
+    earlier = _earlier_anomalies(repository, dataset, scanned, anomalies)
+    result.anomalies.append(anomalies[anomalies["partition"].isin(scanned)])
+    if not earlier.empty:
+        result.anomalies.append(earlier)
 
 
 def _scanned_partitions(

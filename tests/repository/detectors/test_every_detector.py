@@ -16,7 +16,9 @@ from tidegauge.repository.detectors.base import (
     PartitionDetector,
     PartitionLedger,
     Reason,
+    ScoreRequest,
     Scores,
+    score_requests,
 )
 from tidegauge.repository.detectors.deequ import HoltWinters
 from tidegauge.repository.numerics.arrays import MAX_SCORE
@@ -395,3 +397,31 @@ def test_more_series_than_fit_into_one_matrix(name):
     h = history(values, times_of(16, "D"))
     last = check(detector, h).take(slice(590, 600))
     assert_same_scores(detector.score(history(values[590:], h.times)), last)
+
+
+@every
+@few
+@given(
+    seed=st.integers(0, 2**32),
+    parts=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(1, 5), st.floats(0, 1)), min_size=2, max_size=5
+    ),
+)
+def test_histories_are_scored_together_exactly_as_each_alone(detector, seed, parts):
+    """Tables share a scoring if their partitions are equal; the grouping must not change a single bit."""
+    requests = []
+    for other, series, share in parts:
+        h = ordinary(seed + other // 3, most=history_length(detector, 60))
+        start = int(share * len(h.times))
+        if not isinstance(detector, PartitionDetector):
+            h = h.rows(slice(0, series))
+        known = until(detector.score(h), start)
+        requests += [ScoreRequest(h, start, known), ScoreRequest(h, start), ScoreRequest(h)]
+    together = score_requests(detector, requests)
+    for request, scores in zip(requests, together, strict=True):
+        (alone,) = score_requests(detector, [request])
+        if isinstance(detector, PartitionDetector):
+            assert np.array_equal(scores[1], alone[1], equal_nan=True)
+            scores, alone = scores[0], alone[0]
+        for name in FIELDS:
+            assert np.array_equal(getattr(scores, name), getattr(alone, name), equal_nan=True), name

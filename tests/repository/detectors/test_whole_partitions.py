@@ -442,10 +442,13 @@ def test_only_changed_delays_are_scored(repo, monkeypatch):
     store_normal_days(repo, range(50))
     detect_whole(repo)
     scored = []
-    score = tg.Late.score
-    monkeypatch.setattr(
-        tg.Late, "score", lambda *args: scored.append(len(args[1].times) - args[2]) or score(*args)
-    )
+    score = tg.Late.score_together
+
+    def recorded(detector, requests):
+        scored.extend(len(request.history.times) - request.start for request in requests)
+        return score(detector, requests)
+
+    monkeypatch.setattr(tg.Late, "score_together", recorded)
     detect_whole(repo)
     store_normal_days(repo, range(50, 52))
     detect_whole(repo)
