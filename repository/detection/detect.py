@@ -42,13 +42,13 @@ from tidegauge.repository.detectors.inputs import (
     Calendar,
     Matrix,
     TrainingLabels,
-    grid_of,
     group_by_segment,
     local_clock,
     matrix,
     new_dates,
     suite_holidays,
     time_zone_of,
+    times_of,
     to_datetime64,
 )
 from tidegauge.repository.detectors.monitor import Monitor
@@ -62,6 +62,7 @@ from tidegauge.repository.detectors.whole_partitions import (
 )
 from tidegauge.repository.distributions.drift import drifts
 from tidegauge.repository.distributions.stored import StoredColumn
+from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.numerics.tails import EARLIER_PARTITIONS
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
@@ -78,10 +79,10 @@ from tidegauge.repository.store.stored_states import Artifacts
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.numerics.arrays import Floats
-    from tidegauge.repository.numerics.grid import Grid
 
 
 def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
@@ -322,11 +323,12 @@ class DetectionJob(DetectionScope):
             detector.min_points if first == 0 else 1,
             self.teaching,
             grid.part(first),
+            reader.times(indices)[first:],
         )
         start -= first
         past = scorebook.read(connection, self.id, detector_result.detector, ids[first:][:start])
         earlier_scores = known_scores(series_matrix, past, start)
-        previous_sides = _previous_sides(connection, series_matrix, start, detector_result.detector)
+        previous_sides = reader.previous_sides(series_matrix, start, detector_result.detector)
         result = yield from score_and_decide(
             detector,
             monitors,
@@ -378,7 +380,13 @@ class DetectionJob(DetectionScope):
         facts = reader.facts(ids[first:] if detector.needs_values else [])
         is_watched = _watched_by(monitors) if detector.needs_values else _watches_nothing
         series_matrix = matrix(
-            facts, indices[first:], is_watched, 1, self.teaching, grid.part(first)
+            facts,
+            indices[first:],
+            is_watched,
+            1,
+            self.teaching,
+            grid.part(first),
+            reader.times(indices)[first:],
         )
         row = self.whole_series[repr(detector), within]
         muted = self.teaching.muted([row], series_matrix.partitions)
@@ -403,9 +411,7 @@ class DetectionJob(DetectionScope):
             self.teaching,
             start=start,
             earlier_scores=earlier_scores,
-            previous_sides=_previous_sides(
-                connection, measure_matrix, start, detector_result.detector
-            ),
+            previous_sides=reader.previous_sides(measure_matrix, start, detector_result.detector),
         )
         detector_result.add(scored_measure, findings)
 
@@ -420,6 +426,8 @@ class _Reader:
         self._ledgers: dict[tuple[int, ...], PartitionLedger] = {}
         self._changed: dict[tuple[str, int], set[int]] = {}
         self._grids: dict[tuple[int, ...], Grid] = {}
+        self._times = times_of(self._partitions)
+        self._departures: dict[int, dict[str, dict[int, float | None]]] = {}
 
     def facts(self, partitions: Sequence[int]) -> Facts:
         """Return the metrics of partitions by id; the result can contain other partitions."""
@@ -440,8 +448,12 @@ class _Reader:
         """Return the time grid of a partition segment's partitions."""
         key = tuple(indices)
         if key not in self._grids:
-            self._grids[key] = grid_of(self._partitions, indices)
+            self._grids[key] = Grid.from_times(self.times(indices))
         return self._grids[key]
+
+    def times(self, indices: Sequence[int]) -> NDArray[np.datetime64]:
+        """Return the times of partitions."""
+        return self._times[list(indices)]
 
     def ledger(self, indices: Sequence[int]) -> PartitionLedger:
         """Return the ledger entries of a partition segment's partitions."""
@@ -451,6 +463,27 @@ class _Reader:
             job = self._job
             self._ledgers[key] = read_ledger(self.connection, rows, job.now, job.teaching.zone)
         return self._ledgers[key]
+
+    def previous_sides(self, series_matrix: Matrix, start: int, detector: str) -> Floats:
+        """Return each series' anomaly direction in the partition before ``start``: 1 high, -1 low, 0 none."""
+        sides = np.zeros(len(series_matrix.series))
+        if not start:
+            return sides
+        partition = int(series_matrix.partitions[start - 1]["id"])
+        if partition not in self._departures:
+            n, f = s.anomaly.c, s.finding.c
+            query = (
+                sa.select(n.detector, n.series_id, f.value - f.expected)
+                .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+                .where(n.partition_id == partition)
+            )
+            by_detector = self._departures.setdefault(partition, {})
+            for name, series, departure in self.connection.execute(query):
+                by_detector.setdefault(name, {})[series] = departure
+        departures = self._departures[partition].get(detector, {})
+        for i, row in enumerate(series_matrix.series if departures else ()):
+            sides[i] = np.sign(departures.get(row["id"]) or 0.0)
+        return sides
 
     def changed(self, table: sa.Table, mark: int) -> set[int]:
         """Return the ids of partitions with rows of a table that changed after a commit."""
@@ -590,27 +623,6 @@ def known_scores(series_matrix: Matrix, past: Points, start: int) -> Scores:
     for name in (*SCORE_COLUMNS, "reason"):
         getattr(scores, name)[i[current], t[current]] = getattr(past, name)[current]
     return scores
-
-
-def _previous_sides(
-    connection: Connection, series_matrix: Matrix, start: int, detector: str
-) -> Floats:
-    """Return each series' anomaly direction in the partition before ``start``: 1 high, -1 low, 0 none."""
-    sides = np.zeros(len(series_matrix.series))
-    if start:
-        n, f = s.anomaly.c, s.finding.c
-        query = (
-            sa.select(n.series_id, f.value - f.expected)
-            .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
-            .where(
-                n.partition_id == series_matrix.partitions[start - 1]["id"], n.detector == detector
-            )
-        )
-        departures = dict(connection.execute(query).all())
-        sides = np.array(
-            [np.sign(departures.get(row["id"]) or 0.0) for row in series_matrix.series]
-        )
-    return sides
 
 
 def _earlier_values(

@@ -510,6 +510,7 @@ def matrix(
     min_points: int,
     teaching: TrainingLabels | None = None,
     grid: Grid | None = None,
+    times: NDArray[np.datetime64] | None = None,
 ) -> Matrix:
     """Return the metrics of selected series over some partitions as a matrix.
 
@@ -526,6 +527,8 @@ def matrix(
         Labels and holidays.
     grid : Grid, optional
         Time grid of the partitions; computed from their times if not given.
+    times : array of datetime64[s], optional
+        Times of the partitions, as `times_of` returns them, if they are known already.
     """
     column = np.full(len(facts.partitions), -1, dtype=np.intp)
     column[list(indices)] = np.arange(len(indices))
@@ -551,7 +554,7 @@ def matrix(
     series = [facts.series[i] for i in selected_series]
     partitions = [facts.partitions[index] for index in indices]
     history = History(
-        times_of(partitions),
+        times_of(partitions) if times is None else times,
         values,
         weights,
         [Scale(row["scale"]) for row in series],
