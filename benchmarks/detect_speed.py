@@ -1,16 +1,17 @@
 """Detection time: the newest partition of many series, and a replay of a year.
 
-    python benchmarks/detect_speed.py [--series 5000] [--json FILE]
+    python benchmarks/detect_speed.py [--series 5000] [--tables 0] [--json FILE]
 
 `Seasonal` scores arrays in memory on one thread: the newest of 400 daily points, given the scores
 of the earlier ones, and all points of 10,000 series over a year. Then both run through a repository
 in a SQLite file: the first detection, and the detection after another day, with all reading and
-writing.
+writing. With ``--tables``, so many tables of 20 series and 180 days are detected together as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
 import sys
@@ -28,7 +29,9 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import numpy as np
 
 import tidegauge as tg
+from benchmarks.synthetic.wide_repository import batches
 from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec, RunStatus
 from tidegauge.repository.detectors.base import History
 
 
@@ -83,6 +86,36 @@ def stored(series: int) -> Iterator[float]:
             yield time.perf_counter() - started
 
 
+def many_tables(count: int, series: int = 20, days: int = 180) -> dict[str, float]:
+    """Return the seconds and CPU seconds of detections in many tables: the first, after a day, with nothing new."""
+    today = dt.datetime.combine(dt.datetime.now(dt.UTC).date(), dt.time(), dt.UTC)
+    first_day = today - dt.timedelta(days=days + 1)
+    results: dict[str, float] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tg.Repository(f"sqlite:///{folder}/r.db") as repository,
+    ):
+
+        def store(table: int, part: slice) -> None:
+            measured: list[MeasuredPartition] = []
+            for batch in batches(series, days + 1, table, days + 1, first_day):
+                measured += batch[part]
+            run = repository.store.open_run(RunSpec(f"t{table}", f"w.t{table}", ("ds",)))
+            repository.store.commit_batch(run, measured)
+            repository.store.close_run(run, RunStatus.COMPLETE, {})
+
+        repository.detect()  # loads modules
+        steps = {"first": slice(0, days), "next": slice(days, None), "nothing new": None}
+        for step, part in steps.items():
+            for table in range(count if part else 0):
+                store(table, part)
+            started, used = time.perf_counter(), time.process_time()
+            repository.detect()
+            results[f"tables {step}"] = time.perf_counter() - started
+            results[f"tables {step}, CPU"] = time.process_time() - used
+    return results
+
+
 DAY_PARTITIONS = ["ds=" + str(np.datetime64("2013-01-01") + n) for n in range(101)]
 
 
@@ -90,6 +123,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=int, default=5000)
+    parser.add_argument("--tables", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {"newest": newest(options.series), "replay": replay(2 * options.series)}
@@ -100,6 +134,11 @@ def main() -> None:
     print(
         f"repository, {small} series x 100 days: {results['first']:.2f} s, then another day: {results['next']:.2f} s"
     )
+    if options.tables:
+        results |= many_tables(options.tables)
+        for step in ("first", "next", "nothing new"):
+            seconds, cpu = results[f"tables {step}"], results[f"tables {step}, CPU"]
+            print(f"{options.tables} tables, {step}: {seconds:.2f} s, {cpu:.2f} s of CPU")
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
 

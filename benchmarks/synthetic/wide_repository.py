@@ -59,7 +59,9 @@ def values_of(series: int, days: int, seed: int) -> np.ndarray:
     return values
 
 
-def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[MeasuredPartition]]:
+def batches(
+    series: int, days: int, seed: int, size: int = 5, first_day: dt.datetime = FIRST_DAY
+) -> Iterator[list[MeasuredPartition]]:
     """Yield the measured days of one table in batches."""
     values = values_of(series, days, seed)
     analyzers = [
@@ -70,7 +72,7 @@ def batches(series: int, days: int, seed: int, size: int = 5) -> Iterator[list[M
     for first in range(0, days, size):
         batch = []
         for day in range(first, min(days, first + size)):
-            time = FIRST_DAY + dt.timedelta(days=day)
+            time = first_day + dt.timedelta(days=day)
             measured = tuple(
                 Measurement(a, NO_STATE, Metric(m.entity, m.instance, m.name, Success(value)))
                 for a, m, value in zip(analyzers, shapes, values[:, day].tolist(), strict=True)

@@ -50,6 +50,7 @@ from tidegauge.repository.detectors.inputs import (
     time_zone_of,
     times_of,
     to_datetime64,
+    to_seconds,
 )
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.seasonal import Seasonal
@@ -69,7 +70,12 @@ from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.dimensions import Dimensions, Watched
-from tidegauge.repository.store.facts import FactDimensions, Facts, dimensions_of, read_facts
+from tidegauge.repository.store.facts import (
+    FactDimensions,
+    Facts,
+    dimensions_by_dataset,
+    read_facts,
+)
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
@@ -90,20 +96,97 @@ def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
 
     The dates of the country's holidays are added from an earlier run if the last one did not store them.
     """
+    return _with_holidays(connection, dataset, _suite_texts(connection, [dataset]).get(dataset))
+
+
+def _suite_texts(connection: Connection, datasets: Sequence[int]) -> dict[int, str | None]:
+    """Return the suites of the last runs of datasets, as they are stored."""
     r = s.run.c
-    query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
-    suite: Mapping[str, Any] = json.loads(connection.execute(query).scalar() or "{}")
+    last = sa.select(sa.func.max(r.id)).where(r.dataset_id.in_(datasets)).group_by(r.dataset_id)
+    query = sa.select(r.dataset_id, r.suite).where(r.id.in_(last))
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _with_holidays(connection: Connection, dataset: int, text: str | None) -> Mapping[str, Any]:
+    suite: Mapping[str, Any] = json.loads(text or "{}")
     country = suite.get("holidays")
     if not isinstance(country, str) or HOLIDAY_DATES_KEY in suite:
         return suite
-    stored = connection.execute(query.where(r.suite.contains(f'"{HOLIDAY_DATES_KEY}"'))).scalar()
-    earlier_suite = json.loads(stored or "{}")
+    r = s.run.c
+    query = (
+        sa.select(r.suite)
+        .where(r.dataset_id == dataset, r.suite.contains(f'"{HOLIDAY_DATES_KEY}"'))
+        .order_by(r.id.desc())
+        .limit(1)
+    )
+    earlier_suite = json.loads(connection.execute(query).scalar() or "{}")
     return {
         **suite,
         HOLIDAY_DATES_KEY: earlier_suite.get(HOLIDAY_DATES_KEY, {})
         if earlier_suite.get("holidays") == country
         else {},
     }
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """The stored rows of a dataset on which its detection is based, without its metrics.
+
+    Attributes
+    ----------
+    name : str
+    id : int
+    last_commit : int
+        The last commit of the repository that was read.
+    suite : str, optional
+        The suite of the last run, as it is stored.
+    dimensions : FactDimensions
+        All series and partitions.
+    marks : mapping of str to tuple
+        As in `DetectionScope`.
+    is_labelled : bool
+        Whether the dataset has any label.
+    """
+
+    name: str
+    id: int
+    last_commit: int
+    suite: str | None
+    dimensions: FactDimensions
+    marks: Mapping[str, tuple[int, str]]
+    is_labelled: bool
+
+    @classmethod
+    def read(cls, connection: Connection, names: Sequence[str]) -> dict[str, StoredDataset]:
+        """Read datasets by name; names that do not exist are left out."""
+        last_commit = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        d, m, label = s.dataset.c, s.scored.c, s.label.c
+        stored: dict[str, StoredDataset] = {}
+        for chunk in chunks(names):
+            query = sa.select(d.id, d.name).where(d.name.in_(chunk))
+            name_by_id = {row[0]: row[1] for row in connection.execute(query)}
+            ids = list(name_by_id)
+            suites = _suite_texts(connection, ids)
+            dimensions = dimensions_by_dataset(connection, ids, MetricQuery())
+            marks: dict[int, dict[str, tuple[int, str]]] = {}
+            scored = sa.select(m.dataset_id, m.detector, m.commit_id, m.monitors)
+            for number, name, commit, key in connection.execute(
+                scored.where(m.dataset_id.in_(ids))
+            ):
+                marks.setdefault(number, {})[name] = (commit, key)
+            labels = sa.select(label.dataset_id).where(label.dataset_id.in_(ids)).distinct()
+            labelled = set(connection.execute(labels).scalars())
+            for number, name in name_by_id.items():
+                stored[name] = cls(
+                    name,
+                    number,
+                    last_commit,
+                    suites.get(number),
+                    dimensions[number],
+                    marks.get(number, {}),
+                    number in labelled,
+                )
+        return stored
 
 
 def store_holidays(database: Database, dataset: str) -> None:
@@ -178,47 +261,43 @@ class DetectionJob(DetectionScope):
     whole_series: Mapping[tuple[str, str], SeriesRow]
 
     @classmethod
-    def from_database(
+    def from_stored(
         cls,
         connection: Connection,
-        dataset: str,
+        stored: StoredDataset,
         monitors: Sequence[Monitor] | None,
         window: Window,
         *,
         replay: bool,
     ) -> DetectionJob:
-        """Read partitions, labels, monitors and the watermark of each detector."""
-        last_commit = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
-        dataset_key = dataset_id(connection, dataset)
-        suite = stored_suite(connection, dataset_key)
+        """Return the detection of a stored dataset with some monitors, or with those of its last run."""
+        suite = _with_holidays(connection, stored.id, stored.suite)
         active_monitors = stored_monitors(suite) if monitors is None else monitors
-        dimensions = dimensions_of(connection, dataset_key, MetricQuery())
-        m = s.scored.c
-        query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == dataset_key)
-        zone = time_zone_of(suite, dimensions[1])
+        series, partitions = stored.dimensions
+        zone = time_zone_of(suite, partitions)
         if suite and zone is not None and suite.get("time_zone") is None:
             msg = (
-                f"{dataset}: the hour that clocks skip in {zone.key} is missing, so partitions are taken as local"
+                f"{stored.name}: the hour that clocks skip in {zone.key} is missing, so partitions are taken as local"
                 f" time: set `time_zone: {zone.key}` in the suite, or the zone that they have"
             )
             warnings.warn(msg, RepositoryWarning, stacklevel=2)
         return cls(
-            dataset=dataset,
-            id=dataset_key,
-            last_commit=last_commit,
-            dimensions=dimensions,
+            dataset=stored.name,
+            id=stored.id,
+            last_commit=stored.last_commit,
+            dimensions=stored.dimensions,
             watched=group_by_detector(active_monitors),
-            marks={name: (commit, key) for name, commit, key in connection.execute(query)},
+            marks=stored.marks,
             teaching=TrainingLabels(
-                training_labels(connection, dataset_key),
-                suite_holidays(suite, (row["time"] for row in dimensions[1])),
+                training_labels(connection, stored.id) if stored.is_labelled else (),
+                suite_holidays(suite, (row["time"] for row in partitions)),
                 zone,
             ),
             calendar=suite.get("holidays"),
             window=window,
             alone=monitors is None,
             replay=replay,
-            whole_series=_whole_series(dimensions[0]),
+            whole_series=_whole_series(series),
             now=datetime.now(UTC),
         )
 
@@ -571,21 +650,26 @@ def read_ledger(
     ids = [row["id"] for row in partitions]
     current: dict[int, Any] = {}
     arrived_at: dict[int, Any] = {}
+    is_current = s.holds(s.partition_version)
     for chunk in chunks(ids):
-        query = sa.select(v.partition_id, v.version, v.arrived_at, v.table_schema_id).where(
-            v.partition_id.in_(chunk), s.holds(s.partition_version)
-        )
-        current.update({row.partition_id: row for row in connection.execute(query)})
-        arrivals = sa.select(v.partition_id, v.arrived_at).where(
-            v.partition_id.in_(chunk), v.version == 1
-        )
-        arrived_at.update({row[0]: row[1] for row in connection.execute(arrivals)})
+        query = sa.select(
+            v.partition_id,
+            v.version,
+            v.arrived_at,
+            v.table_schema_id,
+            is_current.label("is_current"),
+        ).where(v.partition_id.in_(chunk), is_current | (v.version == 1))
+        for row in connection.execute(query):
+            if row.is_current:
+                current[row.partition_id] = row
+            if row.version == 1:
+                arrived_at[row.partition_id] = row.arrived_at
     schemas: dict[int, dict[str, str]] = {}
     for chunk in chunks(sorted({row.table_schema_id for row in current.values()})):
         query = sa.select(t.id, t.columns).where(t.id.in_(chunk))
         schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
     rows = [current.get(partition) for partition in ids]
-    arrived = np.array([to_datetime64(arrived_at.get(partition)) for partition in ids], "M8[s]")
+    arrived = to_seconds([arrived_at.get(partition) for partition in ids])
     return PartitionLedger(
         local_clock(arrived, zone),
         np.array([0 if row is None else row.version for row in rows], dtype=np.int64),

@@ -620,7 +620,7 @@ def write_results(
     stored = _read_stored(connection, list(scopes))
     for scope, results in current.values():
         _write_findings(connection, scope, results, stored[scope.id], commit)
-        _write_marks(connection, scope, results)
+    _write_marks(connection, list(current.values()))
     inputs = IncidentInputs.read(connection, {n: scope.now for n, scope in scopes.items()})
     for scope, _ in current.values():
         write_incidents(connection, scope.id, inputs[scope.id], scope.teaching, commit)
@@ -628,23 +628,26 @@ def write_results(
 
 
 def _write_marks(
-    connection: Connection, scope: DetectionScope, results: Sequence[DetectorResult]
+    connection: Connection,
+    detections: Sequence[tuple[DetectionScope, Sequence[DetectorResult]]],
 ) -> None:
-    """Store up to which commit each detector has scored, if that changed."""
-    marks: dict[str, tuple[int, str]] = {}
-    if scope.alone:  # a detector that is used again later scores the whole history
-        marks |= dict.fromkeys(scope.marks, (0, ""))
-    # Results of a limited window are scored again next time.
-    is_unlimited = scope.window == Window()
-    marks |= {
-        result.detector: (scope.last_commit, result.decided_by) if is_unlimited else (0, "")
-        for result in results
-    }
-    rows = [
-        (scope.id, detector, *mark)
-        for detector, mark in marks.items()
-        if scope.marks.get(detector) != mark
-    ]
+    """Store up to which commit each detector has scored, where that changed."""
+    rows = []
+    for scope, results in detections:
+        marks: dict[str, tuple[int, str]] = {}
+        if scope.alone:  # a detector that is used again later scores the whole history
+            marks |= dict.fromkeys(scope.marks, (0, ""))
+        # Results of a limited window are scored again next time.
+        is_unlimited = scope.window == Window()
+        marks |= {
+            result.detector: (scope.last_commit, result.decided_by) if is_unlimited else (0, "")
+            for result in results
+        }
+        rows += [
+            (scope.id, detector, *mark)
+            for detector, mark in marks.items()
+            if scope.marks.get(detector) != mark
+        ]
     upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), rows)
 
 

@@ -16,12 +16,15 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError
-from tidegauge.repository.detection.detect import DetectionJob, create_inputs
+from tidegauge.repository.detection.detect import DetectionJob, StoredDataset, create_inputs
 from tidegauge.repository.detection.findings import DetectorResult, write_results
 from tidegauge.repository.detectors.base import Detector, ScoreRequest, Scoring, score_requests
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.queries import dataset_id
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
     from tidegauge.repository.detectors.monitor import Monitor
     from tidegauge.repository.store.database import Database
     from tidegauge.repository.store.queries import Window
@@ -91,8 +94,9 @@ def detect(
         while pending:  # retry datasets whose inputs were missing, or in which another process detected meanwhile
             with database.read() as connection:
                 read = partial(
-                    DetectionJob.from_database,
+                    _read_job,
                     connection,
+                    StoredDataset.read(connection, pending),
                     monitors=monitors,
                     window=window,
                     replay=replay,
@@ -151,6 +155,17 @@ def _groups(database: Database, datasets: Sequence[str]) -> Iterator[list[str]]:
         group.append(name)
         points += sizes.get(name, 0)
     yield group
+
+
+def _read_job(
+    connection: Connection,
+    stored: Mapping[str, StoredDataset],
+    name: str,
+    **settings: Any,
+) -> DetectionJob:
+    if name not in stored:
+        dataset_id(connection, name)  # which raises an error
+    return DetectionJob.from_stored(connection, stored[name], **settings)
 
 
 def _create_inputs(

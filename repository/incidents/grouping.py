@@ -122,32 +122,63 @@ class Positions:
             self.coarse_segments.add(within)
 
     def newest(
-        self, connection: Connection, series: Collection[int], newest_partitions: Mapping[int, int]
+        self, series: Collection[int], newest_partitions: Mapping[int, int]
     ) -> dict[tuple[int, str], int]:
-        """Return the index of the newest partition of each series, by series and partition segment.
+        """Return the index of the newest partition of series, by series and partition segment.
 
-        Partitions without a time or in the far future are left out. The table ``newest_metric`` has one
-        partition for each series, so with several partition segments the metrics are read instead.
+        Partitions without a time or in the far future are left out. With several partition segments, nothing is
+        returned, because the table ``newest_metric`` has one partition for each series.
 
         Parameters
         ----------
-        connection : Connection
         series : collection of int
             Ids of series.
         newest_partitions : mapping of int to int
             The partition of each series in ``newest_metric``.
         """
-        m, p = s.metric.c, s.partition.c
-        newest: dict[tuple[int, str], int] = {}
-        if len(self.last_index) == 1:
-            (within,) = self.last_index
-            for series_id in series:
-                index = self.index_by_partition.get(newest_partitions.get(series_id, -1))
-                if index is not None and index <= self.last_index[within]:
-                    newest[series_id, within] = index
-        latest = max((time for _, time in self._index_by_time), default=None)
-        unknown = set(series) - {series_id for series_id, _ in newest} if latest is not None else ()
-        for chunk in chunks(sorted(unknown)):
+        if len(self.last_index) != 1:
+            return {}
+        (within,) = self.last_index
+        newest = {}
+        for series_id in series:
+            index = self.index_by_partition.get(newest_partitions.get(series_id, -1))
+            if index is not None and index <= self.last_index[within]:
+                newest[series_id, within] = index
+        return newest
+
+    @property
+    def latest(self) -> datetime | None:
+        """The time of the newest partition, without partitions in the far future."""
+        return max((time for _, time in self._index_by_time), default=None)
+
+    def index_of(self, within: str, time: datetime) -> int:
+        """Return the index of the partition of a partition segment at a time; the newest if there is none."""
+        return self._index_by_time.get((within, time), self.last_index[within])
+
+
+def _newest(
+    connection: Connection,
+    positions: Mapping[int, Positions],
+    series: Mapping[int, Collection[int]],
+) -> dict[int, dict[tuple[int, str], int]]:
+    """Return the index of the newest partition of each series, by series and partition segment, by dataset.
+
+    Partitions without a time or in the far future are left out.
+    """
+    partitions = _newest_partitions(connection, set().union(*series.values()))
+    newest = {
+        dataset: item.newest(series[dataset], partitions) for dataset, item in positions.items()
+    }
+    # Read the other series by time. Most datasets have the same newest time.
+    unknown: dict[datetime, dict[int, int]] = {}
+    for dataset, item in positions.items():
+        latest = item.latest
+        if latest is not None:
+            missing = set(series[dataset]) - {series_id for series_id, _ in newest[dataset]}
+            unknown.setdefault(latest, {}).update(dict.fromkeys(missing, dataset))
+    m, p = s.metric.c, s.partition.c
+    for latest, dataset_of_series in unknown.items():
+        for chunk in chunks(sorted(dataset_of_series)):
             by_segment: sa.Select[Any] = (
                 sa.select(m.series_id, p.segment, sa.func.max(p.time))
                 .join_from(s.metric, s.partition, p.id == m.partition_id)
@@ -155,9 +186,9 @@ class Positions:
                 .group_by(m.series_id, p.segment)
             )
             for series_id, within, time in connection.execute(by_segment):
-                index = self._index_by_time.get((within, time), self.last_index[within])
-                newest[series_id, within] = index
-        return newest
+                dataset = dataset_of_series[series_id]
+                newest[dataset][series_id, within] = positions[dataset].index_of(within, time)
+    return newest
 
 
 def _newest_partitions(connection: Connection, series: Collection[int]) -> dict[int, int]:
@@ -444,7 +475,7 @@ class IncidentInputs:
     anomalies : sequence of Anomaly
         In the order of their ids.
     newest : mapping of (int, str) to int
-        As `Positions.newest` returns it, for series with anomalies.
+        Index of the newest partition of each series with anomalies, by series and partition segment.
     courses : mapping of int to _Course
         The current state of each incident.
     labels : mapping of int to LastLabels
@@ -489,12 +520,12 @@ class IncidentInputs:
             for incident, last in last_labels(connection, chunk).items():
                 labels[dataset_of_incident[incident]][incident] = last
         series = {dataset: {a.series for a in anomalies[dataset]} for dataset in moments}
-        partitions = _newest_partitions(connection, set().union(*series.values()))
+        newest = _newest(connection, positions, series)
         return {
             dataset: cls(
                 item,
                 anomalies[dataset],
-                item.newest(connection, series[dataset], partitions),
+                newest[dataset],
                 courses[dataset],
                 labels[dataset],
                 firsts[dataset],

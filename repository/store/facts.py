@@ -221,7 +221,22 @@ def read_facts(
 
 def dimensions_of(connection: Connection, dataset: int, query: MetricQuery) -> FactDimensions:
     """Return the series and partitions that match a query, in order."""
-    return _series(connection, dataset, query), _partitions(connection, dataset, query)
+    return dimensions_by_dataset(connection, [dataset], query)[dataset]
+
+
+def dimensions_by_dataset(
+    connection: Connection, datasets: Sequence[int], query: MetricQuery
+) -> dict[int, FactDimensions]:
+    """Return the series and partitions of datasets that match a query, as `dimensions_of` does."""
+    dimensions: dict[int, FactDimensions] = {dataset: ([], []) for dataset in datasets}
+    for chunk in chunks(datasets):
+        for dataset, row in _series(connection, chunk, query):
+            dimensions[dataset][0].append(row)
+        for dataset, partition in _partitions(connection, chunk, query):
+            dimensions[dataset][1].append(partition)
+    for series, _ in dimensions.values():
+        series.sort(key=itemgetter("name", "instance", "id"))
+    return dimensions
 
 
 def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Facts:
@@ -306,10 +321,13 @@ def _positions(owners: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> npt.N
     return by_id[np.searchsorted(owner_ids[by_id], requested)]
 
 
-def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[SeriesRow]:
+def _series(
+    connection: Connection, datasets: Sequence[int], query: MetricQuery
+) -> list[tuple[int, SeriesRow]]:
     analyzer, series = s.analyzer.c, s.series.c
     select = (
         sa.select(
+            analyzer.dataset_id,
             series.id,
             analyzer.segment,
             series.entity,
@@ -322,25 +340,38 @@ def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[Se
             analyzer.filter,
         )
         .join_from(s.series, s.analyzer)
-        .where(analyzer.dataset_id == dataset, query.series_condition())
+        .where(analyzer.dataset_id.in_(datasets), query.series_condition())
     )
-    rows = cast("list[SeriesRow]", _rows(connection, select))
-    return sorted(rows, key=itemgetter("name", "instance", "id"))
+    return cast("list[tuple[int, SeriesRow]]", _rows_by_dataset(connection, select))
 
 
-def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> list[PartitionRow]:
+def _partitions(
+    connection: Connection, datasets: Sequence[int], query: MetricQuery
+) -> list[tuple[int, PartitionRow]]:
     partition = s.partition.c
     select = (
         sa.select(
+            partition.dataset_id,
             partition.id,
             partition.name.label("partition"),
             partition.time,
             partition.segment.label("within"),
         )
-        .where(partition.dataset_id == dataset, query.window.condition())
+        .where(partition.dataset_id.in_(datasets), query.window.condition())
         .order_by(partition.time.is_(None), partition.time, partition.name)
     )
-    return cast("list[PartitionRow]", _rows(connection, select))
+    return cast("list[tuple[int, PartitionRow]]", _rows_by_dataset(connection, select))
+
+
+def _rows_by_dataset(
+    connection: Connection, select: sa.Select[Any]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return each row without its first column, with this column, the id of its dataset."""
+    names = [column.name for column in select.selected_columns][1:]
+    return [
+        (dataset, dict(zip(names, row, strict=True)))
+        for dataset, *row in connection.execute(select).all()
+    ]
 
 
 def _rows(connection: Connection, select: sa.Select[Any]) -> list[dict[str, Any]]:

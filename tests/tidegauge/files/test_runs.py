@@ -153,14 +153,14 @@ def test_checks_of_a_pattern_continue_after_a_failing_table(measured_tables, tmp
 
 
 def test_a_failing_detector_stops_only_its_dataset(measured_tables, tmp_path, monkeypatch):
-    read = together.DetectionJob.from_database
+    read = together.DetectionJob.from_stored
 
-    def fails(connection, dataset, **settings):
-        if dataset == "a":
+    def fails(connection, stored, **settings):
+        if stored.name == "a":
             return 1 / 0
-        return read(connection, dataset, **settings)
+        return read(connection, stored, **settings)
 
-    monkeypatch.setattr(together.DetectionJob, "from_database", fails)
+    monkeypatch.setattr(together.DetectionJob, "from_stored", fails)
     for name in "ab":
         (tmp_path / f"{name}.yml").write_text(SUITE.format(name=name, table=name))
     with Repository("sqlite://") as repo:
