@@ -631,6 +631,7 @@ def _render_incident(
     ]
     explanations = cause_texts[:_MAX_CAUSES] or details.firsts["explanation"].tolist()[:_MAX_CAUSES]
     yield from (str(sentence(text, 600)) for text in explanations)
+    yield from (str(note(text, 600)) for text in incident_causes.unmeasured)
     labels = [
         f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}: {label['note'] or ''}"
         for label in records(details.labels)[-_MAX_CAUSES:]

@@ -44,7 +44,7 @@ from tidegauge.files.yaml_file import YamlFile
 from tidegauge.job import JobResult, run_tables
 from tidegauge.notifications.notify import notify_all
 from tidegauge.outcome import Cause, Gate, JUnitCase, Kind, Outcome, Problem
-from tidegauge.repository.detection.detect import detect_each
+from tidegauge.repository.detection.together import detect
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.repository.detectors.whole_partitions import (
     EmptyMetrics,
@@ -780,16 +780,10 @@ def _detect(repository: Repository, result: WatchResult) -> None:
     The listings of the measured tables are stored only then, so that an interrupted watch is repeated.
     """
     chosen = [table for table in result.tables if table.run is not None or table.is_due]
-    try:
-        detect_each(
-            repository.database,
-            repository.artifacts,
-            [table.dataset for table in chosen],
-            None,
-            Window(),
-        )
-    except HistoryError as error:  # the other tables were scored
-        result.failed.append(message_of(error))
+    names = [table.dataset for table in chosen]
+    detected = detect(repository.database, repository.artifacts, names, None, Window())
+    for name, error in detected.failed.items():
+        result.failed.append(f"detection in {name}: {message_of(error)}")
     tag = s.run_tag
     listings = {t.run.run: t.listing for t in chosen if t.run is not None and t.listing}
 

@@ -24,7 +24,6 @@ from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.metric import subject
 from tidegauge.repository.history.svg import PlainLine, PlotData, PlottedSeries, plain_chart
 from tidegauge.repository.history.versions import restatement_rows
-from tidegauge.repository.incidents.contributions import part_of
 from tidegauge.repository.incidents.listing import anomaly_rows, score_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
@@ -62,38 +61,6 @@ def series_rows(connection: Connection, dataset: str) -> list[ListedSeriesRow]:
     return [
         {**row, "where": row["filter"] or ""} for row in series if row["kind"] != Watched.__name__
     ]
-
-
-def unmeasured_breakdowns(connection: Connection, dataset: str, series: int) -> list[str]:
-    """Return the breakdowns that other metrics of a dataset have and a series lacks, in sentences.
-
-    Parameters
-    ----------
-    connection : Connection
-        Open connection to the repository.
-    dataset : str
-        Name of the dataset.
-    series : int
-        Id of the series of whole partitions.
-    """
-    rows, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
-    total = next((row for row in rows if row["id"] == series), None)
-    if total is None:
-        return []
-    measured = {dimension for row in rows for dimension, _ in part_of(total, row)}
-    known = {dimension for row in rows for dimension in _dimensions_of_part(row)}
-    missing = sorted(known - measured - {total["instance"]})
-    return [
-        f"{subject(total)} is not measured by {dimension}: add segments: [[{dimension}]] to the suite."
-        for dimension in missing
-    ]
-
-
-def _dimensions_of_part(row: SeriesRow) -> set[str]:
-    """Return the columns by which a series is a part of a whole: of its segment, filter or histogram."""
-    size: SeriesRow = {**row, "name": "Size", "kind": "Size", "instance": "*", "analyzer": "Size()"}
-    totals: list[SeriesRow] = [{**row, "segment": ""}, {**row, "filter": None}, size]
-    return {dimension for total in totals for dimension, _ in part_of(total, row)}
 
 
 def read_value(

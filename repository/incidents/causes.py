@@ -30,6 +30,7 @@ from tidegauge.repository.incidents.contributions import (
     is_weighted,
     part_of,
     ratio_parts,
+    unmeasured_breakdowns,
 )
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
@@ -186,7 +187,7 @@ def _spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     return round(float(correlation[0, 1]), 12)
 
 
-MAX_RESTATED_PARTITIONS = 3
+MAX_RESTATED_PARTITIONS, MAX_UNMEASURED_BREAKDOWNS = 3, 3
 
 
 @dataclass(frozen=True)
@@ -431,6 +432,9 @@ class Causes(Rendered):
         Schema changes of the partitions.
     restated : tuple of RestatedPartition
         The partitions that were measured again.
+    unmeasured : tuple of str
+        Sentences that name by which columns the most significant metric is not measured, although others
+        are, and what to add to the suite. At most three.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.cards:render_causes"
@@ -439,6 +443,7 @@ class Causes(Rendered):
     companions: tuple[Companion, ...] = ()
     schema: tuple[SchemaDifference, ...] = ()
     restated: tuple[RestatedPartition, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there are any causes."""
@@ -452,8 +457,9 @@ class Causes(Rendered):
         return pd.concat(frames, ignore_index=True)
 
     def __str__(self) -> str:
-        """Return the causes, one per line; empty if there are none."""
-        return "\n".join(map(str, (*self.moves, *self.companions, *self.restated, *self.schema)))
+        """Return the causes and what is not measured, one per line; empty if there are none."""
+        found = (*self.moves, *self.companions, *self.restated, *self.schema)
+        return "\n".join(map(str, (*found, *self.unmeasured)))
 
 
 def causes(connection: Connection, dataset: str, anomalies: Sequence[AnomalyRow]) -> Causes:
@@ -501,7 +507,15 @@ def causes(connection: Connection, dataset: str, anomalies: Sequence[AnomalyRow]
     row = first_context.series_index(anomalies[0]["series_id"])
     moved_along = companions(connection, dataset_key, first_context.past, row, partitions, excluded)
     schema = schema_differences(connection, dimensions[1], partitions)
-    return Causes(tuple(moves), moved_along, schema, restated_partitions(connection, partitions))
+    main = series.get(moves[0].series) if moves and moves[0].series is not None else None
+    main = main or first_context.find_total(series[anomalies[0]["series_id"]])
+    return Causes(
+        tuple(moves),
+        moved_along,
+        schema,
+        restated_partitions(connection, partitions),
+        tuple(unmeasured_breakdowns(main, dimensions[0])[:MAX_UNMEASURED_BREAKDOWNS]),
+    )
 
 
 def _select_topics(anomalies: Iterable[AnomalyRow]) -> list[AnomalyRow]:

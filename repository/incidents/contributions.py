@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.analyzers.core.formatting import DURATION, measured, percent, plain
+from tidegauge.analyzers.core.metric import subject
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.repository.store.frames import columns, frame_of
-from tidegauge.repository.store.rows import SeriesIdentity
+from tidegauge.repository.store.rows import SeriesIdentity, SeriesRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -343,6 +344,34 @@ def _build_dimension(
     if abs(rest) < 1e-12:
         rest = 0.0
     return Dimension(name, ordered, rest, additive, scale)
+
+
+def unmeasured_breakdowns(total: SeriesRow, rows: Sequence[SeriesRow]) -> list[str]:
+    """Return the breakdowns that other series of a dataset have and a series lacks, in sentences.
+
+    Parameters
+    ----------
+    total : mapping
+        A series of whole partitions. If it has no contributions, such as a quantile, nothing is missing.
+    rows : sequence of mapping
+        All series of the dataset.
+    """
+    if not (is_additive(total) or is_weighted(total)):
+        return []
+    measured = {dimension for row in rows for dimension, _ in part_of(total, row)}
+    known = {dimension for row in rows for dimension in _dimensions_of_part(row)}
+    missing = sorted(known - measured - {total["instance"]})
+    return [
+        f"{subject(total)} is not measured by {dimension}: add segments: [[{dimension}]] to the suite."
+        for dimension in missing
+    ]
+
+
+def _dimensions_of_part(row: SeriesRow) -> set[str]:
+    """Return the columns by which a series is a part of a whole: of its segment, filter or histogram."""
+    size: SeriesRow = {**row, "name": "Size", "kind": "Size", "instance": "*", "analyzer": "Size()"}
+    totals: list[SeriesRow] = [{**row, "segment": ""}, {**row, "filter": None}, size]
+    return {dimension for total in totals for dimension, _ in part_of(total, row)}
 
 
 def best_first(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:

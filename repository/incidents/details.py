@@ -129,6 +129,7 @@ class IncidentDetails(Rendered):
         groups = (
             ("First anomalies", [plain(entry) for entry in self.firsts["explanation"]]),
             ("Contributions", [str(move) for move in self.causes.moves]),
+            ("Not measured", [plain(text) for text in self.causes.unmeasured]),
             ("Also moved", [str(cause) for cause in self.causes.companions]),
             ("Measured again", [str(cause) for cause in self.causes.restated]),
             ("Schema changes", [str(cause) for cause in self.causes.schema]),

@@ -335,6 +335,8 @@ def _render_cause_parts(causes: Causes, max_rows: int, width: int) -> Iterator[M
         yield sentence(str(cause), 8 * width)
     if not causes:
         yield note("No cause is known, because no parts of this metric are measured.")
+    for text in causes.unmeasured:
+        yield sentence(text, 8 * width)
 
 
 def _format_amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
@@ -371,7 +373,7 @@ def _render_incident_parts(details: IncidentDetails, max_rows: int, width: int) 
     explanations = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
     if explanations:
         yield table(["First anomalies"], Rows.first_of(explanations, max(2, max_rows // 4)), width)
-    if details.causes:
+    if details.causes or details.causes.unmeasured:
         yield heading(Markup("Causes"))
         yield from _render_cause_parts(details.causes, max_rows // 2, width)
     labels = [

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import ConflictError, HistoryError, UnknownNameError
-from tidegauge.repository.history.series import unmeasured_breakdowns
 from tidegauge.repository.history.versions import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.incidents.grouping import incident_length
@@ -29,7 +28,6 @@ from tidegauge.widgets.tables import MAX_SENTENCE_LENGTH, failed_checks
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy.engine import Connection
 
     from tidegauge.repository.incidents.causes import Move
     from tidegauge.repository.incidents.context import Event, MeasuringRun
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.widgets.series import Overview
 
-MAX_UNMEASURED_BREAKDOWNS = 3
-"""Maximum number of breakdowns that are suggested."""
 WITHDRAWN = "withdrawn: "
 """Beginning of the note of the label that undoes others, which it names."""
 MAX_EVIDENCE_SERIES = 6
@@ -159,7 +155,6 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         series = series_of_anomalies(connection, [*first_anomalies, *peaks["id"].tolist()])
         state = triage(connection).get(details.id, Triage())
         length = incident_length(connection, details.row)
-        unmeasured = _unmeasured_breakdowns(connection, details, list(series.values()))
     row = details.row
     labels = [
         {name: label[name] for name in LABEL_FIELDS} for label in details.labels.to_dict("records")
@@ -200,7 +195,7 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         ),
         "other_incidents": _related_incidents(details),
         "causes": [_cause(move) for move in details.causes.moves],
-        "unmeasured": unmeasured,
+        "unmeasured": [truncate(text) for text in details.causes.unmeasured],
         "companions": [
             {"summary": str(companion), "series": companion.series}
             for companion in details.causes.companions
@@ -225,16 +220,6 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
         "labels": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(payload)
-
-
-def _unmeasured_breakdowns(
-    connection: Connection, details: IncidentDetails, series: Sequence[int]
-) -> list[str]:
-    """Return by which columns the main metric of an incident is not measured, in sentences."""
-    moved = [move.series for move in details.causes.moves if move.series is not None]
-    main = next(iter([*moved, *series]), None)
-    sentences = [] if main is None else unmeasured_breakdowns(connection, details.dataset, main)
-    return [truncate(sentence) for sentence in sentences[:MAX_UNMEASURED_BREAKDOWNS]]
 
 
 def _seconds(time: datetime | None) -> float | None:

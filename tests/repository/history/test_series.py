@@ -13,20 +13,17 @@ import sqlalchemy as sa
 import tidegauge as tg
 from tests.support.integrity import check as find_problems
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.repository.history.series import (
     read_plot,
     svg_of_plot,
-    unmeasured_breakdowns,
     wide_frame,
 )
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.facts import dimensions_of
-from tidegauge.repository.store.queries import MetricQuery, dataset_id, view_of
-from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
+from tidegauge.repository.store.queries import MetricQuery, view_of
+from tidegauge.repository.testing.samples import commit, day, measurement
 
 
 @pytest.fixture
@@ -202,27 +199,6 @@ def test_the_numbers_of_series_agree(repo):
     assert listed == len(repo.latest("d")) == repo.overview()["series"].iloc[0]
     assert listed == len(repo.compare("d", ("2013-01-01", "2013-01-01"), ("2013-01-02", None)))
     assert "MissingPartition" not in set(repo.series("d")["name"])
-
-
-def test_missing_breakdowns_name_what_to_add():
-    ewr, histogram = tg.Completeness("x", where="origin = 'EWR'"), tg.Histogram("carrier")
-    carriers = FrequenciesAndNumRows.from_groups([(("AA",), 6), (("UA",), 4)])
-    extra = [measurement(ewr, NumMatchesAndCount(5, 10)), measurement(histogram, carriers)]
-    with tg.Repository("sqlite://") as repo:
-        commit(repo, day(1, only=[SIZE, COMPLETE, ewr, histogram], extra=extra))
-        with repo.database.read() as connection:
-            ids = {
-                (row["name"], row["filter"]): row["id"]
-                for row in dimensions_of(connection, dataset_id(connection, "d"), MetricQuery())[0]
-            }
-            sentences = unmeasured_breakdowns(connection, "d", ids["Completeness", None])
-            size = unmeasured_breakdowns(connection, "d", ids["Size", None])
-            unknown = unmeasured_breakdowns(connection, "d", 10**9)
-    assert sentences == [
-        "Completeness of x is not measured by carrier: add segments: [[carrier]] to the suite."
-    ]
-    assert size == ["Size is not measured by origin: add segments: [[origin]] to the suite."]
-    assert unknown == []
 
 
 def test_several_filters_segments_and_columns_are_selected_together(repo):

@@ -10,16 +10,21 @@ import numpy as np
 import pytest
 
 import tidegauge as tg
+from tests.support.pages import shown
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import Completeness, NumMatches, NumMatchesAndCount, Size
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.repository.incidents.contributions import (
     additive_parts,
     best_first,
     part_of,
     ratio_parts,
+    unmeasured_breakdowns,
 )
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.store.facts import dimensions_of
+from tidegauge.repository.store.queries import MetricQuery, dataset_id
+from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
 
 LIMIT = tg.SimpleThreshold(1000.0, lower_bound=60.0)
 LOW = tg.Monitor({"analyzer": "Size()", "segment": ""}, LIMIT)
@@ -287,7 +292,10 @@ def test_an_anomaly_without_parts_has_no_moves(repo):
     found = repo.causes(int(repo.anomalies("d")["id"].iloc[0]))
     assert found.moves == ()
     assert found.frame().empty
-    assert str(found) == "\n".join(map(str, found.companions))
+    assert found.unmeasured == (
+        "Mean of x is not measured by s: add segments: [[s]] to the suite.",
+    )
+    assert str(found) == "\n".join(map(str, (*found.companions, *found.unmeasured)))
     assert "Contributions" not in repo.incident(int(repo.incidents("d")["id"].iloc[0])).explain()
 
 
@@ -435,3 +443,40 @@ def test_a_column_is_not_broken_down_by_its_own_values():
     )
     assert list(part_of(whole, {**whole, "segment": "team=sales"})) == []
     assert list(part_of(whole, {**whole, "segment": "shop=1"})) == [("shop", "1")]
+
+
+def test_missing_breakdowns_name_what_to_add():
+    """The sentences are part of the causes, and so of every explanation of the incident."""
+    ewr, histogram = tg.Completeness("x", where="origin = 'EWR'"), tg.Histogram("carrier")
+    carriers = FrequenciesAndNumRows.from_groups([(("AA",), 6), (("UA",), 4)])
+
+    def measured(number, complete):
+        extra = [
+            measurement(COMPLETE, NumMatchesAndCount(complete, 10)),
+            measurement(ewr, NumMatchesAndCount(complete // 2, 5)),
+            measurement(histogram, carriers),
+        ]
+        return day(number, rows=10, only=[SIZE, COMPLETE, ewr, histogram], extra=extra)
+
+    sentence = (
+        "Completeness of x is not measured by carrier: add segments: [[carrier]] to the suite."
+    )
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, *(measured(n, 2 if n == 9 else 10) for n in range(1, 10)))
+        monitor = tg.Monitor({"analyzer": "Completeness('x')"}, "SimpleThreshold(2, 0.5)")
+        (number,) = set(repo.detect("d", [monitor])["incident_id"])
+        details = repo.incident(int(number))
+        assert details.causes.unmeasured == (sentence,)
+        assert f"Not measured:\n  {sentence}" in details.explain()
+        assert str(repo.causes(int(number))).splitlines()[-1] == sentence
+        assert sentence in shown(details)
+        assert sentence in shown(details.causes)
+        with repo.database.read() as connection:
+            rows = dimensions_of(connection, dataset_id(connection, "d"), MetricQuery())[0]
+    (size,) = [row for row in rows if row["name"] == "Size"]
+    assert unmeasured_breakdowns(size, rows) == [
+        "Size is not measured by origin: add segments: [[origin]] to the suite."
+    ]
+    # A quantile has no contributions: measuring its parts would explain nothing.
+    median = {**size, "name": "ApproxQuantile-0.5", "kind": "ApproxQuantile", "instance": "x"}
+    assert unmeasured_breakdowns(median, rows) == []
