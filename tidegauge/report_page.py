@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from tidegauge.repository.history.svg import PlotData, PlottedSeries, sparkline,
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
+from tidegauge.repository.store.listing import coverage_counts
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Record
 from tidegauge.rules.judging import current_failures
@@ -446,7 +447,11 @@ def write_report(
         contents_of(repository, row, since, max_series=max_series, grouped=grouped)
         for row in rows_in_full
     )
-    page = _render_page(repository.database.name, rows, groups, contents, created_at, since)
+    with repository.database.read() as connection:
+        coverage = coverage_counts(connection) if dataset is None else {}
+    page = _render_page(
+        repository.database.name, rows, groups, contents, created_at, since, coverage
+    )
     return write_output(file, "".join(page))
 
 
@@ -457,6 +462,7 @@ def _render_page(
     contents: Iterator[Contents],
     created_at: datetime,
     since: Moment,
+    coverage: Mapping[str, int],
 ) -> Iterator[str]:
     subject = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(subject)} - Tidegauge</title>'
@@ -467,6 +473,9 @@ def _render_page(
     yield note(f"Created {created_at:%Y-%m-%d %H:%M} UTC from {name}{scope}.", 400)
     if not rows:
         yield note("The repository is empty.")
+    if coverage.get("watched") or coverage.get("not seen"):
+        words = ", ".join(f"{count:,} {kind}" for kind, count in coverage.items())
+        yield note(f"Coverage of tables: {words}.")
     if len(rows) > 1:
         yield _render_overview(rows)
     if groups:

@@ -56,9 +56,11 @@ from tidegauge.repository.detectors.whole_partitions import (
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.listing import dataset_rows, tags_of_datasets
+from tidegauge.repository.store.dimensions import Recorded
+from tidegauge.repository.store.listing import NOT_SEEN, WATCH_TAG, dataset_rows, tags_of_datasets
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
+from tidegauge.repository.store.user_metrics import Record, write_records
 from tidegauge.spark.session import active_session
 from tidegauge.suite import Suite, privacy_of
 
@@ -68,8 +70,8 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.repository import Repository
 
-WATCH_TAG = "watch"
-"""Tag of the runs of `watch`: a hash of the listing that was measured."""
+FILES, BYTES = "Files", "Bytes"
+"""Names of the metrics of the files of a partition."""
 UNFINISHED = "unfinished"
 """Value of the tag if the run did not measure all partitions; the next watch continues."""
 DEFAULT_SAMPLE = 90
@@ -191,7 +193,7 @@ class Coverage(StrEnum):
     BY_SUITE = "measured by a suite"
     UNSUPPORTED = "not supported"
     EXCLUDED = "excluded by a property"
-    NOT_SEEN = "not seen"
+    NOT_SEEN = NOT_SEEN
     RETIRED = "retired"
     NOT_REACHED = "not reached"
     PLANNED = "to be measured"
@@ -600,7 +602,7 @@ class _Watch:
             suite.canonical(),
             tags={WATCH_TAG: UNFINISHED, **tags},
         )
-        return run_metadata(
+        report = run_metadata(
             source,
             spec,
             self.repository.store,
@@ -610,6 +612,38 @@ class _Watch:
             batch_bytes=self.batch_bytes,
             may_go_on=lambda: not self.must_stop(),
         )
+        changed = {n for n, change in report.changes.items() if change is not Change.UNCHANGED}
+        if changed:
+            self._record_files(source, dataset, changed)
+        return report
+
+    def _record_files(self, source: LakeSource, dataset: str, changed: Collection[str]) -> None:
+        """Store the numbers of files and bytes of changed partitions; 0 bytes are unknown."""
+        form = source.time_format
+        numbers: dict[tuple[str, str], dict[str, float]] = {}
+        keys = {}
+        for listed in source.list_partitions():
+            partition = listed.partition
+            if partition.name not in changed:
+                continue
+            keys[partition.name] = partition
+            segment = form.segment_of(partition) if form else ""
+            values = {FILES: source.file_count(partition), BYTES: listed.size}
+            for metric, value in values.items():
+                if value:
+                    numbers.setdefault((metric, segment), {})[partition.name] = float(value)
+        records = [
+            Record(
+                dataset,
+                Recorded(metric, scale="count"),
+                segment,
+                values,
+                {},
+                partition_keys={name: keys[name] for name in values},
+            )
+            for (metric, segment), values in numbers.items()
+        ]
+        write_records(self.repository.database, records)
 
 
 def is_next_due(recent_times: Sequence[datetime], now: datetime) -> bool:
@@ -742,13 +776,13 @@ def watch(
     result = WatchResult(pattern=hide_secrets(", ".join(patterns)))
     for table, outcome in run_tables(tables, work.table, None, jobs=jobs):
         result.add(table.name, outcome)
+    known_sources = {table.source for table in tables_by_source.values()}
+    result.tables += work.datasets.unseen(known_sources, patterns)
     if not dry_run:
         _detect(repository, result)
     result.stopped = next(
         (t.reason for t in result.tables if t.coverage is Coverage.NOT_REACHED), ""
     )
-    known_sources = {table.source for table in tables_by_source.values()}
-    result.tables += work.datasets.unseen(known_sources, patterns)
     muted = {table.dataset for table in result.tables if table.is_muted}
     names = {table.dataset for table in result.tables} - muted
     result.incidents, result.headlines = open_incidents(repository, names)
@@ -777,7 +811,8 @@ def _find(pattern: str, spark: SparkSession | None) -> list[LakeTable]:
 def _detect(repository: Repository, result: WatchResult) -> None:
     """Detect anomalies in the measured tables, and in tables that may miss a partition.
 
-    The listings of the measured tables are stored only then, so that an interrupted watch is repeated.
+    The listings of the measured tables are stored only then, so that an interrupted watch is repeated. Tables that
+    have disappeared are marked.
     """
     chosen = [table for table in result.tables if table.run is not None or table.is_due]
     names = [table.dataset for table in chosen]
@@ -787,12 +822,23 @@ def _detect(repository: Repository, result: WatchResult) -> None:
     tag = s.run_tag
     listings = {t.run.run: t.listing for t in chosen if t.run is not None and t.listing}
 
+    unseen = [t.dataset for t in result.tables if t.coverage is Coverage.NOT_SEEN]
+
     def store(connection: Connection) -> None:
         for run, listing in listings.items():
             change = sa.update(tag).where(tag.c.run_id == run, tag.c.key == WATCH_TAG)
             connection.execute(change.values(value=listing))
+        for dataset in unseen:
+            named = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
+            last = sa.select(sa.func.max(s.run.c.id)).where(
+                s.run.c.dataset_id == named.scalar_subquery()
+            )
+            change = sa.update(tag).where(
+                tag.c.run_id == last.scalar_subquery(), tag.c.key == WATCH_TAG
+            )
+            connection.execute(change.values(value=NOT_SEEN))
 
-    if listings:
+    if listings or unseen:
         repository.database.write(store)
 
 

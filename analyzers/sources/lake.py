@@ -504,6 +504,10 @@ class ParquetFolder:
         newest = datetime.fromtimestamp(max(file.modified for file in files) / 1000, UTC)
         return {Partition((SNAPSHOT_KEY,), (f"{newest:%Y-%m-%d}",)): files}
 
+    def file_count(self, partition: Partition) -> int:
+        """Return the number of files of a partition."""
+        return len(self.partitions[partition])
+
     def list_partitions(self) -> list[ListedPartition]:
         """List the partitions, as of the listing of the folder."""
         return to_listed(self.partitions)
@@ -631,6 +635,12 @@ class LogFolder:
                 raise SourceError(msg)
             files.setdefault(file.partition.only(self.keys), []).append(file)
         return files
+
+    def file_count(self, partition: Partition) -> int:
+        """Return the number of data files of a partition, or of the table after the last version of a day."""
+        if self.is_partitioned:
+            return len(self._files[partition])
+        return self._newest_by_day[partition].total_files or 0
 
     def list_partitions(self) -> list[ListedPartition]:
         """List the partitions, as of the current version.

@@ -89,6 +89,37 @@ def dataset_rows(connection: Connection) -> list[Mapping[str, Any]]:
     return rows
 
 
+WATCH_TAG = "watch"
+"""Tag of the runs of `tidegauge.watch`: the fingerprint of the listing that was measured."""
+NOT_SEEN = "not seen"
+"""Value of the tag if the table has disappeared."""
+
+
+def coverage_counts(connection: Connection) -> dict[str, int]:
+    """Return the numbers of active datasets that are watched, measured by suites, checked, and not seen.
+
+    Checked datasets have verdicts of rules or checks; they are also watched or measured.
+    """
+    retired = set(connection.execute(retired_datasets()).scalars())
+    d, run_tag, run = s.dataset.c, s.run_tag.c, s.run.c
+    last = sa.select(sa.func.max(run.id)).group_by(run.dataset_id)
+    query = (
+        sa.select(run.dataset_id, run_tag.value)
+        .select_from(s.run)
+        .outerjoin(s.run_tag, (run_tag.run_id == run.id) & (run_tag.key == WATCH_TAG))
+        .where(run.id.in_(last))
+    )
+    tags = {number: tag for number, tag in connection.execute(query) if number not in retired}
+    checked = set(connection.execute(sa.select(s.verdict.c.dataset_id).distinct()).scalars())
+    active = set(connection.execute(sa.select(d.id)).scalars()) - retired
+    return {
+        "watched": sum(tag is not None and tag != NOT_SEEN for tag in tags.values()),
+        "measured": sum(tag is None for tag in tags.values()),
+        "checked": len(checked & active),
+        "not seen": sum(tag == NOT_SEEN for tag in tags.values()),
+    }
+
+
 def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
     """Return the tags of each dataset's last run; datasets without any are left out."""
     run_tag, run = s.run_tag.c, s.run.c

@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, Suite
 from tidegauge.analyzers.runs.recording import Silent
 from tidegauge.analyzers.sources import lake
 from tidegauge.cli.main import app
+from tidegauge.report_page import write_report
 from tidegauge.watching import Coverage, watch
 
 NIGHT = timedelta(hours=26)
@@ -59,6 +60,18 @@ def coverage(result):
     return {table.dataset: table.coverage for table in result.tables}
 
 
+def values_of(repo, dataset, partition):
+    metrics = repo.metrics(dataset)
+    metrics = metrics[metrics["partition"] == partition]
+    return {(m.name, m.instance): m.value for m in metrics.itertuples()}
+
+
+def data_values(repo, dataset, partition):
+    """Return the metrics without the numbers of files and bytes."""
+    values = values_of(repo, dataset, partition)
+    return {key: value for key, value in values.items() if key[0] not in {"Files", "Bytes"}}
+
+
 @pytest.fixture
 def repo(tmp_path):
     with tg.Repository(f"sqlite:///{tmp_path}/repo.db") as repository:
@@ -75,8 +88,8 @@ def test_rows_nulls_and_extremes_are_measured_for_each_partition(repo, lake_fold
     write(lake_folder / "sales.db" / "orders" / "ds=2026-01-05", rows(4, nulls=1, at=day))
     result = watch(str(lake_folder), repository=repo)
     assert coverage(result) == {"sales.orders": Coverage.MEASURED}
-    metrics = repo.metrics("sales.orders")
-    values = {(m.name, m.instance): m.value for m in metrics.itertuples()}
+    values = values_of(repo, "sales.orders", "ds=2026-01-05")
+    file = lake_folder / "sales.db" / "orders" / "ds=2026-01-05" / "part-0.parquet"
     seconds = datetime(2026, 1, 5, 7, tzinfo=UTC).timestamp()
     assert values == {
         ("Size", "*"): 4,
@@ -87,6 +100,8 @@ def test_rows_nulls_and_extremes_are_measured_for_each_partition(repo, lake_fold
         ("Maximum", "id"): 3,
         ("MinTime", "at"): seconds,
         ("MaxTime", "at"): seconds,
+        ("Files", "*"): 1,
+        ("Bytes", "*"): file.stat().st_size,
     }
 
 
@@ -221,7 +236,7 @@ def test_tables_that_cannot_be_read_are_listed_with_the_reason(repo, lake_folder
     write(lake_folder / "outer", rows(1))
     write(lake_folder / "outer" / "inner", rows(1))
     types = lake_folder / "types" / "ds=2026-01-01"
-    write(types, rows(1))
+    write(types, rows(1), datetime(2026, 1, 1, tzinfo=UTC))  # the columns of newer files come first
     pq.write_table(pa.table({"id": ["a"]}), types / "b.parquet")
     result = watch(str(lake_folder), repository=repo)
     reasons = {t.dataset: t.reason for t in result.tables if t.coverage is Coverage.UNSUPPORTED}
@@ -235,7 +250,7 @@ def test_tables_that_cannot_be_read_are_listed_with_the_reason(repo, lake_folder
         "mixed": "its files are under different partition columns: country and ds",
         "outer": "its folder has data files, and also contains 1 other table such as outer/inner;"
         " move the files into a folder of their own",
-        "types": "ds=2026-01-01 cannot be read: its files have different types of 'id': long and string",
+        "types": "ds=2026-01-01 cannot be read: its files have different types of 'id': string and long",
     }
     assert "Delta" in failed["delta"]
     assert failed["broken"].endswith("a.parquet: it is not a complete Parquet file")
@@ -287,8 +302,13 @@ def test_columns_can_have_any_name(repo, lake_folder, column):
     table = pa.table({column: pa.array([1, None], pa.int64())})
     write(lake_folder / "my table" / "v1.2" / "ds=2026-01-01", table)
     watch(str(lake_folder), repository=repo)
-    values = repo.metrics("my table.v1.2").set_index("name")["value"].to_dict()
-    assert values == {"Size": 2, "Completeness": 0.5, "Minimum": 1, "Maximum": 1}
+    values = data_values(repo, "my table.v1.2", "ds=2026-01-01")
+    assert {name: value for (name, _), value in values.items()} == {
+        "Size": 2,
+        "Completeness": 0.5,
+        "Minimum": 1,
+        "Maximum": 1,
+    }
 
 
 def test_nested_columns_of_other_writers_show_in_the_schema(repo, lake_folder):
@@ -299,7 +319,7 @@ def test_nested_columns_of_other_writers_show_in_the_schema(repo, lake_folder):
         write(lake_folder / "t" / f"ds={day:%Y-%m-%d}", table, day + timedelta(hours=24))
     result = watch(str(lake_folder), repository=repo)
     assert result.status() == 0
-    assert set(repo.metrics("t")["name"]) == {"Size"}
+    assert set(repo.metrics("t")["name"]) == {"Size", "Files", "Bytes"}
     (incident,) = result.incidents
     assert "schema" in incident["headline"]
 
@@ -367,7 +387,7 @@ def test_private_columns_have_no_extremes(repo, lake_folder, monkeypatch, tmp_pa
     write(lake_folder / "t" / "ds=2026-01-01", rows(3))
     watch(str(lake_folder), repository=repo)
     names = set(repo.metrics("t")["name"])
-    assert names == {"Size", "Completeness"}
+    assert names == {"Size", "Completeness", "Files", "Bytes"}
 
 
 def test_the_command_prints_one_screen(lake_folder, tmp_path):
@@ -405,12 +425,6 @@ def two_days(nulls=0):
     return rows(10, nulls, ds=days)
 
 
-def values_of(repo, dataset, partition):
-    metrics = repo.metrics(dataset)
-    metrics = metrics[metrics["partition"] == partition]
-    return {(m.name, m.instance): m.value for m in metrics.itertuples()}
-
-
 FIRST_DAY = {
     ("Size", "*"): 4,
     ("Completeness", "id"): 1,
@@ -425,7 +439,7 @@ def test_delta_partitions_are_measured_by_the_log(repo, lake_folder):
     location = lake_folder / "db" / "t"
     write_deltalake(location, two_days(nulls=2), partition_by=["ds"])
     assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.MEASURED}
-    assert values_of(repo, "db.t", "ds=2026-01-01") == FIRST_DAY
+    assert data_values(repo, "db.t", "ds=2026-01-01") == FIRST_DAY
     arrived = repo.partitions("db.t")["arrived_at"]
     assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.UNCHANGED}
     session = LazySession(no_spark)
@@ -489,7 +503,7 @@ def test_iceberg_partitions_are_measured_by_their_manifests(repo, lake_folder, c
         spec.add_identity("ds")
     table.append(two_days(nulls=2))
     assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.MEASURED}
-    assert values_of(repo, "db.t", "ds=2026-01-01") == FIRST_DAY
+    assert data_values(repo, "db.t", "ds=2026-01-01") == FIRST_DAY
     assert repo.partitions("db.t")["arrived_at"].notna().all()
     assert coverage(watch(str(lake_folder), repository=repo)) == {"db.t": Coverage.UNCHANGED}
     table.append(two_days().slice(4))
@@ -550,7 +564,7 @@ def test_a_catalog_is_watched_without_scanning(repo, spark, tmp_path):
         }
         (failed,) = result.failed
         assert failed.startswith("watched.lost: ")
-        assert values_of(repo, "watched.orders", "ds=2026-01-01") == {
+        assert data_values(repo, "watched.orders", "ds=2026-01-01") == {
             ("Size", "*"): 2,
             ("Completeness", "id"): 1,
             ("Completeness", "name"): 0.5,
@@ -653,6 +667,10 @@ def test_a_table_that_disappeared_is_listed(repo, lake_folder):
     result = watch(str(lake_folder), repository=repo)
     assert coverage(result) == {"a": Coverage.UNCHANGED, "b": Coverage.NOT_SEEN}
     assert "b: its folder has no table anymore" in result.text()
+    write_days(lake_folder / "b", last_days(2))
+    assert coverage(watch(str(lake_folder), repository=repo))["b"] is Coverage.MEASURED
+    shutil.rmtree(lake_folder / "b")
+    watch(str(lake_folder), repository=repo)
     repo.retire("b")
     assert coverage(watch(str(lake_folder), repository=repo)) == {"a": Coverage.UNCHANGED}
 
@@ -667,3 +685,32 @@ def test_suites_are_proposed_with_reasons(repo, lake_folder):
         "swings: rows vary by 90%; 30% of name is null; id may be a key: tidegauge profile"
         f" {location} --dataset swings"
     ]
+
+
+def test_the_report_shows_the_coverage(repo, lake_folder, tmp_path):
+    for name in ("watched", "suited", "gone"):
+        write_days(lake_folder / name, last_days(2))
+    watch(str(lake_folder), repository=repo)
+    suite = tg.Suite("suited", [tg.Size()])
+    session = LazySession(no_spark)
+    folder = str(lake_folder / "suited")
+    tg.analyze(folder, suite, repository=repo, spark=session, progress=Silent())
+    repo.keep_verdict(
+        "suited", name="check", specification="s", fingerprint="f", passed=True, result="{}"
+    )
+    shutil.rmtree(lake_folder / "gone")
+    watch(str(lake_folder), repository=repo)
+    words = "1 watched, 1 measured, 1 checked, 1 not seen"
+    screen = CliRunner().invoke(app, ["report", "--db", f"sqlite:///{tmp_path}/repo.db"])
+    assert f"coverage: {words}" in screen.output
+    page = write_report(repo, tmp_path / "report.html").read_text()
+    assert f"Coverage of tables: {words}." in page
+
+
+def test_files_and_bytes_have_the_segments_of_other_keys(repo, lake_folder):
+    for country in ("DE", "a%2Fb"):
+        write(lake_folder / "t" / f"country={country}" / "ds=2026-01-01", rows(2))
+    watch(str(lake_folder), repository=repo)
+    files = repo.metrics("t", name="Files", segment=None)
+    assert sorted(files["segment"]) == ["country=DE", "country=a/b"]
+    assert set(files["segment"]) == set(repo.metrics("t", name="Size")["segment"])

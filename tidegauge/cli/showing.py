@@ -78,10 +78,22 @@ def report(
         print_rows(rows, overview, output_format, visible, COLUMN_TITLES)
         if output_format is not Format.TABLE:
             return
+        if dataset is None:
+            _print_coverage(repository)
         _print_resolved_count(repository, dataset, since, location.option)
         failing = [row["dataset"] for row in rows if row["failing"] or row["failing_known"]]
         if failing:
             _print_failures(repository, failing, since)
+
+
+def _print_coverage(repository: Repository) -> None:
+    """Print how many tables are watched, measured by suites, checked, and not seen, if any are watched."""
+    from tidegauge.repository.store.listing import coverage_counts
+
+    with repository.database.read() as connection:
+        counts = coverage_counts(connection)
+    if counts["watched"] or counts["not seen"]:
+        print("\ncoverage: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
 
 
 def _print_resolved_count(
