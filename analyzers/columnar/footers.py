@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.columnar import DAY_MICROS, InexactError, exact_times
+from tidegauge.analyzers.core.columnar import DAY_MICROS, InexactError, decimal_from, exact_times
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.schema import INTEGRAL, TEMPORAL, Schema
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import Number
 
 if TYPE_CHECKING:
@@ -177,14 +179,38 @@ class PartitionFooters:
                     total += rows - int(statistics.null_count)
         return total
 
+    def lower(self, column: str) -> Number | None:
+        """Return the minimum of numbers. NaN is the greatest number, and statistics leave it out."""
+        if self.schema.field_type(column) not in {"float", "double"}:
+            return (self.bounds(column) or (None, None))[0]
+        if column not in self.readable:
+            return None
+        lows = []
+        for footer in self.footers:
+            for rows, statistics, _ in self._chunks(footer, column):
+                if statistics is None:
+                    return None
+                if statistics.has_min_max:
+                    lows.append(float(statistics.min_raw) + 0.0)  # the sign of zero is not known
+                elif not statistics.has_null_count or statistics.null_count < rows:
+                    return None
+        return None if not lows or any(map(isnan, lows)) else min(lows)
+
     def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
-        """Return the minimum and maximum of integers; both are None if all values are null."""
-        if self.schema.field_type(column) not in INTEGRAL:
+        """Return the minimum and maximum of integers and decimals; both are None if all values are null."""
+        field = self.schema.field(quote(column))
+        if field.kind not in {*INTEGRAL, "decimal"}:
             return None
         ends = self._raw_bounds(column)
         if ends is None:
             return None
-        return min((low for low, _ in ends), default=None), max((h for _, h in ends), default=None)
+        if not ends:
+            return None, None
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        if field.kind == "decimal":
+            scale = field.digits[1]
+            return decimal_from(low, scale), decimal_from(high, scale)
+        return low, high
 
     def times(self, column: str) -> tuple[int, int] | None:
         """Return the earliest and latest time in microseconds; (0, 0) if all values are null."""
@@ -217,7 +243,8 @@ class PartitionFooters:
                 if statistics is None:
                     return None
                 if statistics.has_min_max:
-                    ends.append((statistics.min_raw * unit, statistics.max_raw * unit))
+                    low, high = map(_as_integer, (statistics.min_raw, statistics.max_raw))
+                    ends.append((low * unit, high * unit))
                 elif not statistics.has_null_count or statistics.null_count < rows:
                     return None
         return ends
@@ -252,9 +279,14 @@ def _unit_micros(footer: Footer, column: str) -> int | None:
             return _MILLI_MICROS if logical["timeUnit"] == "milliseconds" else 1
         case ("INT32" | "INT64", "Int") if logical["isSigned"]:
             return 1
-        case ("INT32" | "INT64", "None"):
+        case ("INT32" | "INT64", "None") | ("INT32" | "INT64" | "FIXED_LEN_BYTE_ARRAY", "Decimal"):
             return 1
     return None
+
+
+def _as_integer(raw: int | bytes) -> int:
+    """Return a bound as an integer; bytes are the digits of a decimal."""
+    return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
 
 
 def read_footers(

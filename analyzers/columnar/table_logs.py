@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property, partial
+from math import isnan
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -65,8 +66,8 @@ class ColumnStatistics:
     nulls : int or None
         The number of nulls.
     lower, upper : int, float, Decimal or None
-        The smallest and the greatest value: numbers, and dates and times in microseconds since 1970. Also None
-        if all values are null; then ``nulls`` is the number of rows.
+        The smallest and the greatest value: numbers, and dates and times in microseconds since 1970. NaN is the
+        greatest number. Also None if all values are null; then ``nulls`` is the number of rows.
     """
 
     nulls: int | None = None
@@ -234,6 +235,20 @@ class TablePartition:
         nulls = _sum(statistics.nulls for statistics in self._statistics(column))
         return None if nulls is None else self.rows - nulls
 
+    def lower(self, column: str) -> Number | None:
+        """Return the minimum of numbers; None if the log does not tell, or all values are null."""
+        if self.schema.field(quote(column)).kind not in NUMERIC:
+            return None
+        lows = []
+        for file in self.files:
+            statistics = file.column(column)
+            if not file.rows or statistics.nulls == file.rows:
+                continue
+            if statistics.lower is None:
+                return None
+            lows.append(statistics.lower)
+        return min(lows, default=None)
+
     def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
         """Return the minimum and maximum of numbers; both are None if all values are null."""
         kind = self.schema.field(quote(column)).kind
@@ -356,8 +371,8 @@ def as_number(value: Any) -> Number | None:
 
     Examples
     --------
-    >>> as_number(date(1970, 1, 2)), as_number(True), as_number("a"), as_number(0.0)
-    (86400000000, None, None, None)
+    >>> as_number(date(1970, 1, 2)), as_number(True), as_number("a"), as_number(-0.0)
+    (86400000000, None, None, 0.0)
     """
     if isinstance(value, bool):
         return None
@@ -367,7 +382,7 @@ def as_number(value: Any) -> Number | None:
     if isinstance(value, date):
         return (value - _EPOCH_DAY).days * DAY_MICROS
     if isinstance(value, float):
-        return value if value and value == value else None  # noqa: PLR0124 - zeros have a sign; NaN
+        return None if isnan(value) else value + 0.0  # the sign of zero is not known
     return value if isinstance(value, int | Decimal) else None
 
 
@@ -672,14 +687,16 @@ class _DeltaStatistics:
     def of_file(self, i: int) -> ColumnStatistics:
         """Return the statistics of a file.
 
-        Delta truncates times to milliseconds, and strings. Doubles stand for decimals. NaN is not counted.
+        Delta truncates times to milliseconds, and strings. Doubles stand for decimals. NaN, which is the
+        greatest number, is not counted.
         """
         rows, nulls, lower, upper = (column[i] for column in self._columns)
         if not isinstance(self.type, str) or nulls is None:
             return UNKNOWN
-        if nulls == rows or self.type not in {*INTEGRAL, "date"}:
+        if nulls == rows or self.type not in {*INTEGRAL, "date", "float", "double"}:
             return ColumnStatistics(nulls)
-        return ColumnStatistics(nulls, as_number(lower), as_number(upper))
+        upper = None if self.type in {"float", "double"} else as_number(upper)
+        return ColumnStatistics(nulls, as_number(lower), upper)
 
 
 def read_delta_history(location: str, since: int | None = None) -> list[TableVersion]:
@@ -1182,10 +1199,10 @@ def _iceberg_statistics(file: IcebergFile, schema: Any) -> Callable[[str], Colum
         if nulls is None or nulls == file.record_count:
             return ColumnStatistics(nulls)
         kind = _spark_type(field.field_type)
-        if kind in {"float", "double"} and (file.nan_value_counts or {}).get(key) != 0:
-            return ColumnStatistics(nulls)
         ends = ((bounds or {}).get(key) for bounds in (file.lower_bounds, file.upper_bounds))
         lower, upper = (None if end is None else _decode_bound(end, kind) for end in ends)
+        if kind in {"float", "double"} and (file.nan_value_counts or {}).get(key) != 0:
+            upper = None  # NaN is the greatest number
         return ColumnStatistics(nulls, lower, upper)
 
     return column

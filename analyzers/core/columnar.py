@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidegauge.analyzers.core.conditions import (
@@ -66,8 +66,11 @@ class PartitionMetadata(Protocol):
     def values(self, column: str) -> int | None:
         """Return the number of values that are not null."""
 
+    def lower(self, column: str) -> Number | None:
+        """Return the minimum of numbers. NaN is the greatest number, so the minimum is known without it."""
+
     def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
-        """Return the minimum and maximum of integers; both are None if all values are null."""
+        """Return the minimum and maximum of numbers; both are None if all values are null."""
 
     def times(self, column: str) -> tuple[int, int] | None:
         """Return the earliest and latest time in microseconds; (0, 0) if all values are null."""
@@ -241,7 +244,9 @@ class ColumnCondition:
         nulls = metadata.rows - values if self.form.nulls else 0
         if not values:
             return nulls
-        low, high = (self.kind != "string" and metadata.bounds(self.column)) or (None, None)
+        if self.kind == "string":
+            return None
+        low, high = metadata.bounds(self.column) or (metadata.lower(self.column), inf)
         if isinstance(low, Decimal | None) or isinstance(high, Decimal | None):
             return None
         holds = self._holds_between(low, high)

@@ -201,6 +201,9 @@ class ExtremeAnalyzer(ColumnAnalyzer[Any, float]):
 
         def from_metadata(meta: PartitionMetadata) -> Any | None:
             bounds, values = meta.bounds(column), meta.values(column)
+            if bounds is None and values and self.aggregates == ("min",):
+                lower = meta.lower(column)
+                bounds = None if lower is None else (lower, None)
             return None if bounds is None or values is None else state_of(bounds, values)
 
         return Kernel(

@@ -11,6 +11,7 @@ import pytest
 from datasketches import hll_sketch, tgt_hll_type
 
 import tidegauge as tg
+from tests.analyzers.columnar.random_tables import OPTIONS_OF_NEW_PYARROW
 from tidegauge.analyzers.columnar import planner as planner_module
 from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, reads_by_default
 from tidegauge.analyzers.columnar.footers import file_columns
@@ -25,7 +26,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures import frequencies
 from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
-from tidegauge.analyzers.measures.extremes import MaxState, MinState, TimeRangeState
+from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState, TimeRangeState
 from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
 from tidegauge.analyzers.measures.texts import DataTypeState
 
@@ -76,10 +77,10 @@ def test_a_required_column_needs_no_count_of_nulls(tmp_path):
     assert states == {tg.Completeness("n"): (NumMatchesAndCount(2, 2), METADATA)}
 
 
-def test_floats_are_read_because_statistics_ignore_nan(tmp_path):
+def test_the_greatest_float_is_read_because_statistics_ignore_nan(tmp_path):
     tables = [pa.table({"x": [1.0, float("nan")]})]
     states = measure(tmp_path, tables, tg.Minimum("x"), tg.Maximum("x"))
-    assert states[tg.Minimum("x")] == (MinState(1.0, 2), COLUMNS)
+    assert states[tg.Minimum("x")] == (MinState(1.0, 2), METADATA)
     maximum, route = states[tg.Maximum("x")]
     assert np.isnan(maximum.maximum)
     assert (maximum.count, route) == (2, COLUMNS)
@@ -651,7 +652,10 @@ def test_sums_of_infinities_give_no_warning(tmp_path):
         ("c IN (4, 6)", (0, METADATA)),
         ("z > 0", (0, METADATA)),
         ("n IS NOT NULL", (3, METADATA)),
-        ("x >= 0", (4, COLUMNS)),  # NaN is not counted in the footer
+        ("x >= 0", (4, METADATA)),  # NaN is the greatest number
+        ("x > 0", (3, COLUMNS)),
+        ("x < 0", (0, METADATA)),
+        ("x <= 3", (3, COLUMNS)),
     ],
 )
 def test_extremes_decide_conditions_that_hold_for_all_values_or_none(tmp_path, condition, expected):
@@ -670,3 +674,23 @@ def test_extremes_decide_conditions_that_hold_for_all_values_or_none(tmp_path, c
     state, route = measure(tmp_path, tables, analyzer)[analyzer]
     assert (state.num_matches, route) == expected
     assert state.count == 4
+
+
+def test_statistics_of_decimals_are_exact(tmp_path):
+    prices = pa.array([Decimal("-1.50"), None, Decimal("20.25")], pa.decimal128(9, 2))
+    large = pa.array([Decimal(-(10**37)), Decimal(10**37), None], pa.decimal128(38, 0))
+    tables = [pa.table({"price": prices, "large": large})]
+    for options in ({}, {"store_decimal_as_integer": True}):
+        if set(options) <= OPTIONS_OF_NEW_PYARROW:
+            suite = [tg.Minimum("price"), tg.Maximum("price"), tg.Range("large")]
+            assert list(measure(tmp_path, tables, *suite, **options).values()) == [
+                (MinState(Decimal("-1.50"), 2), METADATA),
+                (MaxState(Decimal("20.25"), 2), METADATA),
+                (RangeState(Decimal(-(10**37)), Decimal(10**37), 2), METADATA),
+            ]
+
+
+def test_only_nan_has_no_minimum_in_statistics(tmp_path):
+    tables = [pa.table({"x": [float("nan")]}), pa.table({"x": [2.0, None]})]
+    (state, route) = measure(tmp_path, tables, tg.Minimum("x"))[tg.Minimum("x")]
+    assert (state, route) == (MinState(2.0, 2), COLUMNS)

@@ -77,7 +77,7 @@ def test_a_delta_log_has_exact_counts_and_integers(tmp_path):
     assert {name: first.column(name) for name in snapshot.schema.names} == {
         "ds": ColumnStatistics(0),
         "n": ColumnStatistics(0, 1, 2**62 + 1),
-        "x": ColumnStatistics(0),  # Delta does not count NaN
+        "x": ColumnStatistics(0, 1.5),  # Delta leaves out NaN, the greatest number
         "s": ColumnStatistics(0),
         "at": ColumnStatistics(0),  # Delta truncates to milliseconds
         "day": ColumnStatistics(0, DAY, 2 * DAY),
@@ -332,6 +332,8 @@ def test_partitions_are_named_as_spark_names_them(catalog):
             "at": pa.array([1_767_229_200_000_000], pa.timestamp("us", "UTC")),
             "flag": [True],
             "id": [34],
+            "number": [34],
+            "month": pa.array([20454], pa.int32()).cast(pa.date32()),
             "s": ["abcdef"],
             "raw": [b"\xff"],
         }
@@ -341,8 +343,8 @@ def test_partitions_are_named_as_spark_names_them(catalog):
         for name in ("day", "flag", "id"):
             spec.add_identity(name)
         spec.add_field("at", "hour", "at_hour")
-        spec.add_field("day", MonthTransform(), "day_month")
-        spec.add_field("id", BucketTransform(16), "id_bucket")
+        spec.add_field("month", MonthTransform(), "in_month")
+        spec.add_field("number", BucketTransform(16), "bucket")
         spec.add_field("s", TruncateTransform(2), "s_trunc")
     table.append(rows)
     (file,) = read_iceberg(table.metadata_location).files
