@@ -68,7 +68,20 @@ def observed_write(spark, frame, folder, repo):
     assert run.routes == f"40 of {len(ANALYZERS)} measurements from the observed write"
 
 
-VARIANTS = {"write": plain, "write and run": write_and_run, "observed write": observed_write}
+def observed_folder(spark, frame, folder, repo):
+    """Leave to the written files what they can answer without Spark SQL."""
+    observed = tg.observe(frame, SUITE, partition={"ds": "2026-01-01"}, source=folder)
+    write(observed.frame, folder)
+    run = observed.record(repo)
+    assert "Spark SQL" not in run.routes, run.routes
+
+
+VARIANTS = {
+    "write": plain,
+    "write and run": write_and_run,
+    "observed write": observed_write,
+    "observed write to a known folder": observed_folder,
+}
 
 
 def main():

@@ -13,10 +13,12 @@ from tidegauge.analysis import (
     open_source,
     recording_start,
 )
+from tidegauge.analyzers.columnar.engines import reads_by_default
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import check_frame
+from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.runs.observed import ObservedRows, Observer
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS
 from tidegauge.analyzers.sources.sources import FrameSource, Source
@@ -44,6 +46,8 @@ class ObservedFrame:
         The partition that the data forms.
     analyzers : tuple of Analyzer
         The analyzers that are computed during the write. `record` measures the others.
+    source : str or None
+        The folder that is written, if `observe` was told.
 
     Examples
     --------
@@ -58,6 +62,7 @@ class ObservedFrame:
     suite: Suite
     partition: Mapping[str, str]
     analyzers: tuple[AnyAnalyzer, ...]
+    source: str | None
     _data: DataFrame = field(repr=False)
     _observer: Observer = field(repr=False)
 
@@ -82,10 +87,10 @@ class ObservedFrame:
         repository : Repository or str
             A repository, or its URL.
         source : str or Source, optional
-            The table or folder that was written, as for `analyze`. The run then stores the fingerprint of the
+            The table or folder that was written, as for `analyze` (default: the ``source`` of `observe`). The run then stores the fingerprint of the
             partition's files, so that the next run skips the partition. The written rows are counted by the
-            files' metadata, and analyzers that were not observed are measured from the table. By default they
-            are measured from the DataFrame, which computes it again.
+            files' metadata, and analyzers that were not observed are measured from the table. Without a source,
+            they are measured from the DataFrame, which computes it again.
         rows : int, optional
             The number of rows that were written, if you know it. It replaces the count. Without ``rows`` and
             ``source``, the observed rows are not compared.
@@ -117,6 +122,7 @@ class ObservedFrame:
         '1 of 1 measurement from the observed write'
         """
         repository = as_repository(repository)
+        source = self.source if source is None else source
         results = self._observer.results()
         if results is None and source is None:
             msg = (
@@ -165,6 +171,7 @@ def observe(
     *,
     dataset: str | None = None,
     partition: Mapping[str, str] | str | None = None,
+    source: str | None = None,
 ) -> ObservedFrame:
     """Measure a partition while it is written, without reading it again.
 
@@ -185,6 +192,10 @@ def observe(
     partition : mapping of str to str, or str, optional
         The partition that is written, as in ``{"ds": "2026-01-05"}`` or ``"ds=2026-01-05"``; by default the
         table is not partitioned.
+    source : str, optional
+        The folder that will be written as Parquet files, if the driver or Spark's Python workers can read it.
+        Then the write is observed only for analyzers that need Spark SQL, and `record` measures the others by
+        the files' [metadata and columns](performance.md#without-spark), which takes less CPU time.
 
     Returns
     -------
@@ -202,10 +213,11 @@ def observe(
     >>> import tidegauge as tg
     >>> orders = tg.spark_session().range(3).selectExpr("id AS amount")  # doctest: +SKIP
     >>> suite = tg.Suite("orders", [tg.Size(), tg.Mean("amount")], partition_by=["ds"])
-    >>> observed = tg.observe(orders, suite, partition={"ds": "2026-01-05"})  # doctest: +SKIP
+    >>> partition = {"ds": "2026-01-05"}
+    >>> observed = tg.observe(orders, suite, partition=partition, source="lake/orders")  # doctest: +SKIP
     >>> observed.frame.write.parquet("lake/orders/ds=2026-01-05")  # doctest: +SKIP
     >>> with tg.Repository("sqlite:///orders.db") as repo:  # doctest: +SKIP
-    ...     print(observed.record(repo, source="lake/orders"))
+    ...     print(observed.record(repo))
     orders: 1 partition scanned, 1 new, 0 skipped
     """
     check_frame(frame)
@@ -215,11 +227,15 @@ def observe(
     if keys and partition is None:
         msg = f"the suite is partitioned by {', '.join(keys)}: name the written partition with partition="
         raise SourceError(msg)
+    if source is not None and not is_folder(source):
+        msg = f"source= of observe() is the folder of Parquet files that is written, not {source!r}; pass a table to record()"
+        raise SourceError(msg)
     measured = [] if suite.segments else suite.measured
-    observer = Observer.of_frame(frame, measured, named.keys)
+    reads_files = source is not None and reads_by_default(frame.sparkSession)
+    observer = Observer.of_frame(frame, measured, named.keys, reads_files=reads_files)
     values = dict(zip(named.keys, named.values, strict=True))
     data = frame.drop(*named.keys)
-    return ObservedFrame(observer.frame, suite, values, observer.analyzers, data, observer)
+    return ObservedFrame(observer.frame, suite, values, observer.analyzers, source, data, observer)
 
 
 def _as_suite(suite: Suite | SuiteFile | Sequence[AnyAnalyzer | str], dataset: str | None) -> Suite:

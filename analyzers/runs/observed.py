@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.columnar.footers import read_footers
-from tidegauge.analyzers.columnar.planner import ColumnarResult
+from tidegauge.analyzers.columnar.planner import ColumnarResult, kernel_of
 from tidegauge.analyzers.core.analyzer import ROWS, Aggregate, AnyAnalyzer, Request, Sketch
 from tidegauge.analyzers.core.conditions import LikeCondition, known_sql, parse_condition
 from tidegauge.analyzers.core.metric import Success, attempt
@@ -30,7 +30,7 @@ from tidegauge.analyzers.scan.scan import scan
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 MAX_REPORT_SECONDS = 30.0
 """Time to wait for the results of a write. Spark reports them after the write, within milliseconds unless its
@@ -143,7 +143,12 @@ class Observer:
 
     @classmethod
     def of_frame(
-        cls, data: DataFrame, analyzers: Iterable[AnyAnalyzer], keys: Sequence[str] = ()
+        cls,
+        data: DataFrame,
+        analyzers: Iterable[AnyAnalyzer],
+        keys: Sequence[str] = (),
+        *,
+        reads_files: bool = False,
     ) -> Observer:
         """Observe a DataFrame.
 
@@ -155,6 +160,10 @@ class Observer:
             The analyzers; those that cannot be observed are left out.
         keys : sequence of str
             The partition columns, which the data can contain.
+        reads_files : bool
+            Whether the written files are Parquet and will be measured. Analyzers that need no Spark SQL then
+            are left out, because reading columns takes a fraction of the CPU time of Spark's expressions. If no
+            analyzer is left, nothing is observed.
         """
         from pyspark.sql import functions as F
 
@@ -166,17 +175,22 @@ class Observer:
             analyzer: sql
             for analyzer, requests in scan_plan.requests.items()
             if accepts_every_value(analyzer, scan_plan.schema)
+            and not (
+                reads_files and _is_measured_by_files(analyzer, table_schema, data.sparkSession)
+            )
             # With partition columns, a table has more columns than the written rows.
             and attempt(partial(requests_of, analyzer, table_schema, PUBLIC)) == Success(requests)
             and (sql := _observable_sql(requests, scan_plan.session)) is not None
         }
+        schema = Schema.from_frame(rows)
+        if reads_files and not observed:
+            return cls(data, schema, (), ())
         sql_by_request: dict[Request, str] = {ROWS: ROWS.text}
         for sql in observed.values():
             sql_by_request |= sql
         cells = [F.expr(sql).alias(_cell_name(i)) for i, sql in enumerate(sql_by_request.values())]
         observation = _observation_for(data)
         frame = data.observe(observation, *cells)
-        schema = Schema.from_frame(rows)
         return cls(frame, schema, tuple(sql_by_request), tuple(observed), observation)
 
     def results(self) -> dict[Request, Any] | None:
@@ -184,6 +198,8 @@ class Observer:
 
         Outside of Spark Connect, Spark's method waits forever if the frame is not written.
         """
+        if self._observation is None:
+            return None
         reported: list[Mapping[str, Any]] = []
         thread = Thread(target=lambda: reported.append(_reported(self._observation)), daemon=True)
         thread.start()
@@ -213,6 +229,18 @@ def _observable_sql(
             case _:
                 return None
     return sql
+
+
+def _is_measured_by_files(analyzer: AnyAnalyzer, schema: Schema, spark: SparkSession) -> bool:
+    """Return whether an analyzer will need no Spark SQL once the rows are written as Parquet."""
+    kernel = attempt(partial(kernel_of, analyzer, schema))
+    if not isinstance(kernel, Success) or kernel.value is None:
+        return False
+    time_type = str(spark.conf.get("spark.sql.parquet.outputTimestampType", "INT96"))
+    # Only Spark reads INT96 as Spark does.
+    return time_type.upper() != "INT96" or all(
+        schema.field_type(column) != "timestamp" for column in kernel.value.columns
+    )
 
 
 def accepts_every_value(analyzer: AnyAnalyzer, schema: Schema) -> bool:

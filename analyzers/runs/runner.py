@@ -123,6 +123,13 @@ class _Task:
     is_retry: bool = False
     answered: ColumnarResult | None = None
 
+    def answered_by(self, result: ColumnarResult) -> _Task:
+        """Return the task with more answers, and with the analyzers that are left."""
+        earlier = {} if self.answered is None else self.answered.outcomes
+        rest = tuple(a for a in self.analyzers if a not in result.outcomes)
+        merged = replace(result, outcomes={**earlier, **result.outcomes})
+        return replace(self, analyzers=rest, answered=merged)
+
 
 def run_incremental(
     source: Source,
@@ -270,9 +277,9 @@ def _use_observed(
             left.append(task)
             continue
         run.count_routes(Counter(result.routes.values()))
-        rest = tuple(a for a in task.analyzers if a not in result.outcomes)
-        if rest:
-            left.append(replace(task, analyzers=rest, answered=result))
+        answered = task.answered_by(result)
+        if answered.analyzers:
+            left.append(answered)
         else:
             measured = [_measured_files(source, task, result, time)]
             run.commit(standing.settled([task], measured))
@@ -290,10 +297,10 @@ def _measure_files(
 ) -> list[_Task]:
     """Measure and commit partitions of Parquet files without Spark; return the tasks that are left for Spark.
 
-    Retries are left for Spark, because they begin with a single partition.
+    Answers of an observed write are kept. Retries are left for Spark, because they begin with a single partition.
     """
     list_files = getattr(source, "parquet_files", None)
-    new = [task for task in tasks if not task.is_retry and task.answered is None]
+    new = [task for task in tasks if not task.is_retry]
     if list_files is None or not new:
         return list(tasks)
     planner = _planner_for(source)
@@ -316,11 +323,10 @@ def _measure_files(
                     continue
                 _keep_column_failures(result.outcomes.values())
                 run.count_routes(Counter(result.routes.values()))
-                rest = tuple(a for a in task.analyzers if a not in result.outcomes)
-                left[partition] = replace(task, analyzers=rest, answered=result)
-                if not rest:
+                answered = left[partition] = task.answered_by(result)
+                if answered.answered is not None and not answered.analyzers:
                     complete.append(task)
-                    measured.append(_measured_files(source, task, result, time))
+                    measured.append(_measured_files(source, task, answered.answered, time))
         measured = _without_vanished(source, complete, measured)
         if measured:
             run.commit(standing.settled(complete, measured))
@@ -397,7 +403,7 @@ def _measured_files(
     """Return the measurements of a partition that needs no scan by Spark."""
     return MeasuredPartition.from_measurements(
         task.listed.partition,
-        measured_states(result.outcomes, task.analyzers),
+        measured_states(result.outcomes, result.outcomes),
         time,
         fingerprint=task.listed.fingerprint,
         arrived_at=task.listed.arrived_at,

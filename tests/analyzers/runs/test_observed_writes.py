@@ -55,6 +55,36 @@ def test_an_observed_write_gives_the_states_of_a_scan(rows, spark, tmp_path):
         assert scanned.changes["ds=2026-01-01"] is Change.UNCHANGED
 
 
+def test_a_known_folder_answers_what_needs_no_spark_sql(rows, spark, tmp_path):
+    """Times are observed, because the files have them as INT96; the file's metadata has no extremes of doubles."""
+    folder, partition = str(tmp_path / "t"), {"ds": "2026-01-01"}
+    observed = tg.observe(rows, SUITE, partition=partition, source=folder)
+    assert observed.analyzers == (tg.MinTime("t"), tg.ColumnExists("x"))
+    observed.frame.write.parquet(f"{folder}/ds=2026-01-01")
+    with tg.Repository("sqlite://") as repo:
+        run = observed.record(repo)
+        assert not run.failed
+        routes = run.report.routes
+        assert routes["the observed write"] == 3  # with Size, because rows are counted
+        assert sum(routes.values()) == len(SUITE.analyzers)
+        assert routes["metadata"] + routes["a columnar scan"] >= len(OBSERVED) - 3
+        scanned = tg.analyze(
+            folder, SUITE, repository=repo, spark=spark, partitions="all", engine="spark"
+        )
+        assert scanned.changes["ds=2026-01-01"] is Change.UNCHANGED
+
+
+def test_a_folder_that_answers_everything_needs_no_observation(rows, tmp_path):
+    folder, suite = str(tmp_path / "t"), tg.Suite("t", [tg.Size(), tg.Mean("d")])
+    observed = tg.observe(rows, suite, source=folder)
+    assert (observed.analyzers, observed.frame.schema) == ((), rows.schema)
+    observed.frame.write.parquet(folder)
+    with tg.Repository("sqlite://") as repo:
+        run = observed.record(repo)
+        assert run.routes == "1 of 2 measurements from metadata, 1 from a columnar scan"
+        assert run.metrics().set_index("name")["value"]["Size"] == 400
+
+
 def test_observed_states_have_the_bytes_of_a_scan(rows, spark):
     observer = Observer.of_frame(rows, OBSERVED)
     observer.frame.write.format("noop").mode("overwrite").save()
@@ -107,6 +137,7 @@ def test_a_frame_that_was_not_written_is_refused(rows, monkeypatch):
         ({"suite": SUITE, "partition": {"hr": "1"}}, "partitioned by ds: partition= names hr"),
         ({"suite": SUITE, "partition": "ds=1", "dataset": "u"}, "omit dataset='u'"),
         ({"suite": [tg.Size()]}, "name the dataset"),
+        ({"suite": [tg.Size()], "dataset": "t", "source": "db.t"}, "folder .* not 'db.t'"),
     ],
 )
 def test_wrong_arguments_are_refused(rows, params, message):
