@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from pydantic import Field, ValidationError
 
-from tidegauge.analyzers.core.errors import HistoryError, SourceError, SuiteError, message_of
+from tidegauge.analyzers.core.errors import SourceError, SuiteError, message_of
 from tidegauge.analyzers.core.filesystems import absolute, comparable
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.sql import is_folder

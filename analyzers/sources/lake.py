@@ -755,6 +755,9 @@ class VersionRows:
         """Return None: the number is unknown."""
         return None
 
+    def lower(self, column: str) -> None:
+        """Return None: it is unknown."""
+
     def bounds(self, column: str) -> None:
         """Return None: they are unknown."""
 
