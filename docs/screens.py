@@ -2,7 +2,7 @@
 
 python docs/screens.py desk [docs/screens]                          those of on-call.md, in both themes and two widths
 python docs/screens.py sqlite:///.demo/tidegauge.db [docs/screens]  the guide's, on what ``make demo`` fills
-python docs/screens.py views FOLDER                                 every view, in both themes and two widths, to look at
+python docs/screens.py views FOLDER                                 every view, in both themes and three widths, to look at
 
 Needs Chromium. The repository is only read; that of the desk is made by `desk.make_desk`.
 """
@@ -31,6 +31,7 @@ SIZE = {"width": 1280, "height": 760}
 DESK_SIZE = {"width": 1440, "height": 860}
 NARROW = {"width": 1024, "height": 768}
 SIZES = {"": DESK_SIZE, "-narrow": NARROW}
+VIEW_SIZES = {f"-{width}": {"width": width, "height": 900} for width in (1440, 1000, 700)}
 BLIZZARD = "ds=2013-02-08"
 
 
@@ -119,7 +120,7 @@ def desk(folder: Path) -> None:
 
 
 def views(folder: Path) -> None:
-    """Take a picture of every view, in both themes and two widths."""
+    """Take a picture of every view, in both themes and three widths."""
     from benchmarks.synthetic import consistent
     from docs.desk import make_desk
 
@@ -143,7 +144,7 @@ def views(folder: Path) -> None:
             "incident": f"#/incidents/{incident}",
             "partitions": f"#/partitions?dataset=sales_orders&partition={quote(days[-1])}",
         }
-        visit(Path(temporary), f"sqlite:///{file}", pages, folder, SIZES)
+        visit(Path(temporary), f"sqlite:///{file}", pages, folder, VIEW_SIZES)
 
 
 def _orders(url: str, incident: int) -> tuple[list[str], list[int]]:

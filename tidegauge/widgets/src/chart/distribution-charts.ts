@@ -68,8 +68,8 @@ export function histograms(sides: readonly ArrayLike<number>[], ranks: ArrayLike
   return { edges, shares };
 }
 
-/** Draw both sides as curves; without `tails`, omit the lowest and highest 1%. */
-export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, tails: boolean, width: number, height: number): uPlot {
+/** Draw both sides of a column as curves; without `tails`, omit the lowest and highest 1%. */
+export function drawCurves(theme: Theme, column: string, pair: QuantilePair, curve: CurveKind, tails: boolean, width: number, height: number): uPlot {
   const tailLength = tails ? 0 : 1;
   const trimmed = (values: ArrayLike<number>) => Array.from(values).slice(tailLength, values.length - tailLength);
   const ranks = trimmed(pair.ranks);
@@ -77,7 +77,7 @@ export function drawCurves(theme: Theme, pair: QuantilePair, curve: CurveKind, t
   const stepped = curve === "histogram" ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {};
   const styles = sideStyles(theme).map(({ colour, dash }) => ({ stroke: colour, dash, width: 2, spanGaps: true, points: { show: false }, ...stepped, ...(curve !== "cumulative" && curve !== "quantiles" && { fill: withOpacity(colour, 0.13) }) }));
   const [valueAxisLength, shareAxisLength] = curve === "quantiles" ? [height, width] : [width, height];
-  const numbers = { ...yAxis(theme, false), ...axisTitle("value", valueAxisLength) };
+  const numbers = { ...yAxis(theme, false), ...axisTitle(column, valueAxisLength) };
   const shares = { ...yAxis(theme, false, false, curve !== "density"), ...axisTitle({ histogram: "share of rows in each bin", density: "density: share of rows per unit", cumulative: "share of rows up to the value", quantiles: "share of rows" }[curve], shareAxisLength) };
   const horizontalAxis = { size: 30, space: 70 };
   const axes = curve === "quantiles" ? [{ ...shares, ...horizontalAxis }, numbers] : [{ ...numbers, ...horizontalAxis }, shares];

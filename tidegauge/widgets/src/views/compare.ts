@@ -44,7 +44,7 @@ const COLUMN_HELP: Record<string, string> = {
   change: "Current minus baseline; for shares in percentage points (pp)",
   relative: "Change relative to the baseline; bars on a square-root scale, full at 100%",
   surprise: "How unusual the difference is for this metric, in robust standard deviations",
-  unusual: "▲ unusual: a surprise above 4. ● anomaly: detection found one in the current partition",
+  unusual: "unusual: a surprise above 4. anomaly: detection found one in the current partition",
 };
 
 /** Table of the metrics of two sides. */
@@ -284,7 +284,7 @@ export class Compare implements View {
     const instance = text("instance");
     // A difference can be usual even if the current value is an anomaly, and vice versa.
     const hasMedian = text("summary") === "median" && this.comparison!.summary !== "median";
-    const notes = [unusual ? "▲ unusual" : "", value("anomaly") === 1 ? "● anomaly" : "", status === "both" ? "" : status, hasMedian ? "median" : ""];
+    const notes = [unusual ? "unusual" : "", value("anomaly") === 1 ? "anomaly" : "", status === "both" ? "" : status, hasMedian ? "median" : ""];
     const note = cell("unusual", notes.filter(Boolean).join(", "), this.distributionButton(row));
     note.title = notes.filter(Boolean).join(", ");
     const element = h(

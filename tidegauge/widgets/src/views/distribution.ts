@@ -250,10 +250,10 @@ export class Distribution implements View {
     this.showDrift(options);
   }
 
-  private drawCurves({ curve, tails }: Options, pair: QuantilePair): void {
+  private drawCurves({ column, curve, tails }: Options, pair: QuantilePair): void {
     const width = this.picture.clientWidth;
     if (!width) return;
-    const u = drawCurves(this.shell.theme, pair, curve, tails, width, CURVE_HEIGHT);
+    const u = drawCurves(this.shell.theme, column, pair, curve, tails, width, CURVE_HEIGHT);
     const tooltip = h("div", { class: "tg-tooltip", hidden: true });
     u.hooks.setCursor = [() => this.showCurveTooltip(u, curve, tooltip)];
     this.curveChart = u;
