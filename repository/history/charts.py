@@ -81,6 +81,8 @@ _MARK_OFFSET = 9
 _MIME = "application/vnd.vegalite.v5+json"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 """JupyterLab 4 and VS Code display Vega-Lite 5. These charts use nothing newer."""
+_EMBEDDING: Final = {"embedOptions": {"renderer": "svg"}}
+"""An SVG follows a change of the page's colors; a canvas does not."""
 _TEXT: Final = {"labelColor": "currentColor", "titleColor": "currentColor"}
 _CONFIG: Final = {
     "background": "transparent",
@@ -111,7 +113,7 @@ class _Display:
         spec["config"] = _config(spec)
         _leave_out_unused(spec)
         return {
-            _MIME: {**spec, "$schema": _SCHEMA},
+            _MIME: {**spec, "$schema": _SCHEMA, "usermeta": _EMBEDDING},
             "image/svg+xml": _render(spec),
             "text/plain": repr(self),
         }
@@ -526,17 +528,8 @@ class _Panel:
             )
             for channel, n in ((alt.Shape, 0), (alt.Fill, 1), (alt.Stroke, 2))
         )
-        present = {key for row in rows for key in row}
-        shown = (
-            "series",
-            "partition",
-            "explanation",
-            "severity",
-            "status",
-            "label",
-            "old",
-            "value",
-        )
+        several = ["series"] if len(self.group) > 1 else []
+        shown = (*several, "partition", "mark", "explanation", "status", "value_text")
         yield base.mark_point(
             size=70,
             strokeWidth=1.5,
@@ -547,7 +540,7 @@ class _Panel:
             shape=shape,
             fill=fill,
             stroke=stroke,
-            tooltip=[alt.Tooltip(f"{name}:N") for name in shown if name in present],
+            tooltip=[alt.Tooltip(f"{name}:N", title=name.removesuffix("_text")) for name in shown],
             description="explanation:N",
         )
 
@@ -587,8 +580,7 @@ def _marks_of(series: PlottedSeries, name: str, lowest: float) -> Iterator[dict[
             "time": point["time"] and point["time"].isoformat(),
             "at": next(known, lowest),
             "offset": sign * _MARK_OFFSET,
-            "value": values.get(point["partition"]),
-            "severity": point["severity"],
+            "value_text": number(point["value"]) if isfinite(point["value"]) else point["status"],
             "status": point["anomaly_status"],
             "score": point["score"] if isfinite(point["score"]) else 0.0,
             "explanation": plain(point["explanation"] or "", 240),
@@ -597,13 +589,7 @@ def _marks_of(series: PlottedSeries, name: str, lowest: float) -> Iterator[dict[
         if point["label"]:
             label = plain(point["label"], 200)
             offset = 2.5 * sign * _MARK_OFFSET
-            yield {
-                **mark,
-                "mark": "labeled",
-                "label": label,
-                "offset": offset,
-                "explanation": label,
-            }
+            yield {**mark, "mark": "labeled", "offset": offset, "explanation": label}
     for revision in series.revisions:
         partition, old = revision["partition"], revision["old"]
         if partition in values and isfinite(old):
@@ -616,6 +602,8 @@ def _marks_of(series: PlottedSeries, name: str, lowest: float) -> Iterator[dict[
                 "offset": 0,
                 "old": old,
                 "value": values[partition],
+                "value_text": number(old),
+                "status": "restated",
                 "score": 0.0,
                 "explanation": f"{plain(partition)}: {number(old)}, now {number(values[partition])}",
             }

@@ -193,3 +193,20 @@ def test_the_page_waits_for_a_busy_kernel(page, lab):
     open_lab(page, lab, notebook, state="loading")
     assert page.locator(".tidegauge[data-state=disconnected]").count() == 0
     wait_for_state(page, "drawn")
+
+
+def test_a_chart_from_python_needs_no_network_and_follows_the_theme(page, lab):
+    """The fixture fails on a request to another host."""
+    cell = f"repo.plot({PLAIN!r}, 'Size', where='', segment='')"
+    page.goto(f"{lab.url}/lab/workspaces/chart/tree/{lab.write('chart.ipynb', OPEN, cell)}")
+    page.get_by_text("| Idle").wait_for()
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    label = page.locator(".vega-embed svg text", has_text="time (UTC)").first
+    label.wait_for()
+    light = label.evaluate("e => getComputedStyle(e).fill")
+    page.get_by_role("menuitem", name="Settings", exact=True).click()
+    page.get_by_text("Theme", exact=True).hover()
+    page.get_by_text("JupyterLab Dark", exact=True).click()
+    page.wait_for_timeout(3000)
+    assert label.evaluate("e => getComputedStyle(e).fill") != light

@@ -251,12 +251,15 @@ def test_labels_and_revisions_are_drawn(repo):
     chart = repo.plot("d", "Size")
     marks = {row["mark"]: row for row in marks_of(chart)}
     assert marks["expected, too low"]["partition"] == "ds=2013-01-30"
-    assert marks["labeled"]["label"].startswith("expected by ann: ")
+    assert marks["labeled"]["explanation"].startswith("expected by ann: ")
     assert (marks["previous value"]["old"], marks["previous value"]["value"]) == (1001.0, 1200.0)
     (shade,) = layers_of(chart, "rect")
     (label,) = shade["data"]["values"]
     assert (label["since"][:10], label["until"][:10]) == ("2013-01-03", "2013-01-04")
     assert label["label"] == "ignore"
+    (layer,) = [layer for layer in layers_of(chart, "point") if "shape" in layer["encoding"]]
+    shown = {tooltip["field"] for tooltip in layer["encoding"]["tooltip"]}
+    assert all(shown <= set(row) for row in marks_of(chart))  # a missing field is "undefined"
     image = svg_of(chart)
     assert any("onerror" in title for title in titles_of(image))
     # The legend lists what is drawn, and nothing else.
