@@ -929,7 +929,7 @@ def propose_suites(repository: Repository, result: WatchResult) -> list[str]:
     chosen = sorted(tables, key=lambda dataset: (-len(reasons[dataset]), dataset))[:MAX_PROPOSALS]
     return [
         f"{dataset}: {'; '.join(reasons[dataset])}: tidegauge profile {shlex.quote(tables[dataset].location)}"
-        f" --dataset {shlex.quote(dataset)}"
+        f" --dataset {shlex.quote(dataset.removesuffix(_SNAPSHOTS))}"
         for dataset in chosen
         if len(reasons[dataset]) > 1
     ]

@@ -922,12 +922,13 @@ def _iceberg_io() -> FileIO:
 
 def _open_iceberg(metadata_location: str) -> tuple[TableMetadata, FileIO]:
     _require("pyiceberg")
+    from pyiceberg.exceptions import ValidationError
     from pyiceberg.serializers import FromInputFile
 
     io = _iceberg_io()
     try:
         return FromInputFile.table_metadata(io.new_input(absolute(metadata_location))), io
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ValidationError) as error:
         msg = f"cannot read the Iceberg metadata {metadata_location!r}: {describe(error)}"
         raise SourceError(msg) from error
 

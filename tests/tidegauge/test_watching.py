@@ -253,6 +253,7 @@ def test_tables_that_cannot_be_read_are_listed_with_the_reason(repo, lake_folder
         "types": "ds=2026-01-01 cannot be read: its files have different types of 'id': string and long",
     }
     assert "Delta" in failed["delta"]
+    assert "Iceberg" in failed["ice"]
     assert failed["broken"].endswith("a.parquet: it is not a complete Parquet file")
     assert result.status() == 1
 
@@ -714,3 +715,11 @@ def test_files_and_bytes_have_the_segments_of_other_keys(repo, lake_folder):
     files = repo.metrics("t", name="Files", segment=None)
     assert sorted(files["segment"]) == ["country=DE", "country=a/b"]
     assert set(files["segment"]) == set(repo.metrics("t", name="Size")["segment"])
+
+
+def test_a_suite_of_an_unpartitioned_table_is_proposed_under_its_own_dataset(repo, lake_folder):
+    """The snapshots have other partitions than a suite."""
+    write(lake_folder / "flat", rows(10, nulls=3))
+    (proposal,) = watch(str(lake_folder), repository=repo).proposals
+    assert proposal.startswith("flat.snapshots: 30% of name is null; id may be a key")
+    assert proposal.endswith(f"{lake_folder / 'flat'} --dataset flat")
