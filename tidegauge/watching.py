@@ -291,6 +291,15 @@ class WatchResult(JobResult[TableCoverage]):
         Open incidents of muted tables.
     proposals : list of str
         Measured tables for which a suite is worth it, with the reasons and the command that writes it.
+
+    Examples
+    --------
+    >>> result = WatchResult([TableCoverage("orders", "/lake/orders", Coverage.UNCHANGED)], pattern="/lake")
+    >>> print(result.text())
+    /lake: 1 table: 1 unchanged
+    no open incidents
+    >>> result.status()
+    0
     """
 
     pattern: str = ""
