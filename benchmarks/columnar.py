@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -36,7 +37,6 @@ from benchmarks.deequ.cases import (
     MIXED_ANALYZERS,
     SCAN40_ANALYZERS,
 )
-from benchmarks.fallback import cpu
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner
 from tidegauge.analyzers.runs import runner
 
@@ -66,6 +66,18 @@ CASES = {
 """Table, number of partitions (None for all) and analyzers of each case."""
 
 
+def cpu_by_process() -> dict[tuple[int, float], float]:
+    """Return the CPU seconds of this process and its children, which Spark ends when they are idle."""
+    own = psutil.Process()
+    seconds = {}
+    for process in (own, *own.children(recursive=True)):
+        try:
+            seconds[process.pid, process.create_time()] = sum(process.cpu_times()[:2])
+        except psutil.NoSuchProcess:
+            continue
+    return seconds
+
+
 def measure(spark, folder: Path, count: int | None, analyzers, route: str) -> dict:
     """Measure partitions by a route into a new repository; return seconds, CPU seconds and routes."""
     names = sorted(path.name for path in folder.glob("ds=*"))
@@ -73,7 +85,7 @@ def measure(spark, folder: Path, count: int | None, analyzers, route: str) -> di
         repository = tg.Repository(f"sqlite:///{name}/metrics.db")
         suite = tg.Suite("benchmark", [getattr(tg, kind)(*args) for kind, *args in analyzers])
         planner = PLANNERS.get(route, ColumnarPlanner)
-        started, cpu_before = time.perf_counter(), cpu()
+        started, before = time.perf_counter(), cpu_by_process()
         with repository, patch.object(runner, "ColumnarPlanner", planner):
             run = tg.analyze(
                 str(folder),
@@ -83,9 +95,10 @@ def measure(spark, folder: Path, count: int | None, analyzers, route: str) -> di
                 spark=spark,
                 engine="spark" if route == "sql" else "auto",
             )
-        seconds, cpu_seconds = time.perf_counter() - started, cpu() - cpu_before
+        seconds = time.perf_counter() - started
+        cpu = sum(total - before.get(key, 0.0) for key, total in cpu_by_process().items())
     assert not run.failed, run.failed
-    return {"s": seconds, "cpu": cpu_seconds, "routes": run.routes}
+    return {"s": seconds, "cpu": cpu, "routes": run.routes}
 
 
 def main() -> None:
