@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
+    Mask = NDArray[np.bool_]
+
 
 FEW_CYCLES = 3
 """With fewer cycles, the newest days of a season are used before their cycle is complete."""
@@ -196,6 +198,8 @@ COMPARED_MONTHS, MIN_AGREEING_SHARE = 3, 2 / 3
 """A day of the month is compared with its last 3 occurrences, and two thirds of them must agree."""
 DUE_OCCURRENCES = 5
 """A day of the month is expected to be unusual after this many occurrences that were unusual in the same way."""
+ROLLED_WAYS = 2
+"""Ways in which a payment that is due on a day off moves: back and forward."""
 NEIGHBOUR_DAYS = 7
 """The effect of a day is its distance from the median of this many days before and after it."""
 DAYS_PER_YEAR = 365
@@ -251,8 +255,8 @@ class DateEffects:
         Slots of days of the month, as returned by `month_slots`; None to ignore days of the month.
     works : array of bool, shape (partitions,)
         True for partitions on a working day.
-    rolled : array of int, shape (ways, 2, partitions)
-        Days of the month that are due, as returned by `rolled_days`.
+    rolled : array of int, shape (2 * ways, 2, partitions)
+        Days of the month that are due, as returned by `rolled_days`; then those of the day before.
     enough : int
         Minimum number of occurrences that agree.
     yearly : bool
@@ -292,16 +296,14 @@ class DateEffects:
         expected_values = self._expect_due_days(t, centre, width, plain) if daily else centre.copy()
         if not surprising.size:
             return expected_values
-        for days in [self._same_days(t, slots) for slots in self.month] + self._days_due_together(
-            t
-        ):
+        same = [self._same_days(t, slots) for slots in self.month]
+        for days in same + self._days_due_together(t, COMPARED_MONTHS, self.rolled):
             effects, _ = self.effect_of_days(days, surprising, width[surprising])
             self._explain(expected_values, surprising, y, centre[surprising] + effects)
         if not daily:
             return expected_values
-        self._explain(
-            expected_values, surprising, y, self._of_last_year(t, surprising, width[surprising])
-        )
+        for expected in self._of_last_year(t, surprising, width[surprising]):
+            self._explain(expected_values, surprising, y, expected)
         for effects in self._of_days_last_year(t, surprising, width[surprising]):
             self._explain(expected_values, surprising, y, centre[surprising] + effects)
         return expected_values
@@ -318,13 +320,14 @@ class DateEffects:
         working days.
         """
         days = [self._same_days(t, slots, DUE_OCCURRENCES) for slots in self.month]
+        days += self._days_due_together(t, DUE_OCCURRENCES, self.rolled[:ROLLED_WAYS])
         effects = [self._always(days_of_effect, width, plain) for days_of_effect in days]
         expected_values = centre.copy()
         for days_of_effect, effect in zip(days, effects, strict=True):
             is_due = ~np.isnan(effect)
             if not is_due.any() or not (self.works[days_of_effect] == self.works[t]).any():
                 continue
-            for slots, other_effect in zip(self.month, effects, strict=True):
+            for slots, other_effect in zip(self.month, effects[: len(self.month)], strict=True):
                 other_slots = slots[days_of_effect]
                 if other_slots[0] >= 0 and (other_slots == other_slots[0]).all():
                     is_due &= (slots[t] == other_slots[0]) & ~np.isnan(other_effect)
@@ -360,16 +363,18 @@ class DateEffects:
             return np.empty(0, dtype=np.intp)
         return self._last(t, slots[self._since(t) : t] == slots[t], limit)
 
-    def _days_due_together(self, t: int) -> list[NDArray[np.intp]]:
+    def _days_due_together(
+        self, t: int, limit: int, rolled: NDArray[np.intp]
+    ) -> list[NDArray[np.intp]]:
         """Return, for each day of the month that can be due at ``t``, the last partitions when it was due.
 
         For example, a payday is expected on the 14th if the 15th is a Saturday.
         """
         since, days = self._since(t), []
-        for first_day, last_day in self.rolled:
+        for first_day, last_day in rolled:
             for day in range(first_day[t], last_day[t] + 1):
                 was_due = (first_day[since:t] <= day) & (day <= last_day[since:t])
-                days.append(self._last(t, was_due, COMPARED_MONTHS))
+                days.append(self._last(t, was_due, limit))
         return days
 
     def _last(self, t: int, is_alike: NDArray[np.bool_], limit: int) -> NDArray[np.intp]:
@@ -414,17 +419,34 @@ class DateEffects:
         has_agreement = count >= max(self.enough, math.ceil(MIN_AGREEING_SHARE * len(days)))
         return np.where(has_agreement, effect, np.nan), count
 
-    def _of_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Floats:
-        """Return the expected values from the deviation of the days around this one a year ago."""
-        now = self.walk.column[t]
+    def _of_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
+        """Yield the expected values from the deviation of the days around this one a year ago.
+
+        The deviation of the week comes first, then the deviations of single days, for seasons shorter
+        than a week. All are relative to the level before the season, of which a whole week can be part.
+        """
+        now = int(self.walk.column[t])
         ago = now - DAYS_PER_YEAR
         if not self.yearly or ago - BASELINE_DAYS[0] < self.walk.column[0]:
-            return np.full(len(rows), np.nan)
-        week = median(self._plain(rows, ago - NEIGHBOUR_DAYS // 2, ago + NEIGHBOUR_DAYS // 2 + 1))
-        effect = week - median(self._plain(rows, ago - BASELINE_DAYS[0], ago - BASELINE_DAYS[1]))
+            return
+        before = median(self._plain(rows, ago - BASELINE_DAYS[0], ago - BASELINE_DAYS[1]))
         level = median(self._plain(rows, now - BASELINE_DAYS[0], now - BASELINE_DAYS[1]))
-        expected = level + effect + self.walk.effects[rows, self.walk.slot[now]]
-        return np.where(np.abs(effect) > SURPRISE_SPREADS * width, expected, np.nan)
+        level = level + self.walk.effects[rows, self.walk.slot[now]]
+        week = self._plain(rows, ago - NEIGHBOUR_DAYS // 2, ago + NEIGHBOUR_DAYS // 2 + 1)
+        for values in (median(week), *week[:, NEIGHBOUR_DAYS // 2 - 1 : NEIGHBOUR_DAYS // 2 + 2].T):
+            effect = values - before
+            is_noticeable = np.abs(effect) > MIN_NOTICEABLE_SPREADS * width
+            yield np.where(is_noticeable, level + effect, np.nan)
+
+    def as_last_year(self, t: int, y: Floats, start: Floats, width: Floats) -> Mask:
+        """Return whether values are as a year ago, and so no drift from a starting level; NaN without a drift."""
+        is_explained = np.zeros(len(y), dtype=bool)
+        rows = np.flatnonzero(~np.isnan(start))
+        if self.walk.grid.daily and rows.size:
+            reach = np.minimum(np.abs(y - start), SURPRISE_SPREADS * width)[rows]
+            for expected in self._of_last_year(t, rows, width[rows]):
+                is_explained[rows] |= np.abs(y[rows] - expected) < reach
+        return is_explained
 
     def _of_days_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
         """Yield the deviations of single days around this one a year ago; NaN if they are small."""

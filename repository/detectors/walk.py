@@ -296,12 +296,13 @@ class Walk:
     def _date_effects(self, season_names: Sequence[str]) -> DateEffects:
         """Return the effects of dates, for the requested seasons."""
         free_days, names = self.history.free_days, set(season_names)
+        day_before = np.asarray(self.days - np.timedelta64(1, "D"), dtype="M8[D]")
         has_months = bool({AUTO_SEASON, "month"} & names)
         return DateEffects(
             self,
             month_slots(self.days, free_days) if has_months else None,
             np.is_busday(self.days, holidays=free_days),
-            rolled_days(self.days, free_days),
+            np.concatenate([rolled_days(days, free_days) for days in (self.days, day_before)]),
             enough=1 if "month" in names else MIN_REPETITIONS,
             yearly=bool({AUTO_SEASON, "year"} & names),
         )
@@ -485,6 +486,8 @@ class Walk:
         signs = self.signs[:, c - self.windows.level : c]
         score, start, spread = tails.drift(expected.now, self.y[:, c], signs, expected.min_spread)
         score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
+        started = np.where(score > 0, start, np.nan)
+        score[self.dates.as_last_year(t, self.y[:, c], started, expected.width)] = 0
         rows = np.flatnonzero(score)
         score[rows[self._are_new(rows, c, SURE_WEEKS)]] = 0
         return score, start, spread

@@ -239,6 +239,31 @@ def test_paydays_that_move_to_working_days_are_expected_after_three(roll):
     assert not flags[days > paydays[4]].any()
 
 
+@pytest.mark.parametrize("roll", ["following", "preceding"])
+def test_the_day_after_a_payday_moves_with_it(roll):
+    times = times_of(DAY, 400)
+    days = times.astype("M8[D]")
+    months = np.unique(days.astype("M8[M]")).astype("M8[D]")
+    paydays = np.busday_offset(months + 14, 0, roll=roll)
+    factor = np.where(np.isin(days, paydays), 2.5, np.where(np.isin(days - 1, paydays), 1.6, 1.0))
+    _, flags = score_and_flag(times, factor)
+    assert flags[np.isin(days, paydays[:2] + 1)].any()
+    assert not flags[days > paydays[4] + 1].any()
+
+
+@pytest.mark.parametrize("roll", ["following", "preceding"])
+def test_a_payday_that_moves_is_an_anomaly_without_its_peak(roll):
+    """In 2021, the 15ths of May and August are at a weekend, so the way in which paydays move is known."""
+    times = times_of(DAY, 320)
+    days = times.astype("M8[D]")
+    months = np.unique(days.astype("M8[M]")).astype("M8[D]")
+    paydays = np.busday_offset(months + 14, 0, roll=roll)
+    factor = np.where(np.isin(days, paydays), 2.5, 1.0)
+    factor[days == paydays[8]] = 1.0
+    _, flags = score_and_flag(times, factor)
+    assert days[flags & (days > paydays[4])].tolist() == [paydays[8].astype(object)]
+
+
 def test_days_of_the_month_are_not_taken_for_a_heavy_tail():
     times = times_of(DAY, 260)
     fifteenth = times.astype("M8[D]") == times.astype("M8[M]").astype("M8[D]") + 14
@@ -271,6 +296,24 @@ def test_a_day_of_the_year_is_expected_in_the_second_year(length):
     _, flags = score_and_flag(times, np.where(np.isin(days, sales), 2.0, 1.0))
     found = days[flags]
     assert set(found.astype(str)) == {str(day) for day in sales if day < np.datetime64("2022")}
+
+
+@pytest.mark.parametrize("trade", [1.0, 1.25])
+def test_days_of_a_season_are_expected_one_by_one_in_the_second_year(trade):
+    """Days between the years lie between unusual days, so they are compared with the level before December."""
+    times = times_of(DAY, 715)
+    days = times.astype("M8[D]")
+    dates = np.array([str(day)[5:] for day in days])
+    factor = np.where((dates >= "12-10") & (dates < "12-24"), trade, 1.0)
+    factor[(dates >= "12-24") & (dates <= "12-26")] = 0.2
+    factor[dates >= "12-27"] = 0.6
+    factor[dates == "01-01"] = 0.3
+    _, flags = score_and_flag(times, factor)
+    assert {"2021-12-24", "2022-01-01"} <= set(days[flags].astype(str))
+    assert not flags[days > np.datetime64("2022-01-15")].any()
+    factor[days == np.datetime64("2022-12-22")] = 0.5  # not a day of the season
+    _, flags = score_and_flag(times, factor)
+    assert days[flags][-1] == np.datetime64("2022-12-22")
 
 
 def test_an_unusual_day_is_unusual_again_on_another_day_of_the_month():
