@@ -502,6 +502,7 @@ class Walk:
             alarms,
             expected.now.centre,
             expected.min_spread,
+            expected.now.flat + expected.now.effect[:, None],
             repeating=repeating,
             counts=self.kinds.counts,
             counts_of_values=self.kinds.counts_of_values,

@@ -220,6 +220,9 @@ class ConstantModel:
     probability of its distance among earlier deviations. For counts that are nearly always 0 it is at
     least the p-value of a Poisson count: a first 2 is less surprising than a first 6.
 
+    Differences of counts from their constant score at most as Poisson counts with the mean of earlier
+    differences: if a count often differs by one, two is rarer, but not as rare as the sizes suggest.
+
     These deviations are never anomalies: below twice the lower bound of the spread; below 2% of numbers
     without a lower bound, and of counts that are more constant than Poisson counts; and counts that differ
     by one from their constant or from its seasonal value, unless it is the first change of a count of
@@ -243,6 +246,8 @@ class ConstantModel:
         The constant and the expected value, as counts.
     step : array of float
         Counts within this distance of ``near_counts`` are never anomalies.
+    step_rate : array of float
+        Mean distance of counts from the expected value, in whole steps, without seasonal effects.
     zero_rows, zero_rate : array
         Positions in ``rows`` of counts that are nearly always 0, and their Poisson means.
     """
@@ -259,6 +264,7 @@ class ConstantModel:
     is_count: NDArray[np.bool_]
     near_counts: Floats
     step: Floats
+    step_rate: Floats
     zero_rows: NDArray[np.intp]
     zero_rate: Floats
 
@@ -269,6 +275,7 @@ class ConstantModel:
         alarms: NDArray[np.bool_],
         centre: Floats,
         min_spread: Floats,
+        flat: Floats,
         *,
         repeating: NDArray[np.bool_],
         counts: NDArray[np.bool_],
@@ -287,6 +294,8 @@ class ConstantModel:
             Expected values.
         min_spread : array of float, shape (series,)
             Lower bound of the spread; 0 without one.
+        flat : array of float, shape (series, memory)
+            Training points of the past, with the seasonal effect of the next point instead of their own.
         repeating : array of bool, shape (series,)
             Series that have a value twice in succession. Other series have no constant.
         counts : array of bool, shape (series,)
@@ -330,6 +339,9 @@ class ConstantModel:
             EQUAL_COUNT_TOLERANCE,
             COUNT_STEP_TOLERANCE,
         )
+        # Estimate the mean number of steps from the expected value. Steps to seasonal values are no steps.
+        steps = np.round(np.abs(np.expm1(flat[rows]) - near_counts[1][:, None]))
+        step_rate = (np.nansum(steps, axis=1) + 1) / ((~np.isnan(steps)).sum(axis=1) + 1)
         # Estimate the Poisson mean of counts that are nearly always 0.
         zero_rows = np.flatnonzero(is_count & (mode <= tolerance))
         is_counted = is_known[zero_rows] & ~excluded[zero_rows]
@@ -347,6 +359,7 @@ class ConstantModel:
             is_count=is_count,
             near_counts=near_counts,
             step=step,
+            step_rate=step_rate,
             zero_rows=zero_rows,
             zero_rate=(total + 1) / (points[zero_rows] + 1),
         )
@@ -368,6 +381,10 @@ class ConstantModel:
         )
         is_small = (distance < 2 * self.bound) | is_one_step
         score = np.where(is_small, np.minimum(score, 1.0), score)
+        # Counts whose departures are known score at most as if their steps were Poisson counts.
+        rows = np.flatnonzero(self._has_steps)
+        steps = np.round(np.abs(np.expm1(value[rows]) - self.near_counts[:, rows]).min(axis=0))
+        score[rows] = np.minimum(score[rows], poisson_score(steps, self.step_rate[rows]))
         # Counts that are nearly always 0 score at most as Poisson counts.
         rows = self.zero_rows
         score[rows] = np.minimum(score[rows], poisson_score(np.expm1(value[rows]), self.zero_rate))
@@ -394,6 +411,9 @@ class ConstantModel:
         # Include the counts that differ by one, and the usual Poisson counts.
         rows = np.flatnonzero(self.is_count)
         band[rows] = _widen_bands(band[rows], self.near_counts[:, rows], self.step[rows])
+        rows = np.flatnonzero(self._has_steps)
+        steps = poisson_limit(limit, self.step_rate[rows])
+        band[rows] = _widen_bands(band[rows], self.near_counts[:, rows], steps)
         highest = np.log1p(poisson_limit(limit, self.zero_rate))
         band[self.zero_rows, 1] = np.maximum(band[self.zero_rows, 1], highest)
         return band
@@ -403,6 +423,11 @@ class ConstantModel:
         """Score of a deviation's frequency."""
         score: Floats = np.log10((self.points + 2) / (self.departures + 1))
         return score
+
+    @property
+    def _has_steps(self) -> NDArray[np.bool_]:
+        """Mask of the counts that have departed before."""
+        return self.is_count & (self.examples > 0)
 
     @property
     def _large_size(self) -> Floats:

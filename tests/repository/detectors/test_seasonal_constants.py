@@ -88,3 +88,16 @@ def test_days_labelled_bad_do_not_become_the_level():
     found = Seasonal().score(History(times, values, values, [Scale.COUNT], muted=muted))
     assert found.score[0, -1] > ALARM
     assert found.expected[0, -1] == pytest.approx(1000, rel=0.01)
+
+
+@pytest.mark.parametrize(("last", "is_anomaly"), [(10, False), (14, False), (8, True), (17, True)])
+def test_a_count_that_often_differs_by_one_can_differ_by_two(last, is_anomaly):
+    """Fifteen of 100 days differ by one, so of Poisson counts with this mean 1% are at least 2, and 0.001% at least 4."""
+    values = np.full(100, 12.0)
+    values[5::14] = 11.0
+    values[2::13] = 13.0
+    values[-1] = last
+    times = np.arange(100).astype("M8[D]").astype("M8[s]")
+    history = History(times, values[None], np.full((1, 100), 1000.0), [Scale.COUNT])
+    score = float(Seasonal().score(history).score[0, -1])
+    assert (score > ALARM) == is_anomaly
