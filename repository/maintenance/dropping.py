@@ -18,10 +18,9 @@ from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.batch import hashed_ids
+from tidegauge.repository.store.batch import find_newest, hashed_ids
 from tidegauge.repository.store.bulk import chunks, delete_rows
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.newest import find_newest
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.runs import stored_segment_sets
 from tidegauge.repository.store.stored_states import (

@@ -14,12 +14,12 @@ from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, Case, ledger_key
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.batch import newest_first
 from tidegauge.repository.store.database import (
     head_revision,
     read_revision,
 )
 from tidegauge.repository.store.engines import VERSION_TABLE
-from tidegauge.repository.store.newest import newest_first
 from tidegauge.repository.store.stored_states import Artifacts, Payload
 from tidegauge.repository.store.verdicts import hash_of
 

@@ -19,12 +19,17 @@ from tidegauge.analyzers.core.privacy import SEGMENTS
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.batch import METRIC_ROW_COLUMNS, add_partitions, stored_value
+from tidegauge.repository.store.batch import (
+    METRIC_ROW_COLUMNS,
+    add_partitions,
+    find_newest,
+    keep_newest,
+    stored_value,
+)
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.database import Database, next_commit
 from tidegauge.repository.store.dimensions import Dimensions, Recorded, SeriesKey, dataset_for
-from tidegauge.repository.store.newest import find_newest, keep_newest
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -5,7 +5,7 @@ import pytest
 import tidegauge as tg
 from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.widgets.backend import Backend
-from tidegauge.widgets.source import DashboardConfig, DashboardSource
+from tidegauge.widgets.server import DashboardConfig, DashboardSource
 
 
 def record_datasets(file, *datasets):
