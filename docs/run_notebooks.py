@@ -70,7 +70,8 @@ def _kept(outputs: list[Any]) -> Iterator[dict[str, str]]:
                 yield _text(output.text)
             continue
         data = output.data
-        html = _clean(data.get("image/svg+xml") or data.get("text/html") or "")
+        drawn = re.sub('^<svg style="[^"]*"', "<svg", data.get("image/svg+xml") or "")
+        html = _clean(drawn or data.get("text/html") or "")  # drawn in the colors of the site
         if _WIDGET in data:
             if "Dashboard" in data.get("text/plain", ""):
                 yield {"widget": "dashboard"}

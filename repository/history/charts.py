@@ -83,6 +83,8 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 """JupyterLab 4 and VS Code display Vega-Lite 5. These charts use nothing newer."""
 _EMBEDDING: Final = {"embedOptions": {"renderer": "svg"}}
 """An SVG follows a change of the page's colors; a canvas does not."""
+_OPAQUE = 'style="color:#222;background:#fff"'
+"""Attribute of the SVG for exported notebooks, which embed it as an image that inherits no colors."""
 _TEXT: Final = {"labelColor": "currentColor", "titleColor": "currentColor"}
 _CONFIG: Final = {
     "background": "transparent",
@@ -114,7 +116,7 @@ class _Display:
         _leave_out_unused(spec)
         return {
             _MIME: {**spec, "$schema": _SCHEMA, "usermeta": _EMBEDDING},
-            "image/svg+xml": _render(spec),
+            "image/svg+xml": _render(spec).replace("<svg ", f"<svg {_OPAQUE} ", 1),
             "text/plain": repr(self),
         }
 

@@ -226,7 +226,8 @@ def test_notebooks_get_a_chart_that_needs_no_network(repo):
     assert "http" not in json.dumps(bundle).replace("http://www.w3.org/2000/svg", "").replace(
         "https://vega.github.io/schema/", ""
     )
-    read_svg(bundle["image/svg+xml"])
+    root = read_svg(bundle["image/svg+xml"])
+    assert root.get("style") == "color:#222;background:#fff"  # readable as an image on any page
     assert "_repr_mimebundle_" in dir(chart.properties(title="x"))
     assert "image/svg+xml" in (chart + chart)._repr_mimebundle_()
     # Columns that nothing shows are left out, unless the user shows them.
