@@ -44,7 +44,7 @@ from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.analyzers.runs.recording import recording
 from tidegauge.repository.maintenance.integrity import find_problems
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import measurement
+from tidegauge.repository.testing import measurement
 
 FIRST_DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 ROLL_UP_WINDOWS = ("7d", "month")

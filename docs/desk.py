@@ -10,7 +10,7 @@ import numpy as np
 import tidegauge as tg
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     MEAN,
     SIZE,

@@ -29,7 +29,7 @@ from tidegauge.analyzers.runs.ledger import MeasuredPartition
 from tidegauge.repository.history.charts import LINE_DASHES, AnyChart, svg_of
 from tidegauge.repository.history.series import STANDALONE_STYLE
 from tidegauge.repository.history.svg import ANOMALY_COLOR, LINE_COLORS, svg, value_range
-from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
+from tidegauge.repository.testing import SIZE, commit, day, measurement
 
 PICTURES = Path(__file__).parent / "pictures"
 DAYS = 100

@@ -235,7 +235,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))
         ...     repo.partitions("d", versions="all")[["partition", "version", "rows"]].values.tolist()
@@ -266,7 +266,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1), day(2))
         ...     repo.runs("d")[["status", "measured"]].values.tolist()
@@ -304,7 +304,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1), day(2, rows=12))
         ...     print(repo.overview()[["dataset", "partitions", "newest", "rows", "failed"]])
@@ -363,7 +363,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, *(day(n) for n in range(1, 12) if n != 9))
         ...     found = repo.calendar("d", since="2013-01-08", until="2013-01-10")
@@ -425,7 +425,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     repo.metrics("d", "Size")["value"].tolist()
@@ -490,7 +490,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     repo.value("d", "Size"), repo.value("d", "Size", partition="ds=2013-01-01")
@@ -525,7 +525,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10))
         ...     "Size()" in set(repo.series("d")["analyzer"])
@@ -561,7 +561,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     repo.latest("d", "Size")[["partition", "value"]].values.tolist()
@@ -601,7 +601,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1), day(2), day(3))
         ...     [page["partition"].unique().tolist() for page in repo.pages("d", rows=1, name="Size")]
@@ -650,7 +650,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, *(day(n, rows=n) for n in range(1, 5)))
         ...     repo.chart("d", points=2, name="Size")[["low", "high", "count"]].values.tolist()
@@ -697,7 +697,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> from tidegauge.repository.repository import Repository
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with Repository("sqlite://") as repo:
         ...     runs = [commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))]
         ...     print(repo.versions("d", "ds=2013-01-01", name="Size")[[1, 2]].to_numpy().tolist())
@@ -745,7 +745,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))
         ...     repo.restatements("d", name="Size")[["partition", "old", "new"]].values.tolist()
@@ -929,7 +929,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     repo.merge("d", tg.Size()).value, repo.merge("d", tg.Size(), until="2013-01-01").value
@@ -1045,7 +1045,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1), day(2, kind="long", groups={(7,): 10}))
         ...     found = repo.generations("d")
@@ -1081,7 +1081,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     _ = repo.roll_up("d", ["month"])
@@ -1130,7 +1130,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, "a", rows=10)), commit(repo, day(1, "b", rows=12))
         ...     repo.clean(versions="0d", dry_run=True).versions
@@ -1304,7 +1304,7 @@ class Repository(Rendered):
 
         Examples
         --------
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with Repository("sqlite://") as repo:
         ...     run = commit(repo, day(1), day(2))
         ...     dropped = repo.drop("d", partition="ds=2013-01-02")
@@ -1357,7 +1357,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> from tidegauge.analyzers.measures.histogram import Histogram
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with Repository("sqlite://") as repo:
         ...     run = commit(repo, day(1, groups={("ann",): 1, ("bob",): 9}))
         ...     done = repo.forget("ann")
@@ -1428,7 +1428,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     days = [day(1, groups={("a",): 5, ("b",): 5}), day(2, groups={("a",): 10})]
         ...     _ = commit(repo, *days)
@@ -1499,7 +1499,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, *(day(n, groups={("a",): 5, ("b",): 5}) for n in range(1, 10)))
         ...     repo.drifts("d", "s")["psi"].tolist()
@@ -1599,7 +1599,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, *(day(n, rows=50 if n == 20 else 100 + n % 2) for n in range(1, 21)))
         ...     row = repo.compare("d", "ds=2013-01-19", "ds=2013-01-20", name="Size").iloc[0]
@@ -1691,7 +1691,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=12))
         ...     chart = repo.plot("d", "Size", title="Rows", width=400)
@@ -1767,7 +1767,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     days = [day(1, groups={("a",): 5, ("b",): 5}), day(2, groups={("a",): 10})]
         ...     _ = commit(repo, *days)
@@ -1847,7 +1847,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=5))
         ...     chart = repo.heat_map("d", "Size", by="change")
@@ -2151,7 +2151,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 32)))
         ...     tried = ["OnlineNormal()", "SimpleThreshold(1000.0, lower_bound=50)"]
@@ -2403,7 +2403,7 @@ class Repository(Rendered):
         --------
         >>> import tidegauge as tg
         >>> from tidegauge.repository.detectors.monitor import Monitor
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     days = [day(n, rows=10, groups={("a",): 6, ("b",): 4}) for n in range(1, 9)]
         ...     _ = commit(repo, *days, day(9, rows=7, groups={("a",): 3, ("b",): 4}))
@@ -2514,7 +2514,7 @@ class Repository(Rendered):
         Examples
         --------
         >>> import tidegauge as tg
-        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> from tidegauge.repository.testing import commit, day
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=99))
         ...     _ = repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])

@@ -14,7 +14,7 @@ BATCH, DAYS = 5, 35
 WRITER = """
 import sys
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import day, measurement, spec
+from tidegauge.repository.testing import day, measurement, spec
 from tidegauge.analyzers.measures.frequencies import CountDistinct
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 import hashlib

@@ -40,7 +40,7 @@ from tidegauge.analyzers.runs.ledger import (
     RunStatus,
     analyzer_key,
 )
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     HIST,
     MEAN,

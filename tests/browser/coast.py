@@ -1,7 +1,7 @@
 """A small repository with hostile names, a histogram and one real anomaly, created without Spark."""
 
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\">"
 QUOTES = 'it\'s a "quoted" \\ back\\\\slashed `name`; DROP TABLE metric; --'

@@ -9,7 +9,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.moments import Mean, SumAndCount
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
+from tidegauge.repository.testing import COMPLETE, SIZE, commit, day, measurement
 
 TABLES = 200
 SERIES = 20

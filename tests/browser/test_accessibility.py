@@ -8,7 +8,7 @@ from tests.browser.coast import BAD_PARTITION, PLAIN
 from tests.browser.conftest import leave, wait_for_state
 from tests.services.servers import dashboard_server
 from tests.support import features
-from tidegauge.repository.testing.samples import SIZE, commit, day, judged
+from tidegauge.repository.testing import SIZE, commit, day, judged
 
 AXE = WIDGETS / "node_modules" / "axe-core" / "axe.min.js"
 RUN = """async (rules) => {

@@ -10,7 +10,7 @@ from tests.browser.coast import MARKUP, PLAIN
 from tests.browser.conftest import leave, open_served, wait_for_state, wait_until
 from tests.services.servers import dashboard_server
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, judged
+from tidegauge.repository.testing import COMPLETE, SIZE, commit, day, judged
 
 
 @pytest.fixture(scope="module")

@@ -237,7 +237,7 @@ def lines(code):
     "block", [param for param in block_params("sql") if not param.values[0].why_not]
 )
 def test_sql_queries_run_on_the_views(block, repo):
-    from tidegauge.repository.testing.samples import commit, day
+    from tidegauge.repository.testing import commit, day
 
     commit(repo, day(1), day(2))
     with repo.database.read() as connection:
@@ -248,7 +248,7 @@ def test_the_documented_roles_of_postgresql_can_do_their_work_and_no_more(postgr
     """The cookbook creates a database and roles, and the guide grants their rights."""
     import psycopg
 
-    from tidegauge.repository.testing.samples import commit, day
+    from tidegauge.repository.testing import commit, day
 
     roles, grants = (block.code for block in blocks_run_by(__file__))
     names = re.findall("CREATE ROLE (\\w+)", roles)

@@ -51,7 +51,7 @@ STABLE_MODULES = (
     "integrations.airflow",
     "integrations.dagster",
     "repository.testing.contract",
-    "repository.testing.samples",
+    "repository.testing",
 )
 """Modules with stable names that are not in `tidegauge`; see docs/stability.md."""
 

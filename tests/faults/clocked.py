@@ -12,7 +12,7 @@ from pathlib import Path
 import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import recording
-from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
+from tidegauge.repository.testing import SIZE, day, measurement, spec
 
 
 def set_clock(file, seconds):

@@ -125,7 +125,7 @@ class StoredStates:
         import tidegauge as tg
         from tidegauge.analyzers.core.errors import TidegaugeError
         from tidegauge.analyzers.core.state import read_state
-        from tidegauge.repository.testing.samples import commit, day, measurement
+        from tidegauge.repository.testing import commit, day, measurement
         from tidegauge.widgets.backend import Backend
 
         self.by_tag, self.seed = by_tag, seed

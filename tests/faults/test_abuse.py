@@ -49,7 +49,7 @@ from tidegauge.repository.exchange import (
 )
 from tidegauge.repository.store import schema, stored_states
 from tidegauge.repository.store.stored_states import Payload
-from tidegauge.repository.testing.samples import commit, day, judged, measurement
+from tidegauge.repository.testing import commit, day, judged, measurement
 from tidegauge.rules.record_counts import RecordCounts
 from tidegauge.widgets.server import DashboardConfig, DashboardSource
 

@@ -12,7 +12,7 @@ from tests.faults.proxy import Proxy
 from tests.support.integrity import check
 from tidegauge.analyzers.runs.recording import recording
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import day, judged, spec
+from tidegauge.repository.testing import day, judged, spec
 
 
 @pytest.mark.soak

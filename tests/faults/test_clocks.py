@@ -12,7 +12,7 @@ import tidegauge as tg
 from tests.support.integrity import check
 from tidegauge.repository.store import runs
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def fill(disk, left):
 def with_large_states(repository, run, days):
     """Store a batch of days with a state of about 700 KB each."""
     from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
-    from tidegauge.repository.testing.samples import day, measurement
+    from tidegauge.repository.testing import day, measurement
 
     batch = []
     for n in days:
@@ -73,7 +73,7 @@ def with_large_states(repository, run, days):
 
 
 def artifacts_that_fill_their_disk(folder):
-    from tidegauge.repository.testing.samples import spec
+    from tidegauge.repository.testing import spec
 
     disk = Path(folder) / "disk"
     filler = fill(disk, 2 * MIB)

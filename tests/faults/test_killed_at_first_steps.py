@@ -91,7 +91,7 @@ def serves(port):
 
 @pytest.mark.soak
 def test_a_killed_dashboard_leaves_its_repository_unchanged(tmp_path):
-    from tidegauge.repository.testing.samples import commit, day
+    from tidegauge.repository.testing import commit, day
 
     with repository(tmp_path) as repo:
         commit(repo, *map(day, range(1, 41)))

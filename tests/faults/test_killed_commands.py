@@ -21,12 +21,12 @@ from tests.support.integrity import check
 from tests.support.kept import put_kept
 from tests.support.kills import random_moments
 from tidegauge.repository.maintenance.backups import back_up
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 MODULES = [
     "tidegauge.cli.main",
     "tidegauge.repository.repository",
-    "tidegauge.repository.testing.samples",
+    "tidegauge.repository.testing",
     "tidegauge.repository.maintenance.backups",
     "pandas",
     "pyarrow.parquet",

@@ -23,7 +23,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
 from tidegauge.griffin.execution.loader import open_batch
 from tidegauge.griffin.sinks import open_sinks
-from tidegauge.repository.testing.samples import commit, day, judged
+from tidegauge.repository.testing import commit, day, judged
 from tidegauge.spark.session import java_arguments
 
 SECRET = "T0pS3cret4711"

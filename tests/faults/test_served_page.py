@@ -19,7 +19,7 @@ from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.recording import recording
 from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 from tidegauge.widgets.backend import Backend
 
 pytestmark = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")

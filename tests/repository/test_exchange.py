@@ -19,7 +19,7 @@ from tidegauge.repository.exchange import (
     parquet_file,
     prometheus_text,
 )
-from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
+from tidegauge.repository.testing import SIZE, commit, day, measurement
 
 DEEQU = DATA / "deequ.json"
 """As written by the serde of Deequ 2.1.0: every kind of metric, a NaN, an infinity."""

@@ -24,7 +24,7 @@ from tidegauge.analyzers.runs.recording import RunReport, recording, recording_f
 from tidegauge.files.checked import check_table
 from tidegauge.files.runs import SuiteReport, SuiteResult
 from tidegauge.files.suite_files import load_suite
-from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
+from tidegauge.repository.testing import SIZE, day, measurement, spec
 from tidegauge.rules.known_failures import KnownFailures
 from tidegauge.rules.verdicts import CheckResult
 

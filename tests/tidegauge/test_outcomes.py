@@ -26,7 +26,7 @@ from tidegauge.files.runs import SuiteResult
 from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
 from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
 from tidegauge.repository.history.health import table_rows
-from tidegauge.repository.testing.samples import SIZE, day
+from tidegauge.repository.testing import SIZE, day
 from tidegauge.rules import known_failures
 from tidegauge.rules.known_failures import KnownFailures
 

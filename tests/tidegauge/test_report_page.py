@@ -16,7 +16,7 @@ from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.cli.main import run_command
 from tidegauge.report_page import write_report
 from tidegauge.repository.store.frames import records
-from tidegauge.repository.testing.samples import SIZE, commit, day, measurement, spec
+from tidegauge.repository.testing import SIZE, commit, day, measurement, spec
 
 MADE = dt.datetime(2013, 2, 1, 12, tzinfo=dt.UTC)
 

@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import recording, recording_failed_start
 from tidegauge.griffin.results import RoundRecord, keep
-from tidegauge.repository.testing.samples import day, spec
+from tidegauge.repository.testing import day, spec
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import SOURCE_VERSION, table_fingerprints, with_references
 from tidegauge.analyzers.runs.runner import run_incremental
 from tidegauge.analyzers.sources.sources import ListedPartition
-from tidegauge.repository.testing.samples import MEAN, SIZE, commit, day, spec
+from tidegauge.repository.testing import MEAN, SIZE, commit, day, spec
 
 FIRST = "ds=2013-01-01"
 ANALYZERS = [SIZE, MEAN]

@@ -61,7 +61,7 @@ from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec, RunStatu
 from tidegauge.repository.maintenance.integrity import find_problems
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.database import head_revision
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     HIST,
     MEAN,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import tidegauge as tg
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 LIMIT = "SimpleThreshold(1000.0, lower_bound=50)"
 COLUMNS = [

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import commit, day, measurement, spec
+from tidegauge.repository.testing import commit, day, measurement, spec
 
 SPIKE = 30
 

@@ -11,7 +11,7 @@ import tidegauge as tg
 from tidegauge.repository.detection.detect import store_holidays, stored_suite
 from tidegauge.repository.detectors.inputs import HOLIDAY_DATES_KEY, suite_holidays
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 SUITE = json.dumps({"holidays": "US"})
 

@@ -18,7 +18,7 @@ from tidegauge.repository.detection import detect
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     MEAN,
     SIZE,

@@ -37,7 +37,7 @@ from tidegauge.repository.distributions.distances import (
     wasserstein,
 )
 from tidegauge.repository.distributions.stored import Quantiles, categories_of, quantiles_of
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.testing import commit, day, measurement
 
 # Numbers of Deequ's tests, in
 # https://github.com/awslabs/deequ/tree/master/src/test/scala/com/amazon/deequ/KLL

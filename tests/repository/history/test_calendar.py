@@ -12,7 +12,7 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing import SIZE, commit, day
 
 NOW = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 HOUR = dt.timedelta(hours=1)

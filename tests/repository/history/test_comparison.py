@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tidegauge as tg
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing import SIZE, commit, day
 
 inf, nan = np.inf, np.nan
 

@@ -42,7 +42,7 @@ from tidegauge.repository.history.svg import (
     thinned,
     value_range,
 )
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.testing import commit, day, measurement
 
 START = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
 

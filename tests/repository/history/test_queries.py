@@ -21,7 +21,7 @@ from tidegauge.repository.maintenance.backups import back_up, restore
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, head_revision
 from tidegauge.repository.store.windows import WindowScheme
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     HIST,
     SIZE,
@@ -852,5 +852,5 @@ def test_examples_of_public_docstrings_do_not_need_pytest():
     import subprocess
     import sys
 
-    code = "import sys; sys.modules['pytest'] = None; import tidegauge.repository.testing.samples"
+    code = "import sys; sys.modules['pytest'] = None; import tidegauge.repository.testing"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -23,7 +23,7 @@ from tidegauge.repository.history.series import (
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.queries import MetricQuery, view_of
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.testing import commit, day, measurement
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.history.health import open_incidents, table_rows
 from tidegauge.repository.store.verdicts import passing_checks
-from tidegauge.repository.testing.samples import SIZE, commit, day, judged, spec
+from tidegauge.repository.testing import SIZE, commit, day, judged, spec
 from tidegauge.widgets.backend import Backend
 
 NOW = dt.datetime(2033, 5, 1, tzinfo=dt.UTC)

@@ -24,7 +24,7 @@ from tidegauge.repository.incidents.contributions import (
 )
 from tidegauge.repository.store.facts import dimensions_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
-from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
+from tidegauge.repository.testing import COMPLETE, SIZE, commit, day, measurement
 
 LIMIT = tg.SimpleThreshold(1000.0, lower_bound=60.0)
 LOW = tg.Monitor({"analyzer": "Size()", "segment": ""}, LIMIT)

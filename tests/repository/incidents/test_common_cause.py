@@ -18,7 +18,7 @@ from tidegauge.repository.incidents.common_cause import (
     poisson_tail,
 )
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing import SIZE, commit, day
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 FEWER, LATE = "fewer rows", "late"

@@ -15,7 +15,7 @@ from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.grouping import group_anomalies
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import COMPLETE, MEAN, SIZE, commit, day, spec
+from tidegauge.repository.testing import COMPLETE, MEAN, SIZE, commit, day, spec
 
 LIMIT = [tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))]
 

@@ -13,7 +13,7 @@ from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.whole_partitions import MissingPartition
 from tidegauge.repository.incidents.anomaly import missing_span, partition_name_at
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing import SIZE, commit, day
 
 WATCH = [tg.Monitor(detector="MissingPartition")]
 HOUR = dt.timedelta(hours=1)

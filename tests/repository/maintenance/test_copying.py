@@ -17,7 +17,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database
-from tidegauge.repository.testing.samples import commit, day, judged
+from tidegauge.repository.testing import commit, day, judged
 
 
 @pytest.fixture(autouse=True)

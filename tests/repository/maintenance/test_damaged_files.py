@@ -11,7 +11,7 @@ from tests.conftest import soak
 from tests.support.integrity import check
 from tidegauge.cli.main import run_command
 from tidegauge.repository.store.engines import is_damage
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 PAGE = 4096
 

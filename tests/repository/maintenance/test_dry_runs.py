@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import tidegauge as tg
-from tidegauge.repository.testing.samples import HIST, commit, day, judged
+from tidegauge.repository.testing import HIST, commit, day, judged
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 """A time after everything that a test stores."""

@@ -18,7 +18,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import forgetting
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import stored_states
-from tidegauge.repository.testing.samples import commit, day, judged, measurement
+from tidegauge.repository.testing import commit, day, judged, measurement
 from tidegauge.rules.verdicts import CheckResult
 
 PERSON = "ann@example.org"

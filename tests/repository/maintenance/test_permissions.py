@@ -8,7 +8,7 @@ import pytest
 import tidegauge as tg
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.cli.main import run_command
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import tidegauge as tg
 from tests.support.integrity import check
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.repository.testing.samples import COMPLETE, HIST, SIZE, commit, day
+from tidegauge.repository.testing import COMPLETE, HIST, SIZE, commit, day
 
 FEBRUARY = dt.datetime(2013, 2, 1, tzinfo=dt.UTC)
 

@@ -16,7 +16,7 @@ from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     HIST,
     MEAN,

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import tidegauge as tg
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 LIMIT = [tg.Monitor({"name": name}, "SimpleThreshold(50)") for name in ("Size", "Mean")]
 

@@ -4,7 +4,7 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
+from tidegauge.repository.testing import SIZE, commit, day, measurement
 
 EWR = tg.Size(where="origin = 'EWR'")
 

@@ -26,7 +26,7 @@ from tidegauge.repository.store.database import (
     head_revision,
 )
 from tidegauge.repository.store.engines import VERSION_TABLE
-from tidegauge.repository.testing.samples import commit, day, spec
+from tidegauge.repository.testing import commit, day, spec
 
 RELEASED = sorted(file.name.removesuffix(".db.gz") for file in KEPT.glob("*.db.gz"))
 

@@ -11,7 +11,7 @@ import tidegauge as tg
 from tests.support.kept import put_kept
 from tidegauge.cli.main import run_command
 from tidegauge.repository.store.database import Database
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 
 def take_down(url, revision="0006"):

@@ -17,7 +17,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.engines import rights_advice
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 pytestmark = pytest.mark.postgres
 

@@ -10,7 +10,7 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.cli.main import run_command
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     HIST,
     SIZE,
     UNIQUE,

@@ -13,7 +13,7 @@ from tests.support.integrity import check
 from tidegauge.analyzers.runs.ledger import RunSpec, RunStatus
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.verdicts import standing_verdicts
-from tidegauge.repository.testing.samples import commit, day, judged, spec
+from tidegauge.repository.testing import commit, day, judged, spec
 
 OF = {"name": "c", "specification": "s", "fingerprint": "a"}
 TOMORROW = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)

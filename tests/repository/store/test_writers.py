@@ -21,7 +21,7 @@ from tests.services.servers import kill
 from tests.support.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.runs import LEASE_SECONDS
-from tidegauge.repository.testing.samples import SIZE, changes, commit, day, spec
+from tidegauge.repository.testing import SIZE, changes, commit, day, spec
 
 
 def start(*arguments, **options):

@@ -6,7 +6,7 @@ import time
 
 import tidegauge as tg
 from tidegauge.analyzers.runs.ledger import RunStatus
-from tidegauge.repository.testing.samples import SIZE, day, spec
+from tidegauge.repository.testing import SIZE, day, spec
 
 
 def mixed(url, artifacts, seed, transactions, dataset="d"):

@@ -13,7 +13,7 @@ from tests.conftest import soak
 from tests.support.integrity import check
 from tests.support.memory import MemoryRepository
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import (
+from tidegauge.repository.testing import (
     COMPLETE,
     HIST,
     MEAN,

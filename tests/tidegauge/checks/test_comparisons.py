@@ -7,7 +7,7 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.checks.comparisons import different_rows
-from tidegauge.repository.testing.samples import commit, day, spec
+from tidegauge.repository.testing import commit, day, spec
 
 # --- rows without Spark
 

@@ -5,7 +5,7 @@ from datasketches import kll_doubles_sketch
 
 import tidegauge as tg
 from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.testing import commit, day, measurement
 
 
 def sketched(*values):

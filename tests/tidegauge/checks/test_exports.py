@@ -5,7 +5,7 @@ import json
 import pytest
 
 import tidegauge as tg
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 

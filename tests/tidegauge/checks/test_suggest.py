@@ -12,7 +12,7 @@ from tidegauge.analyzers.measures.extremes import MaxState
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
 from tidegauge.checks.suggest import MetricHistory
 from tidegauge.checks.suggestions import ceil2, floor2, widen, wilson
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.testing import commit, day, measurement
 
 COMPLETE, SIZE, MEAN = tg.Completeness("x"), tg.Size(), tg.Mean("x")
 

@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunSpec, RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
-from tidegauge.repository.testing.samples import MEAN, SIZE, commit, day, measurement
+from tidegauge.repository.testing import MEAN, SIZE, commit, day, measurement
 
 # `day(n, rows=r)` has r rows, of which r - 1 are complete in x; the mean of x is n; s is once b, else a.
 COMPLETE = tg.Completeness("x")

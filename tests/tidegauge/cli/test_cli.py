@@ -16,7 +16,7 @@ from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
 from tidegauge.files.runs import SuiteResult
-from tidegauge.repository.testing.samples import commit, day, measurement, spec
+from tidegauge.repository.testing import commit, day, measurement, spec
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import tidegauge as tg
 from tests.services.servers import Server, dashboard_server, jupyter_environment, tidegauge_command
 from tidegauge.cli.main import run_command
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 served = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
 

@@ -17,7 +17,7 @@ from tests.paths import ROOT
 from tidegauge.cli import main
 from tidegauge.cli.main import TimeLimitReached, run_command, time_limit
 from tidegauge.repository.store import facts
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 SHORT = 0.2 / 60
 IN_A_THREAD = """

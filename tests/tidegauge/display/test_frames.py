@@ -17,7 +17,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.repository.store import frames
 from tidegauge.repository.store.frames import Kind, records
 from tidegauge.repository.store.result_frame import ResultFrame
-from tidegauge.repository.testing.samples import commit, day, measurement, spec
+from tidegauge.repository.testing import commit, day, measurement, spec
 
 KINDS = {
     **dict.fromkeys(("value", "score"), Kind.NUMBER),

@@ -17,7 +17,7 @@ from tidegauge.files.checked import check_table
 from tidegauge.files.runs import SuiteReport, SuiteResult
 from tidegauge.files.suite_files import load_suite, load_suites
 from tidegauge.outcome import FailOnLevel
-from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
+from tidegauge.repository.testing import SIZE, commit, day, measurement
 from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import CheckResult
 from tidegauge.widgets.tables import failed_checks

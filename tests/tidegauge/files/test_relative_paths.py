@@ -9,7 +9,7 @@ from tidegauge.analyzers.runs.ledger import is_same_source
 from tidegauge.files.rules_files import load_rules
 from tidegauge.files.suite_files import load_suite
 from tidegauge.files.yaml_file import located, relative_to
-from tidegauge.repository.testing.samples import day, spec
+from tidegauge.repository.testing import day, spec
 
 SUITE = "dataset: d\npath: {path}\nanalyzers: [Size]\n"
 

@@ -19,7 +19,7 @@ from tidegauge.files import runs
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
 from tidegauge.outcome import FailOnLevel, Gate
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing import commit, day
 
 SUITE = """dataset: d
 table: db.t

@@ -10,7 +10,7 @@ from tidegauge.files import runs
 from tidegauge.outcome import Gate
 from tidegauge.repository.detection import together
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import commit, day, spec
+from tidegauge.repository.testing import commit, day, spec
 
 SUITE = "dataset: {name}\ntable: {table}\nanalyzers: [Size]\n"
 

@@ -11,7 +11,7 @@ from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
 from tidegauge.griffin import results, running
 from tidegauge.griffin.results import RoundRecord, keep
-from tidegauge.repository.testing.samples import SIZE
+from tidegauge.repository.testing import SIZE
 
 
 def test_samples_are_stored_before_the_ledger_and_a_failing_sample_leaves_the_others(

@@ -8,7 +8,7 @@ import tidegauge as tg
 from tests.tidegauge.notifications.web import web
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.rows import Severity
-from tidegauge.repository.testing.samples import commit, day, spec
+from tidegauge.repository.testing import commit, day, spec
 from tidegauge.rules.judging import close_verdicts, current_failures
 from tidegauge.rules.verdicts import CheckResult
 

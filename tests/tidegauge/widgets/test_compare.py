@@ -7,7 +7,7 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.repository.testing.samples import commit, day, measurement, spec
+from tidegauge.repository.testing import commit, day, measurement, spec
 from tidegauge.widgets import compare as comparison
 
 FIRST, LAST = {"partition": "ds=2013-01-01"}, {"partition": "ds=2013-01-09"}

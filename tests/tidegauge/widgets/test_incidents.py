@@ -15,7 +15,7 @@ from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
 from tidegauge.repository.store.labels import training_labels
-from tidegauge.repository.testing.samples import SIZE, commit, day, spec
+from tidegauge.repository.testing import SIZE, commit, day, spec
 from tidegauge.widgets import incidents as inbox
 from tidegauge.widgets import script as built
 from tidegauge.widgets.backend import Backend

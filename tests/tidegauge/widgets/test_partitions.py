@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import tidegauge as tg
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing import SIZE, commit, day
 from tidegauge.widgets import tables as ledger
 
 HOUR = dt.timedelta(hours=1)

@@ -9,7 +9,7 @@ import pytest
 import tidegauge as tg
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.repository.testing.samples import commit, day, measurement
+from tidegauge.repository.testing import commit, day, measurement
 from tidegauge.widgets import compare
 from tidegauge.widgets import compare as comparison
 from tidegauge.widgets import series as charts
