@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tidegauge.repository.detectors.base import History, Reason, Scores
-from tidegauge.repository.numerics.arrays import median, row_sums
+from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import AGREEMENT_TOLERANCE, MAX_OCCURRENCES, Season
 from tidegauge.repository.numerics.grid import Grid
 
@@ -187,7 +187,9 @@ class SeasonEffects:
         around = self.walk.filled[:, columns]
         is_known = ~np.isnan(around)
         count = is_known @ share
-        mean = row_sums(np.where(is_known, around * share, 0)) / np.maximum(count, 1)
+        # Unlike a product of matrices, this rounds the same whatever the other rows are.
+        total = np.einsum("ij,j->i", np.where(is_known, around, 0), share)
+        mean = total / np.maximum(count, 1)
         result: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
         return result
 
