@@ -194,6 +194,8 @@ _PACKAGE_USES = (
     ("psycopg", "a repository in PostgreSQL", "postgres"),
     ("anywidget", "dashboards", "notebook"),
     ("lark", "Griffin jobs", "griffin"),
+    ("deltalake", "Delta tables without Spark", "lakehouse"),
+    ("pyiceberg", "Iceberg tables without Spark", "lakehouse"),
     ("fastavro", "query logs of features", "avro"),
     ("holidays", "holidays of countries", "holidays"),
     ("apprise", "notifications by Slack, e-mail and others", "notify"),

@@ -6,14 +6,17 @@ empty files, several row groups, and files without statistics.
 
 from random import Random
 
+import deltalake
 import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
 
 import tidegauge as tg
 from tests.analyzers.columnar.random_tables import COLUMNS, NUMBERS, TIMES
 from tests.analyzers.columnar.test_equality import assert_same
+from tests.analyzers.columnar.test_table_logs import require_iceberg_writer
 from tests.conftest import soak
 from tidegauge.analyzers.columnar.engines import Route
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner, kernel_of
@@ -27,9 +30,6 @@ from tidegauge.analyzers.columnar.table_logs import (
 from tidegauge.analyzers.core.columnar import RowGroup
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.partitions import NULL
-
-deltalake = pytest.importorskip("deltalake")
-pytest.importorskip("pyiceberg_core", reason="writing Iceberg tables needs pyiceberg-core")
 
 STEPS = 6
 MAX_ROWS = 12
@@ -222,8 +222,7 @@ def evolve(random, table, kinds, model):
 @settings(max_examples=soak(6, 150), phases=[Phase.generate])
 @given(st.integers(0, 2**32))
 def test_iceberg_manifests_and_files_give_the_states_of_all_rows(tmp_path_factory, seed):
-    from pyiceberg.catalog.sql import SqlCatalog
-
+    require_iceberg_writer()
     random, folder = Random(f"iceberg {seed}"), tmp_path_factory.mktemp("iceberg")
     model = Model(random)
     catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
