@@ -58,7 +58,9 @@ STABLE_MODULES = (
 
 def defined(module):
     """Yield the public functions and classes of a module, whose imports may be missing here."""
-    tree = ast.parse((ROOT / "tidegauge" / f"{module.replace('.', '/')}.py").read_text())
+    path = ROOT / "tidegauge" / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = ast.parse(path.read_text())
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield f"{module}.{node.name}"
