@@ -23,7 +23,7 @@ from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.listing import coverage_counts
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Record
-from tidegauge.rules.judging import current_failures
+from tidegauge.rules.judging import MAX_VERDICTS, current_failures
 from tidegauge.rules.verdicts import failure_messages
 from tidegauge.widgets.script import dataset_address, incident_address
 
@@ -45,8 +45,6 @@ PARTITIONS_BEFORE, PARTITIONS_AFTER = 60, 10
 """Partitions before and after an incident in its plots."""
 SPARKLINE_PARTITIONS = 90
 """Maximum number of partitions in the sparkline of a series."""
-MAX_VERDICTS = 20
-"""Maximum number of listed failed verdicts of a dataset."""
 _SERIES_COLUMNS = ("segment", "name", "instance", "analyzer")
 
 
@@ -179,24 +177,6 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
     return report_groups
 
 
-def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) -> list[Record]:
-    """Read the verdicts of the rules and checks that the current data of a dataset fails, the newest first.
-
-    Parameters
-    ----------
-    repository : Repository
-    dataset : str
-    since
-        Only verdicts on partitions of this time or later.
-    """
-    window = Window.between(since, None)
-    return [
-        verdict
-        for verdict in current_failures(repository, dataset)
-        if window.holds(verdict["time"])
-    ]
-
-
 def contents_of(
     repository: Repository,
     row: Record,
@@ -235,7 +215,7 @@ def contents_of(
         series=_read_worst_series(repository, dataset, ledger, max_series),
         rows=_row_counts(dataset, _partitions_since(ledger, since)),
         runs=records(repository.runs(dataset)),
-        verdicts=failed_verdicts(repository, dataset, since),
+        verdicts=current_failures(repository, dataset, since),
         url=dashboard_url(),
         grouped=[incident for incident in open_incidents if incident["id"] in grouped],
     )

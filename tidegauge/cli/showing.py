@@ -115,13 +115,13 @@ def _print_resolved_count(
 
 def _print_failures(repository: Repository, datasets: list[str], since: str | None) -> None:
     """Print why the current data of datasets fails rules and checks, the newest verdicts first."""
-    from tidegauge.report_page import MAX_VERDICTS, failed_verdicts
     from tidegauge.repository.store.frames import columns
+    from tidegauge.rules.judging import MAX_VERDICTS, current_failures
     from tidegauge.rules.verdicts import failure_messages
 
     lines, omitted = [], []
     for dataset in datasets:
-        verdicts = failed_verdicts(repository, dataset, since)
+        verdicts = current_failures(repository, dataset, since)
         lines += [
             (
                 dataset,

@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.state import as_state
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.frames import frame_of
-from tidegauge.repository.store.queries import AsOf, Moment, dataset_id
+from tidegauge.repository.store.queries import AsOf, Moment, Window, dataset_id
 from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, failing_verdicts, verdict_rows
 from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.record_counts import RecordCounts, Sample
@@ -239,6 +239,8 @@ def _store_verdicts(
         )
 
 
+MAX_VERDICTS = 20
+"""Maximum number of failed verdicts of a dataset that a report lists."""
 NO_PARTITIONS = "no partitions"
 """Fingerprint in a verdict on a table without partitions."""
 
@@ -311,8 +313,17 @@ def _newest_verdicts(
     return verdicts
 
 
-def current_failures(repository: Repository, dataset: str) -> list[dict[str, Any]]:
+def current_failures(
+    repository: Repository, dataset: str, since: Moment = None
+) -> list[dict[str, Any]]:
     """Return the newest failed verdicts of rules and checks on the current data.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+    since
+        Only verdicts on partitions of this time or later.
 
     Returns
     -------
@@ -328,7 +339,12 @@ def current_failures(repository: Repository, dataset: str) -> list[dict[str, Any
         rows = [row._asdict() for row in connection.execute(query)]
     constants = {"dataset": dataset, "passed": False}
     flags = ("is_known", "is_labelled")
-    return [{**row, **constants, **{flag: bool(row[flag]) for flag in flags}} for row in rows]
+    window = Window.between(since, None)
+    return [
+        {**row, **constants, **{flag: bool(row[flag]) for flag in flags}}
+        for row in rows
+        if window.holds(row["time"])
+    ]
 
 
 def close_verdicts(
