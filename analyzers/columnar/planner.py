@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_SCANNED_BYTES = 64 * 2**20
-"""Compressed bytes of columns that one run reads in this process if Spark has started. For 40 analyzers, one
-process reads about 40 MiB a second; a job of Spark's tasks begins within half a second."""
+"""Compressed bytes of columns that one run reads in this process if Spark has started. With two cores, more is
+read sooner in Spark's tasks, although they cost more CPU time (`python -m benchmarks.columnar`)."""
 STARTING_FACTOR = 4
-"""Factor by which this process may read more if Spark has not started, which takes six seconds or more."""
+"""Factor by which this process may read more if Spark has not started, because its start takes seconds."""
 MAX_GROUP_BYTES = 2**29
 """Bytes in memory of the columns of one row group, at 8 bytes a value: half of the default memory of Spark's
 driver. A few compressed bytes can hold any number of repeated values."""
