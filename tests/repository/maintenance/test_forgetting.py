@@ -175,6 +175,7 @@ WITHOUT_VALUES = {
     },
     "words of our own": {
         "status", "severity", "direction", "scale", "entity", "kind", "tag", "label.label", "folded_state.fold",
+        "run.routes",
     },
     "names of columns": {"keys", "columns"},
     "machines, sinks, processes": {"host", "holder", "sink"},

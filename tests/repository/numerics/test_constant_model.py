@@ -15,6 +15,7 @@ def fit(past, *, min_spread=0.5, counts=False, alarms=(), counts_of_values=False
         alarmed,
         past[:, -1],
         np.array([min_spread]),
+        past,
         repeating=np.array([True]),
         counts=np.array([counts]),
         counts_of_values=np.array([counts_of_values]),
