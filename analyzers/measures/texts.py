@@ -452,6 +452,8 @@ _CHARACTER_SETS: Mapping[str, _Ranges] = {
 _ANCHORS = {"^": r"\A", "$": r"\z", r"\A": r"\A", r"\z": r"\z", r"\b": r"\b", r"\B": r"\B"}
 _LINE_ENDS = "\n", "\r", "\x85", "\u2028", "\u2029"
 _DOT = r"[^\n\r\x{85}\x{2028}\x{2029}]"
+_CASES_OF_LETTERS = [[f"\\x{{{ord(letter):x}}}" for letter in pair] for pair in ("Kk", "Ss")]
+"""Classes that RE2 replaces by a letter in any case, which in an alternative also matches the Kelvin sign or the long s."""
 _MAX_REPEATS = 1000
 """Greatest number of repetitions in RE2."""
 
@@ -623,11 +625,13 @@ def _part_of(token: re.Match[str], *, ignores_case: bool) -> str:
         letters = (*range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))
         swapped = (c ^ 32 for c in letters if any(low <= c <= high for low, high in ranges))
         ranges = (*ranges, *((c, c) for c in swapped))
-    body = "".join(
+    members = [
         f"\\x{{{low:x}}}" if low == high else f"\\x{{{low:x}}}-\\x{{{high:x}}}"
         for low, high in sorted(set(ranges))
-    )
-    return f"[{'^' * is_negated}{body}]"
+    ]
+    if members in _CASES_OF_LETTERS and not is_negated:
+        return f"(?:{'|'.join(members)})"
+    return f"[{'^' * is_negated}{''.join(members)}]"
 
 
 def _ranges_in(members: str) -> _Ranges:
@@ -664,7 +668,7 @@ def _ranges_of(sign: str) -> _Ranges:
             raise _OnlyJavaError  # a half of a character
     elif sign[1] in _CHARACTER_SETS:
         return _CHARACTER_SETS[sign[1]]
-    elif sign[1] == "x":
+    elif sign[1] == "x" and len(sign) > len(r"\x"):
         code = int(sign.removeprefix(r"\x"), base=16)
     elif sign[1] in _CONTROL_CHARACTERS:
         code = ord(_CONTROL_CHARACTERS[sign[1]])

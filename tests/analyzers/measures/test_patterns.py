@@ -56,6 +56,9 @@ def test_invalid_patterns_are_refused_where_they_are_written(pattern):
         ("a.b", ["a\x0bb"], ["a\nb", "a\rb", "a\x85b", "a\u2028b", "a\u2029b"]),
         ("^b|b$", ["a\nb"], ["a\nbc"]),
         ("(?i)k[a-c]", ["KB", "kC"], ["\u212aa", "kd"]),  # Kelvin; ASCII only, unless (?u)
+        (r"(?i)\d|k", ["K"], ["\u212a"]),
+        (r"[a-c]|[sS]", ["S"], ["\u017f"]),
+        ("(?i)(k|[0-9s])+", ["K", "S"], ["\u212a\u017f"]),
         ("(?i)[Z-a]", ["z", "A", "_"], ["b"]),
         ("(?i)[^a]", ["b"], ["a", "A"]),
         (r"\bkey\b", ["a key."], ["monkey", "keys"]),
@@ -77,7 +80,7 @@ def test_re2_matches_the_common_subset_as_java_documents_it(pattern, matching, o
     [
         r"(a)\1", "a++", "(?=a)", "(?!a)", "(?>a)", "(?<n>a)", "(?s).", "a(?i)b", r"\p{L}", r"\h", r"\Z", r"\Qa\E",
         "[a&&b]", "[a[b]]", "[]a]", "[a-c-e]", r"[\d-x]", r"[\S]", r"\v", r"\u0041", "(a?)*", "(?:^|a){2}", "(a|)+",
-        "a{1001}", "x{0,1000}{2}",
+        "a{1001}", "x{0,1000}{2}", r"[\x{41}]",
     ],
 )  # fmt: skip
 def test_other_valid_patterns_are_left_to_java(pattern):
@@ -85,7 +88,8 @@ def test_other_valid_patterns_are_left_to_java(pattern):
 
 
 @pytest.mark.parametrize(
-    "pattern", [*BAD, "a**", "a{3,2}", "{", "a{,2}", "[z-a]", "|*", "^*", "(", "a|*", "\ud800"]
+    "pattern",
+    [*BAD, "a**", "a{3,2}", "{", "a{,2}", "[z-a]", "|*", "^*", "(", "a|*", "\ud800", r"[\x4]"],
 )
 def test_invalid_patterns_are_left_to_java(pattern):
     assert common_pattern(pattern) is None
