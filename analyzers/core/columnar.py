@@ -182,14 +182,14 @@ class ColumnCondition:
         The column's type.
     form : Present, OneOf or Within
         The condition.
-    is_never_null : bool or None
-        Whether the condition is true or false for null, too; None if only Spark knows.
+    is_never_null : bool
+        Whether the condition is true or false for null, too.
     """
 
     column: str
     kind: str
     form: Present | OneOf | Within
-    is_never_null: bool | None
+    is_never_null: bool
 
     @classmethod
     def from_sql(cls, condition: str, schema: Schema) -> ColumnCondition | None:
@@ -205,7 +205,8 @@ class ColumnCondition:
         if columns is None or not (isinstance(form, Present) or _is_comparable(form, field.kind)):
             return None
         known = {"1": True, field.sql: False}.get(known_sql(condition, schema))
-        return cls(columns[0], field.kind, form, known)
+        # Spark may round a constant with many digits.
+        return None if known is None else cls(columns[0], field.kind, form, known)
 
     def is_known(self, group: RowGroup) -> npt.NDArray[np.bool_]:
         """Return for each row whether the condition is true or false, and not null."""
@@ -318,6 +319,8 @@ def _is_comparable(form: OneOf | Within, kind: str) -> bool:
     if any(isinstance(value, str | bool) for value in constants):
         return False
     limit = _MAX_EXACT_LITERAL.get(kind, (1 << 63) - 1)
+    if kind in INTEGRAL and any(isinstance(value, float) for value in constants):
+        limit = _MAX_EXACT_LITERAL["double"] - 1  # Spark may compare the values as doubles
     is_number = kind in {*INTEGRAL, *_MAX_EXACT_LITERAL}
     return is_number and all(abs(value) <= limit for value in constants)
 

@@ -738,9 +738,9 @@ def _literal_value(tree: Tree, condition: str) -> Any:
     if match is None:
         return None
     if match["number"]:
-        digits = match["number"]
-        is_plain = (match["suffix"] or "D").upper() in {"BD", "D"}
-        return (int(digits) if digits.isdigit() else float(digits)) if is_plain else None
+        digits, suffix = match["number"], (match["suffix"] or "").upper()
+        is_integer = digits.isdigit() and suffix != "D"
+        return (int(digits) if is_integer else float(digits)) if suffix in {"", "BD", "D"} else None
     # Other tools read escapes differently, except those that `literal` writes.
     string = match[0][1:-1]
     is_plain = re.search(r"\\[^'\\]", string.replace("\\\\", "")) is None

@@ -293,7 +293,7 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
     def kernel(self, schema: Schema) -> Kernel[ComplianceState] | None:
         """Evaluate conditions on single columns, if their forms are known."""
         row_filter = RowFilter.from_sql(self.predicate, schema)
-        if row_filter is None or any(part.is_never_null is None for part in row_filter.parts):
+        if row_filter is None:
             return None
 
         def from_rows(group: RowGroup) -> ComplianceState:

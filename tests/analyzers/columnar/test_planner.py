@@ -485,6 +485,7 @@ SCHEMA = Schema.from_types({"n": "long", "x": "double", "s": "string", "d": "dec
         ("n IN (5, 1.0, 2.5)", [True, False, False, True]),
         ("n IS NULL OR n <= -1", [False, True, True, False]),
         ("coalesce(n, 0) >= 0", [True, True, False, True]),
+        ("n < 9999999999999999", [True, False, True, True]),
         ("x > 1.5", [True, False, False, False]),  # NaN is the greatest number
         ("x <= 1.5", [False, True, False, True]),
         ("x = 0", [False, False, False, True]),
@@ -506,6 +507,11 @@ def test_conditions_are_evaluated_as_by_spark(condition, expected):
         "s > 1",
         "n = 'a'",
         "x > 9007199254740993",
+        "n > 1e16",  # Spark compares doubles: 10000000000000001 is not greater
+        "n = 9007199254740992D",
+        "n IN (9007199254740993, 1e0)",
+        "n <= 9007199254740993.0",  # a decimal, which no double is equal to
+        "n > 0.99999999999999999",  # not greater than 1, as a double would be
         "m > 1",
         "n > x",
         "s RLIKE 'a'",
