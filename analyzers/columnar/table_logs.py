@@ -15,6 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -523,13 +524,19 @@ def read_delta(location: str, version: int | None = None) -> TableSnapshot:
     """
     location = absolute(location).rstrip("/")
     table = _open_delta(location, version)
+    from deltalake.exceptions import DeltaError
+
     metadata = table.metadata()
     logged = json.loads(table.schema().to_json())
     schema = Schema(_without_delta_metadata(logged))
     keys = tuple(metadata.partition_columns)
     properties = {str(k): str(v) for k, v in metadata.configuration.items()}
     physical = {column["name"]: physical_name(column) for column in logged["fields"]}
-    files = _delta_files(table, location, schema, physical, keys)
+    try:
+        files = tuple(_delta_files(table, location, schema, physical, keys))
+    except (DeltaError, OSError, ValueError, OverflowError) as error:  # dates after the year 9999
+        msg = f"cannot read the files in the log of the Delta table in {location!r}: {describe(error)}"
+        raise SourceError(msg) from error
     column_keys: dict[str, str | int] = {n: key for n, key in physical.items() if n not in keys}
     if properties.get("delta.columnMapping.mode") == "id":
         column_keys = {
@@ -545,7 +552,7 @@ def read_delta(location: str, version: int | None = None) -> TableSnapshot:
         _delta_time(table),
         schema,
         keys,
-        tuple(files),
+        files,
         properties=properties,
         column_keys=column_keys,
     )
@@ -666,37 +673,46 @@ class _DeltaStatistics:
 
     @cached_property
     def _columns(self) -> tuple[list[Any], ...]:
-        import pyarrow.compute as pc
-
-        empty = [None] * len(self.actions)
-        result = []
-        for kind in ("null_count", "min", "max"):
-            column = self.actions[kind] if kind in self.actions.column_names else None
-            names = (
-                []
-                if column is None
-                else [column.type.field(i).name for i in range(column.type.num_fields)]
-            )
-            result.append(
-                empty
-                if self.name not in names
-                else pc.struct_field(column, [self.name]).to_pylist()
-            )
-        return (self.actions["num_records"].to_pylist(), *result)
-
-    def of_file(self, i: int) -> ColumnStatistics:
-        """Return the statistics of a file.
+        """The numbers of rows and nulls, the minima and the maxima; unknown bounds are None.
 
         Delta truncates times to milliseconds, and strings. Doubles stand for decimals. NaN, which is the
         greatest number, is not counted.
         """
+        exact_ends: tuple[str, ...] = ()
+        if isinstance(self.type, str) and self.type in {*INTEGRAL, "date"}:
+            exact_ends = "min", "max"
+        elif self.type in ("float", "double"):
+            exact_ends = ("min",)
+        kinds = {"null_count", *exact_ends}
+        unknown = [None] * len(self.actions)
+        return (
+            self.actions["num_records"].to_pylist(),
+            *(self._values(k) if k in kinds else unknown for k in ("null_count", "min", "max")),
+        )
+
+    def _values(self, kind: str) -> list[Any]:
+        """Return a statistic of each file, dates as days since 1970; None if the log lacks it."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        struct = self.actions[kind] if kind in self.actions.column_names else None
+        if struct is None or struct.type.get_field_index(self.name) < 0:
+            return [None] * len(self.actions)
+        values = pc.struct_field(struct, [self.name])
+        if pa.types.is_date32(values.type):  # Python's dates end with the year 9999
+            values = values.cast(pa.int32())
+        return list(values.to_pylist())
+
+    def of_file(self, i: int) -> ColumnStatistics:
+        """Return the statistics of a file."""
         rows, nulls, lower, upper = (column[i] for column in self._columns)
         if not isinstance(self.type, str) or nulls is None:
             return UNKNOWN
-        if nulls == rows or self.type not in {*INTEGRAL, "date", "float", "double"}:
+        if nulls == rows:
             return ColumnStatistics(nulls)
-        upper = None if self.type in {"float", "double"} else as_number(upper)
-        return ColumnStatistics(nulls, as_number(lower), upper)
+        unit = DAY_MICROS if self.type == "date" else 1
+        lower, upper = (None if end is None else as_number(end * unit) for end in (lower, upper))
+        return ColumnStatistics(nulls, lower, upper)
 
 
 def read_delta_history(location: str, since: int | None = None) -> list[TableVersion]:
@@ -1083,20 +1099,20 @@ def _iceberg_partition(
 
 def _iceberg_text(key: PartitionField, value: Any, schema: Any) -> str | None:
     """Return the value of a partition field as `PartitionField.text` prints it; None if that is unknown."""
-    match str(key.transform):
-        case "year":
-            value = str(1970 + value)
-        case "month":
-            value = f"{1970 + value // 12:04}-{value % 12 + 1:02}"
-        case "day" if isinstance(value, int):
-            value = _EPOCH_DAY + timedelta(days=value)
-        case "hour":
-            value = f"{_EPOCH_DAY + timedelta(hours=value // 24 * 24)}-{value % 24:02}"
-        case "identity":
-            try:
+    try:
+        match str(key.transform):
+            case "year":
+                value = str(1970 + value)
+            case "month":
+                value = date(1970 + value // 12, value % 12 + 1, 1).isoformat()[: len("1970-01")]
+            case "day" if isinstance(value, int):
+                value = _EPOCH_DAY + timedelta(days=value)
+            case "hour":
+                value = f"{_EPOCH_DAY + timedelta(hours=value // 24 * 24)}-{value % 24:02}"
+            case "identity":
                 value = _from_ticks(value, schema.find_type(key.source_id))
-            except ValueError:  # the column was dropped
-                return None
+    except (ValueError, OverflowError):  # a dropped column, or a date after the year 9999
+        return None
     return _partition_text(value)
 
 
@@ -1109,7 +1125,8 @@ def _identity_values(file: IcebergFile, spec: PartitionSpec, schema: Any) -> dic
         column = names.get(key.source_id)
         if column is not None and str(key.transform) == "identity":
             value = values[key.field_id]
-            identities[column.name] = _from_ticks(value, column.field_type)
+            with suppress(OverflowError):  # Python's dates end with the year 9999
+                identities[column.name] = _from_ticks(value, column.field_type)
     return identities
 
 

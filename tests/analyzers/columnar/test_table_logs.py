@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import struct
 from decimal import Decimal
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +12,9 @@ import pyroaring
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 
 from tidegauge.analyzers.columnar.footers import read_footers
@@ -185,6 +189,43 @@ def test_rows_of_a_deletion_vector_do_not_count_and_void_the_statistics(tmp_path
     assert second.column("n") == ColumnStatistics(0, 1, 4)
     (version,) = read_delta_history(str(tmp_path / "t"))
     assert (version.total_rows, version.changes[Partition()].rows_added) == (6, 6)
+
+
+def test_statistics_of_delta_can_have_dates_that_python_lacks(tmp_path):
+    ends, nulls = {"day": "+12026-01-02", "n": 1}, {"day": 0, "n": 0}
+    stats = {"numRecords": 1, "minValues": ends, "maxValues": ends, "nullCount": nulls}
+    schema = {"day": ("date", {}), "n": ("long", {})}
+    write_log(tmp_path / "t", schema, [{"path": "a.parquet", "stats": stats}])
+    (file,) = read_delta(str(tmp_path / "t")).files
+    # The Gregorian calendar repeats after 400 years, or 146,097 days.
+    far = ((dt.date(2026, 1, 2) - dt.date(1970, 1, 1)).days + 25 * 146_097) * DAY
+    assert file.column("day") == ColumnStatistics(0, far, far)
+    assert file.column("n") == ColumnStatistics(0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("date", "+12026-01-02"), ("timestamp", "+12026-01-02 00:00:00")]
+)
+def test_a_delta_table_with_partitions_that_python_lacks_is_left_to_spark(tmp_path, kind, value):
+    schema = {"n": ("long", {}), "p": (kind, {})}
+    add = {"path": "a.parquet", "stats": {"numRecords": 1}, "partitionValues": {"p": value}}
+    write_log(tmp_path / "t", schema, [add], keys=["p"])
+    with pytest.raises(SourceError, match="cannot read the (files in the )?log"):
+        read_delta(str(tmp_path / "t"))
+
+
+def test_a_delta_table_without_the_file_of_a_deletion_vector_is_left_to_spark(tmp_path):
+    vector = {
+        "storageType": "u",
+        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",  # the protocol's example
+        "offset": 4,
+        "sizeInBytes": 40,
+        "cardinality": 2,
+    }
+    add = {"path": "a.parquet", "stats": {"numRecords": 3}, "deletionVector": vector}
+    write_log(tmp_path / "t", {"n": ("long", {})}, [add], ["deletionVectors"])
+    with pytest.raises(SourceError, match="cannot read the files in the log"):
+        read_delta(str(tmp_path / "t"))
 
 
 def mapped(i):
@@ -364,6 +405,53 @@ def test_partitions_are_named_as_spark_names_them(catalog):
         spec.add_identity("raw")
     table.append(rows)
     assert None in read_iceberg(table.metadata_location).by_partition()
+
+
+def add_file(table, partition, content=0, **fields):
+    """Add a file to the metadata of an Iceberg table."""
+    spec_id = table.metadata.default_spec_id
+    file = IcebergFile.from_args(
+        content=content,
+        file_path=f"file:///{uuid4()}.parquet",
+        file_format="PARQUET",
+        partition=Record(*partition),
+        record_count=1,
+        file_size_in_bytes=1,
+        **fields,
+    )
+    file.spec_id = spec_id
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+
+FAR = 4_000_000
+"""Days from 1970 to the year 12921."""
+
+
+@pytest.mark.parametrize(
+    ("column", "transform", "value", "known"),
+    [
+        ("day", "identity", FAR, False),
+        ("day", "day", FAR, False),
+        ("day", "month", 12 * 9000, False),
+        ("day", "month", 12 * 8030 - 1, True),
+        ("day", "year", 9000, True),
+        ("at", "identity", FAR * DAY, False),
+        ("at", "hour", 24 * FAR, False),
+    ],
+)
+def test_partitions_of_iceberg_that_python_lacks_are_unknown(
+    catalog, monkeypatch, column, transform, value, known
+):
+    # The writer, unlike Java's, cannot print such dates.
+    monkeypatch.setattr(PartitionSpec, "partition_to_path", lambda *_: "")
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    with table.update_spec() as spec:
+        spec.add_field(column, transform, "key")
+    add_file(table, [value])
+    (file,) = read_iceberg(table.metadata_location).files
+    assert (file.partition is not None) == known
+    assert file.column(column) == UNKNOWN  # the bounds are not in the metadata
 
 
 def test_an_iceberg_table_without_snapshots_has_no_files(catalog):
