@@ -1050,13 +1050,13 @@ def _may_delete(
     age = (delete.sequence_number or 0) - (data.sequence_number or 0)
     if age < (0 if is_by_position else 1):
         return False
-    if not is_by_position and not specs[file.spec_id].fields:
-        return True
-    scope, other = (
-        (file.spec_id, file.partition),
-        (data.data_file.spec_id, data.data_file.partition),
-    )
-    return scope == other
+    fields = specs[file.spec_id].fields
+    if not is_by_position and all(str(field.transform) == "void" for field in fields):
+        return True  # the spec is unpartitioned
+    if file.spec_id != data.data_file.spec_id:
+        return False
+    values = ((file.partition[i], data.data_file.partition[i]) for i in range(len(fields)))
+    return all(value == other or (value != value and other != other) for value, other in values)  # noqa: PLR0124 - NaN
 
 
 def _iceberg_identity(file: IcebergFile) -> str:

@@ -454,6 +454,38 @@ def test_partitions_of_iceberg_that_python_lacks_are_unknown(
     assert file.column(column) == UNKNOWN  # the bounds are not in the metadata
 
 
+EQUALITY_DELETES = 2
+"""The content of a file that deletes the rows with equal values."""
+
+
+@pytest.mark.parametrize("value", [1.5, float("nan"), None])
+def test_equality_deletes_apply_to_older_files_of_their_partition(catalog, value):
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("x")
+    for key in (value, 2.5):
+        add_file(table, [key])
+    add_file(table, [value], EQUALITY_DELETES, equality_ids=[2])
+    add_file(table, [value])
+    files = read_iceberg(table.metadata_location).files
+    assert sorted((str(f.values["x"]), f.has_deletes) for f in files) == sorted(
+        [(str(value), False), (str(value), True), ("2.5", False)]
+    )
+
+
+def test_equality_deletes_of_a_spec_without_keys_apply_to_all_older_files(catalog):
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("ds")
+    add_file(table, ["a"])
+    with table.update_spec() as spec:
+        spec.remove_field("ds")
+        spec.add_field("ds", "void", "dropped")  # so tables of version 1 drop a key
+    add_file(table, [None], EQUALITY_DELETES, equality_ids=[2])
+    (file,) = read_iceberg(table.metadata_location).files
+    assert file.has_deletes
+
+
 def test_an_iceberg_table_without_snapshots_has_no_files(catalog):
     table = catalog.create_table("db.t", schema=ROWS.schema)
     snapshot = read_iceberg(table.metadata_location)
