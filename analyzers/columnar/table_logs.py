@@ -1226,6 +1226,10 @@ def _iceberg_statistics(file: IcebergFile, schema: Any) -> Callable[[str], Colum
     return column
 
 
+_DATE_BYTES = 4
+"""Length of a bound of dates. Bounds of times, to which dates can be widened, are longer."""
+
+
 def _decode_bound(value: bytes, kind: str) -> Number | None:
     r"""Return a bound by Iceberg's single-value serialization; None for types whose bounds can be truncated.
 
@@ -1237,10 +1241,12 @@ def _decode_bound(value: bytes, kind: str) -> Number | None:
     (1, Decimal('-2.00'))
     >>> _decode_bound(b"\x02\x00\x00\x00", "date"), _decode_bound(b"abc", "string")
     (172800000000, None)
+    >>> _decode_bound(b"\x02\x00\x00\x00", "timestamp_ntz")
+    172800000000
     """
     if kind in {*INTEGRAL, *TEMPORAL}:
         number = int.from_bytes(value, "little", signed=True)
-        return number * DAY_MICROS if kind == "date" and len(value) == 4 else number
+        return number * DAY_MICROS if kind in TEMPORAL and len(value) == _DATE_BYTES else number
     if kind.startswith("decimal("):
         scale = int(kind.rstrip(")").partition(",")[2])
         return decimal_from(int.from_bytes(value, "big", signed=True), scale)
