@@ -535,12 +535,9 @@ def _identities(array: pa.Array) -> npt.NDArray[np.int64]:
     kind = array.type
     if pa.types.is_integer(kind):
         return array.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
-    if pa.types.is_floating(kind):
+    is_short = pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS
+    if is_short or pa.types.is_floating(kind):
         return hash_doubles(_as_doubles(array))
-    if pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS:
-        unscaled = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)[:, 0]
-        unscaled = unscaled[array.offset : array.offset + len(array)]
-        return hash_doubles(unscaled / 10.0**kind.scale)  # rounded once, as both are exact
     if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return hash_integers(array.cast(pa.int32()).to_numpy(zero_copy_only=False))
     if pa.types.is_timestamp(kind):
@@ -578,11 +575,38 @@ def _as_doubles(array: pa.Array) -> npt.NDArray[np.float64]:
     import pyarrow as pa
 
     if pa.types.is_decimal(array.type):
-        array = array.cast(pa.float64())
+        return _decimals_as_doubles(array)
     numbers: npt.NDArray[np.float64] = array.to_numpy(zero_copy_only=False).astype(
         np.float64, copy=False
     )
     return numbers
+
+
+_MAX_EXACT_POWER = 22
+"""Greatest power of ten that a double holds exactly."""
+
+
+def _decimals_as_doubles(array: pa.Array) -> npt.NDArray[np.float64]:
+    """Return the doubles that are nearest to 128-bit decimals, as Spark's cast does.
+
+    Arrow's cast multiplies by a rounded power of ten, so 8.7 becomes 8.700000000000001.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    # Each value is two 64-bit words, the lower one first; only the higher has a sign.
+    words = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)
+    low, high = words[array.offset : array.offset + len(array)].T
+    limit, scale = _MAX_EXACT_LITERAL["double"], array.type.scale
+    # The quotient of two exact doubles is rounded once.
+    is_exact = (low >= -limit) & (low <= limit) & (high == low >> 63)
+    if scale > _MAX_EXACT_POWER:
+        is_exact[:] = False
+    doubles: npt.NDArray[np.float64] = low / 10.0**scale
+    if not is_exact.all():
+        digits = array.filter(pa.array(~is_exact)).cast(pa.string())
+        doubles[~is_exact] = digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return doubles
 
 
 def _bounds(array: pa.Array) -> tuple[Number | None, Number | None]:

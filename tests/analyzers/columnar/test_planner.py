@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from random import Random
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,13 @@ from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, 
 from tidegauge.analyzers.columnar.footers import file_columns
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
 from tidegauge.analyzers.core.analyzer import analyzer
-from tidegauge.analyzers.core.columnar import InexactError, RowFilter, RowGroup, exact_times
+from tidegauge.analyzers.core.columnar import (
+    InexactError,
+    RowFilter,
+    RowGroup,
+    decimal_from,
+    exact_times,
+)
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SuiteError
 from tidegauge.analyzers.core.hashes import hash_strings
 from tidegauge.analyzers.core.metric import Success
@@ -238,6 +245,21 @@ def test_distinct_values_leave_out_unused_entries_of_a_dictionary():
     words = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2]), pa.array(["a", "b", "c"]))
     values, counts = RowGroup(4, {"s": words}).distinct("s")
     assert dict(zip(values.to_pylist(), counts.tolist(), strict=True)) == {"a": 1, "c": 2}
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"), [(2, 1), (9, 2), (15, 15), (18, 6), (38, 0), (38, 18), (38, 38)]
+)
+def test_decimals_become_the_nearest_doubles(precision, scale):
+    random = Random(precision + scale)
+    sizes = (random.randint(1, precision) for _ in range(300))
+    numbers = [0, *(random.choice([1, -1]) * random.randrange(10**size) for size in sizes)]
+    edges = (2**53, 2**53 + 1, 2**63, 2**64 - 1, 2**64, 2**64 + 5)
+    numbers += [s * edge for edge in edges for s in (1, -1) if edge < 10**precision]
+    decimals = [decimal_from(number, scale) for number in numbers]
+    array = pa.array([None, *decimals], pa.decimal128(precision, scale)).slice(3)
+    doubles = RowGroup(len(array), {"d": array}).doubles("d")
+    assert doubles.tolist() == list(map(float, decimals[2:]))
 
 
 def test_times_before_1900_are_inexact():
