@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.columnar import DAY_MICROS, InexactError, decimal_from, exact_times
@@ -191,10 +190,13 @@ class PartitionFooters:
                 if statistics is None:
                     return None
                 if statistics.has_min_max:
-                    lows.append(float(statistics.min_raw) + 0.0)  # the sign of zero is not known
+                    low, high = float(statistics.min_raw), float(statistics.max_raw)
+                    if not low <= high:  # of a writer that met nothing but NaN
+                        return None
+                    lows.append(low + 0.0)  # the sign of zero is not known
                 elif not statistics.has_null_count or statistics.null_count < rows:
                     return None
-        return None if not lows or any(map(isnan, lows)) else min(lows)
+        return min(lows, default=None)
 
     def bounds(self, column: str) -> tuple[Number | None, Number | None] | None:
         """Return the minimum and maximum of integers and decimals; both are None if all values are null."""

@@ -1,6 +1,8 @@
 """Routes of analyzers on Parquet files: metadata where it is exact, columns otherwise, or Spark."""
 
 import datetime as dt
+import math
+import sys
 from decimal import Decimal
 from random import Random
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ import tidegauge as tg
 from tests.analyzers.columnar.random_tables import OPTIONS_OF_NEW_PYARROW
 from tidegauge.analyzers.columnar import planner as planner_module
 from tidegauge.analyzers.columnar.engines import LazySession, Route, as_engine, reads_by_default
-from tidegauge.analyzers.columnar.footers import file_columns
+from tidegauge.analyzers.columnar.footers import PartitionFooters, file_columns
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner, ParquetPartition
 from tidegauge.analyzers.core.analyzer import analyzer
 from tidegauge.analyzers.core.columnar import (
@@ -91,6 +93,26 @@ def test_the_greatest_float_is_read_because_statistics_ignore_nan(tmp_path):
     maximum, route = states[tg.Maximum("x")]
     assert np.isnan(maximum.maximum)
     assert (maximum.count, route) == (2, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "lower"),
+    [
+        (-0.0, 1.0, 0.0),
+        (math.inf, math.inf, math.inf),
+        (math.nan, 1.0, None),
+        (1.0, math.nan, None),
+        (sys.float_info.max, -sys.float_info.max, None),  # the starting values of a writer
+    ],
+)
+def test_statistics_of_floats_without_an_order_are_unknown(monkeypatch, low, high, lower):
+    statistics = SimpleNamespace(has_min_max=True, min_raw=low, max_raw=high)
+    chunks = staticmethod(lambda *_: [(2, statistics, False)])
+    monkeypatch.setattr(PartitionFooters, "_chunks", chunks)
+    schema = Schema.from_types({"x": "double"})
+    footers = PartitionFooters((None,), schema)
+    monkeypatch.setitem(footers.__dict__, "readable", {"x"})
+    assert footers.lower("x") == lower
 
 
 def test_a_column_that_a_file_lacks_is_null(tmp_path):
