@@ -486,6 +486,12 @@ def _open_delta(location: str, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
+    if unquote(location) != location:  # it would read the log of the folder with the decoded name
+        msg = (
+            f"cannot read the log of the Delta table in {location!r}: the package deltalake decodes"
+            " percent signs in names of folders; rename the folder, or let Spark read the table"
+        )
+        raise SourceError(msg)
     local = local_path(location)
     try:
         return DeltaTable(location if local is None else str(local), version=version)

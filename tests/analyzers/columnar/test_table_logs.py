@@ -228,6 +228,16 @@ def test_a_delta_table_without_the_file_of_a_deletion_vector_is_left_to_spark(tm
         read_delta(str(tmp_path / "t"))
 
 
+def test_a_log_is_not_mistaken_for_that_of_a_folder_with_the_decoded_name(tmp_path):
+    for name, rows in [("a b", 3), ("a%20b", 5), ("5%", 7)]:
+        adds = [{"path": "a.parquet", "stats": {"numRecords": rows}}]
+        write_log(tmp_path / name, {"n": ("long", {})}, adds)
+    assert [f.rows for f in read_delta(str(tmp_path / "a b")).files] == [3]
+    assert [f.rows for f in read_delta(str(tmp_path / "5%")).files] == [7]
+    with pytest.raises(SourceError, match="decodes percent signs"):
+        read_delta(str(tmp_path / "a%20b"))
+
+
 def mapped(i):
     return {"delta.columnMapping.id": i, "delta.columnMapping.physicalName": f"col-{i}"}
 
