@@ -78,6 +78,8 @@ DEFAULT_SAMPLE = 90
 """Number of partition times that the first watch of a table measures: a quarter of days."""
 MAX_LISTED = 20
 """Maximum number of incidents, and of tables with a problem, on the screen."""
+MAX_MEMBERS = 3
+"""Maximum number of incidents that are listed below their group."""
 
 MONITORS = (
     Monitor({"name": "Size|Completeness"}),
@@ -351,19 +353,26 @@ class WatchResult(JobResult[TableCoverage]):
         return WatchResult(tables=[], failed=[], retired=self.retired, notices=self.notices)
 
     def _incident_lines(self, options: str) -> list[str]:
-        """Return a line for each open incident, or for each group of incidents that share a cause."""
+        """Return a line for each open incident; incidents that share a cause are listed below their group."""
+        members: dict[int, list[str]] = {}
+        for incident in self.incidents:
+            if (group := incident["group"]) is not None and group in self.headlines:
+                line = f"{incident['dataset']}: {incident['headline']}"
+                members.setdefault(group, []).append(line)
         lines: list[str] = []
-        groups: set[int] = set()
         for incident in self.incidents:
             group = incident["group"]
-            if group is not None and group in self.headlines:
-                if group not in groups:
-                    groups.add(group)
-                    lines.append(f"{incident['severity']}: {self.headlines[group]}")
-            else:
+            if group is None or group not in self.headlines:
                 lines.append(
                     f"{incident['severity']}: {incident['dataset']}: {incident['headline']}"
                 )
+            elif group in members:  # the gravest incident of the group
+                group_lines = _some(
+                    f"{incident['severity']}: {self.headlines[group]}",
+                    members.pop(group),
+                    MAX_MEMBERS,
+                )
+                lines.append("\n".join(group_lines))
         if not lines:
             return ["no open incidents"]
         title = f"{plural(len(lines), 'open incident')} in {plural(self.table_count, 'table')}:"
@@ -409,12 +418,12 @@ class WatchResult(JobResult[TableCoverage]):
         return [*suites, ("incidents", cases)] if cases else suites
 
 
-def _some(title: str, items: Sequence[str]) -> list[str]:
-    """Return a title with the first items below it; nothing without items."""
+def _some(title: str, items: Sequence[str], limit: int = MAX_LISTED) -> list[str]:
+    """Return a title with the lines of the first items below it; nothing without items."""
     if not items:
         return []
-    lines = [title, *(f"  {item}" for item in items[:MAX_LISTED])]
-    return lines + [f"  and {len(items) - MAX_LISTED:,} more"] * (len(items) > MAX_LISTED)
+    lines = [title, *(f"  {line}" for item in items[:limit] for line in item.split("\n"))]
+    return lines + [f"  and {len(items) - limit:,} more"] * (len(items) > limit)
 
 
 @dataclass(frozen=True)

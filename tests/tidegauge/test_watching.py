@@ -723,3 +723,39 @@ def test_a_suite_of_an_unpartitioned_table_is_proposed_under_its_own_dataset(rep
     (proposal,) = watch(str(lake_folder), repository=repo).proposals
     assert proposal.startswith("flat.snapshots: 30% of name is null; id may be a key")
     assert proposal.endswith(f"{lake_folder / 'flat'} --dataset flat")
+
+
+def incident_row(number, dataset, severity, group=None):
+    headline = f"2026-02-0{number}: volume -{number}0%"
+    row = {"id": number, "dataset": dataset, "severity": severity, "headline": headline}
+    return {**row, "group": group, "first": "", "last": ""}
+
+
+def test_the_screen_shows_what_happened_in_each_table_of_a_group():
+    result = watching.WatchResult(
+        pattern="lake",
+        incidents=[
+            incident_row(3, "c", "error", 1),
+            incident_row(6, "other", "error"),
+            *(incident_row(n, name, "warning", 1) for n, name in ((5, "e"), (4, "d"), (1, "a"))),
+        ],
+        headlines={1: "2026-02-01: incidents in 4 tables: c, a, d and e"},
+    )
+    assert result.lines()[1:] == [
+        "2 open incidents in 5 tables:",
+        "  error: 2026-02-01: incidents in 4 tables: c, a, d and e",
+        "    c: 2026-02-03: volume -30%",
+        "    e: 2026-02-05: volume -50%",
+        "    d: 2026-02-04: volume -40%",
+        "    and 1 more",
+        "  error: other: 2026-02-06: volume -60%",
+        "  details: tidegauge anomalies show 3",
+    ]
+    two = watching.WatchResult(
+        incidents=[incident_row(n, f"t{n}", "error", 1) for n in (2, 1)], headlines={1: "shared"}
+    )
+    assert two.lines()[2:5] == [
+        "  error: shared",
+        "    t2: 2026-02-02: volume -20%",
+        "    t1: 2026-02-01: volume -10%",
+    ]
