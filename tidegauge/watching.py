@@ -36,6 +36,7 @@ from tidegauge.analyzers.sources.lake import (
     LakeTable,
     find_catalog_tables,
     find_tables,
+    is_searched,
     open_lake_table,
 )
 from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
@@ -485,14 +486,19 @@ class _Datasets:
             self._taken.add(name)
         return _Known(name)
 
-    def unseen(self, found: Collection[str], patterns: Sequence[str]) -> list[TableCoverage]:
-        """Return the watched tables below the folders of the patterns that were not found anymore."""
-        keys = set(map(_source_key, found))
-        roots = tuple(
-            _source_key(absolute(p)) + "/"
-            for p in patterns
-            if not set("*?[") & set(p) and is_folder(p)
-        )
+    def unseen(
+        self,
+        found: Collection[LakeTable],
+        patterns: Sequence[str],
+        is_chosen: Callable[[str], bool],
+    ) -> list[TableCoverage]:
+        """Return the chosen watched tables below the folders of the patterns that were not found anymore.
+
+        Tables in a folder that cannot be listed may still exist.
+        """
+        keys = {_source_key(table.source) for table in found}
+        unlisted = tuple(f"{_source_key(t.source)}/" for t in found if t.problem and not t.files)
+        folders = [pattern for pattern in patterns if _is_folder(pattern)]
         return [
             TableCoverage(
                 known.dataset,
@@ -501,9 +507,11 @@ class _Datasets:
                 reason="its folder has no table anymore; retire it with `tidegauge dataset retire`",
             )
             for key, datasets in self._by_source.items()
-            if key not in keys and key.startswith(roots)
+            if key not in keys and not key.startswith(unlisted)
+            if is_folder(key) and any(is_searched(folder, key) for folder in folders)
             for known in datasets
             if known.tag is not None and not known.is_retired and known.source is not None
+            if is_chosen(known.dataset.removesuffix(_SNAPSHOTS))
         ]
 
     def _stored(self, source: str) -> list[_Known]:
@@ -775,11 +783,11 @@ def watch(
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
     tables_by_source = {t.source: t for p in patterns for t in _find(p, spark)}
     chosen = WatchFields() if settings is None else read_watch_file(settings)
-    tables = [
-        table
-        for table in tables_by_source.values()
-        if chosen.chooses(table.name) and _is_chosen(table.name, include, exclude)
-    ]
+
+    def is_chosen(name: str) -> bool:
+        return chosen.chooses(name) and _is_chosen(name, include, exclude)
+
+    tables = [table for table in tables_by_source.values() if is_chosen(table.name)]
     batch_bytes = BATCH_BYTES if memory_mb is None else int(memory_mb * 2**20 / 8 / jobs)
     work = _Watch(
         repository,
@@ -794,8 +802,7 @@ def watch(
     result = WatchResult(pattern=hide_secrets(", ".join(patterns)))
     for table, outcome in run_tables(tables, work.table, None, jobs=jobs):
         result.add(table.name, outcome)
-    known_sources = {table.source for table in tables_by_source.values()}
-    result.tables += work.datasets.unseen(known_sources, patterns)
+    result.tables += work.datasets.unseen(tables_by_source.values(), patterns, is_chosen)
     if not dry_run:
         _detect(repository, result)
     result.stopped = next(
@@ -812,9 +819,14 @@ def watch(
     return result
 
 
+def _is_folder(pattern: str) -> bool:
+    """Return whether a pattern is of folders, and not of Spark's catalog."""
+    return is_folder(pattern) or Path(pattern).is_dir()
+
+
 def _find(pattern: str, spark: SparkSession | None) -> list[LakeTable]:
     """Find the tables of a pattern: below a folder, or in the catalog of a session."""
-    if is_folder(pattern) or Path(pattern).is_dir():
+    if _is_folder(pattern):
         return find_tables(pattern)
     session = spark or active_session()
     if session is None:

@@ -6,6 +6,7 @@ files or subfolders ``key=value``. Its metadata are read only for the partitions
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.columnar.footers import (
@@ -38,7 +39,7 @@ from tidegauge.analyzers.columnar.table_logs import (
     read_iceberg_history,
 )
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, describe, message_of
-from tidegauge.analyzers.core.filesystems import absolute, child, file_system, local_path
+from tidegauge.analyzers.core.filesystems import absolute, child, comparable, file_system, local_path
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise_time
 from tidegauge.analyzers.core.schema import Schema
@@ -150,12 +151,11 @@ def find_tables(pattern: str) -> list[LakeTable]:
     Raises
     ------
     NoSuchTableError
-        If the folder does not exist.
+        If the folder does not exist, or no table matches a pattern.
     SourceError
         If the folder cannot be listed at all.
     """
-    location = absolute(pattern).rstrip("/") or "/"
-    root, steps = _split_pattern(location)
+    root, steps = _split_pattern(pattern)
     system, inner = file_system(root)
     if not _is_folder(system, inner, root):
         msg = f"no folder {hide_secrets(root)!r}"
@@ -165,10 +165,12 @@ def find_tables(pattern: str) -> list[LakeTable]:
     tables += [_denied(root, path, reason) for path, reason in denied.items()]
     own_name = posixpath.basename(root) or root
     tables = [t if t.path else replace(t, path=own_name) for t in tables]
-    return sorted(
-        (table for table in tables if not steps or _matches(table.path, steps)),
-        key=lambda table: table.path,
-    )
+    if steps:
+        tables = [table for table in tables if _matches(table.path, steps)]
+    if steps and not tables:
+        msg = f"no table matches {hide_secrets(pattern)!r}"
+        raise NoSuchTableError(msg)
+    return sorted(tables, key=lambda table: table.path)
 
 
 def find_catalog_tables(spark: SparkSession, pattern: str) -> list[LakeTable]:
@@ -267,13 +269,32 @@ def _properties(described: str) -> dict[str, str]:
     return {key: value for key, equals, value in pairs if equals}
 
 
-def _split_pattern(location: str) -> tuple[str, str]:
-    """Return the folder above the first step with a wildcard, and the rest of the path."""
+def _split_pattern(pattern: str) -> tuple[str, str]:
+    """Return the folder above the first step with a wildcard, and the rest of the path.
+
+    A folder whose name has such characters is not a pattern.
+    """
+    location = absolute(pattern).rstrip("/") or "/"
     match = _GLOB.search(location)
-    if match is None:
+    local = local_path(location)
+    if match is None or (local is not None and local.is_dir()):
         return location, ""
     root, _, _ = location[: match.start()].rpartition("/")
     return root or "/", location[len(root) :].strip("/")
+
+
+def is_searched(pattern: str, location: str) -> bool:
+    """Return whether `find_tables` would find a table at a location below the folders of a pattern.
+
+    Examples
+    --------
+    >>> is_searched("/lake/*/orders", "/lake/eu/orders"), is_searched("/lake/eu", "/lake/us/orders")
+    (True, False)
+    """
+    root, steps = _split_pattern(pattern)
+    above, below = comparable(root).rstrip("/") + "/", comparable(location).rstrip("/")
+    path = below.removeprefix(above)
+    return below.startswith(above) and (not steps or _matches(path, steps))
 
 
 def _matches(path: str, pattern: str) -> bool:
@@ -301,13 +322,15 @@ def _is_folder(system: fs.FileSystem, path: str, root: str) -> bool:
 def _list_below(system: fs.FileSystem, root: str) -> tuple[list[FileInfo], dict[str, str]]:
     """List all files below a folder, and the reasons of folders that cannot be listed, by relative path.
 
-    A folder is listed with all its subfolders at once. Only if that fails, its subfolders are listed one by one.
+    A folder is listed with all its subfolders at once; only if that fails, and on a local disk, they are listed one
+    by one. There, a link to a folder that contains it is skipped, which would be followed without end.
     """
     from pyarrow import fs
 
     files: list[FileInfo] = []
     denied: dict[str, str] = {}
     prefix = root.rstrip("/") + "/"
+    is_local = isinstance(system, fs.LocalFileSystem)
 
     def add(infos: Sequence[fs.FileInfo]) -> None:
         files.extend(
@@ -319,17 +342,30 @@ def _list_below(system: fs.FileSystem, root: str) -> tuple[list[FileInfo], dict[
     folders = [root]
     while folders:
         folder = folders.pop()
-        try:
-            add(system.get_file_info(fs.FileSelector(folder, recursive=True)))
-        except OSError:
+        if not is_local:
             try:
-                infos = system.get_file_info(fs.FileSelector(folder))
-            except OSError as error:
-                denied[folder.removeprefix(prefix) if folder != root else ""] = _os_reason(error)
+                add(system.get_file_info(fs.FileSelector(folder, recursive=True)))
                 continue
-            add(infos)
-            folders += [info.path for info in infos if info.type == fs.FileType.Directory]
+            except OSError:
+                pass  # list its subfolders one by one
+        try:
+            # A folder that was removed meanwhile has no files.
+            infos = system.get_file_info(fs.FileSelector(folder, allow_not_found=folder != root))
+        except OSError as error:
+            denied[folder.removeprefix(prefix) if folder != root else ""] = _os_reason(error)
+            continue
+        add(infos)
+        inner = [info.path for info in infos if info.type == fs.FileType.Directory]
+        folders += [path for path in inner if not (is_local and _is_cycle(path))]
     return files, denied
+
+
+def _is_cycle(path: str) -> bool:
+    """Return whether a local folder is a link to a folder that contains it."""
+    if not Path(path).is_symlink():
+        return False
+    target = os.path.realpath(path)
+    return any(os.path.realpath(folder) == target for folder in Path(path).parents)
 
 
 def _os_reason(error: OSError) -> str:

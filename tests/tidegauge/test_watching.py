@@ -377,6 +377,30 @@ def test_limits_are_positive(repo, lake_folder, limit):
         watch(str(lake_folder), repository=repo, **{limit: -1})
 
 
+def test_a_link_to_a_folder_above_is_not_followed(repo, lake_folder):
+    """Two such links would be followed 2 ** 40 times."""
+    write(lake_folder / "eu" / "t" / "ds=2026-01-01", rows(1))
+    (lake_folder / "us").mkdir()
+    for link, target in (("all", "."), ("eu/up", ".."), ("eu/us", "../us"), ("us/eu", "../eu")):
+        os.symlink(target, lake_folder / link, target_is_directory=True)
+    os.symlink("missing", lake_folder / "broken")
+    os.symlink("eu/t", lake_folder / "copy", target_is_directory=True)
+    assert coverage(watch(str(lake_folder), repository=repo, dry_run=True)).keys() == {
+        "eu.t",
+        "us.eu.t",
+        "copy",
+    }
+
+
+def test_a_folder_with_brackets_in_its_name_is_not_a_pattern(repo, lake_folder):
+    write(lake_folder / "t[1]" / "ds=2026-01-01", rows(1))
+    write(lake_folder / "t1" / "ds=2026-01-01", rows(1))
+    assert coverage(watch(f"{lake_folder}/t[1]", repository=repo)).keys() == {"t[1]"}
+    assert coverage(watch(f"{lake_folder}/t[1-2]", repository=repo)).keys() == {"t1"}
+    with pytest.raises(NoSuchTableError, match=r"no table matches '.*t\[3-4\]'"):
+        watch(f"{lake_folder}/t[3-4]", repository=repo)
+
+
 def test_a_missing_folder_is_an_error(repo, tmp_path):
     with pytest.raises(NoSuchTableError, match="no folder '.*missing'"):
         watch(str(tmp_path / "missing"), repository=repo)
@@ -674,6 +698,23 @@ def test_a_table_that_disappeared_is_listed(repo, lake_folder):
     watch(str(lake_folder), repository=repo)
     repo.retire("b")
     assert coverage(watch(str(lake_folder), repository=repo)) == {"a": Coverage.UNCHANGED}
+
+
+def test_tables_that_disappeared_are_listed_only_where_the_watch_looked(
+    repo, lake_folder, monkeypatch
+):
+    for name in ("eu/a", "us/a", "us/b.c"):
+        write(lake_folder / name / "ds=2026-01-01", rows(1))
+    watch(str(lake_folder), repository=repo)
+    shutil.rmtree(lake_folder / "us" / "a")
+    unseen = {"us.a": Coverage.NOT_SEEN}
+    assert unseen.items() <= coverage(watch(f"{lake_folder}/u*", repository=repo)).items()
+    assert "us.a" not in coverage(watch(f"{lake_folder}/*/b*", repository=repo))
+    assert "us.a" not in coverage(watch(str(lake_folder), repository=repo, exclude=["*.a"]))
+    assert coverage(watch(str(lake_folder), repository=repo, include=["us.a"])) == unseen
+    denied = lake.LakeTable("us", f"{lake_folder}/us", problem="permission denied")
+    monkeypatch.setattr(watching, "find_tables", lambda pattern: [denied])
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"eu.a": Coverage.NOT_SEEN}
 
 
 def test_suites_are_proposed_with_reasons(repo, lake_folder):
