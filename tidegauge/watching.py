@@ -25,6 +25,7 @@ from pydantic import Field, ValidationError
 from tidegauge.analyzers.core.errors import SourceError, SuiteError, message_of
 from tidegauge.analyzers.core.filesystems import absolute, comparable
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.runs.ledger import Change, RunSpec, RunStatus, is_same_source
@@ -429,11 +430,12 @@ def _some(title: str, items: Sequence[str], limit: int = MAX_LISTED) -> list[str
 
 @dataclass(frozen=True)
 class _Known:
-    """The dataset of a table. It is new without a source; the tag is None if a suite measured it last."""
+    """The dataset of a table. It is new without a source; the tag is None if a suite measured it last; the keys are JSON."""
 
     dataset: str
     source: str | None = None
     tag: str | None = None
+    keys: str = ""
     is_retired: bool = False
     recent_times: Sequence[datetime] = ()
     is_muted: bool = False
@@ -447,6 +449,9 @@ class _Datasets:
             tags = tags_of_datasets(connection)
             rows = dataset_rows(connection)
             times = _recent_times(connection)
+            d = s.dataset.c
+            keys_query = sa.select(d.name, d["keys"])
+            keys = {str(name): str(stored) for name, stored in connection.execute(keys_query)}
         self._taken: set[str] = set()
         self._by_source: dict[str, list[_Known]] = {}
         self._relative: list[_Known] = []
@@ -456,7 +461,7 @@ class _Datasets:
             tag = tags.get(name, {}).get(WATCH_TAG)
             is_muted = MUTED_TAG in tags.get(name, {})
             is_retired = row["status"] == "retired"
-            known = _Known(name, source, tag, is_retired, times.get(name, ()), is_muted)
+            known = _Known(name, source, tag, keys[name], is_retired, times.get(name, ()), is_muted)
             if source is not None:
                 self._taken.add(name)
             if source is not None and is_folder(source) and absolute(source) != source:
@@ -464,24 +469,34 @@ class _Datasets:
             elif source is not None:
                 self._by_source.setdefault(_source_key(source), []).append(known)
 
-    def watched(self, source: str) -> _Known | None:
-        """Return the dataset of a table that only `watch` measures; None if there is none."""
+    def unchanged(self, source: str, listing: str) -> _Known | None:
+        """Return the dataset that only `watch` measures, if it was measured with this listing."""
         stored = self._stored(source)
         tagged = [known for known in stored if known.tag is not None]
-        is_alone = len(tagged) == len(stored) or any(k.dataset.endswith(_SNAPSHOTS) for k in tagged)
-        return tagged[0] if tagged and is_alone else None
+        is_alone = len(tagged) == len(stored) or any(k.keys == _SNAPSHOT_KEYS for k in tagged)
+        measured = (k for k in tagged if k.tag == listing and not k.is_retired)
+        return next(measured, None) if is_alone else None
 
     def of(self, source: LakeSource) -> _Known:
-        """Return the dataset of a table; a new name if the repository has none."""
-        stored = self._stored(source.name)
-        if not source.is_partitioned:  # the suite of an unpartitioned table has other partitions
-            stored = [known for known in stored if known.tag is not None]
+        """Return the dataset of a table; a new name if the repository has none.
+
+        A table whose partition columns changed gets another dataset, because its partitions cannot be compared.
+        """
+        keys = canonical_json(list(source.keys))
+        stored = [
+            known
+            for known in self._stored(source.name)
+            if (known.tag is not None and known.keys == keys)
+            # The suite of an unpartitioned table has other partitions than its watch.
+            or (known.tag is None and source.is_partitioned)
+        ]
         if stored:
             return min(stored, key=lambda known: (known.is_retired, known.tag is not None))
         table = source.table
         ending = "" if source.is_partitioned else _SNAPSHOTS
+        by_keys = f"{table.name}.by_{'_'.join(source.keys)}"
         with self._lock:
-            names = [f"{name}{ending}" for name in (table.name, table.path, table.source)]
+            names = [f"{name}{ending}" for name in (table.name, table.path, by_keys, table.source)]
             name = next((name for name in names if name not in self._taken), names[-1])
             self._taken.add(name)
         return _Known(name)
@@ -543,6 +558,7 @@ def _recent_times(connection: Connection) -> dict[str, list[datetime]]:
 
 _SNAPSHOTS = f".{SNAPSHOT_KEY}s"
 """Ending of the names of datasets of unpartitioned tables."""
+_SNAPSHOT_KEYS = canonical_json([SNAPSHOT_KEY])
 
 
 @dataclass(frozen=True)
@@ -572,8 +588,8 @@ class _Watch:
                 table.name, location, Coverage.UNSUPPORTED, reason=table.unsupported
             )
         listing = listing_hash(table.files)
-        known = self.datasets.watched(table.source)
-        if known is not None and known.tag == listing and not known.is_retired:
+        known = self.datasets.unchanged(table.source, listing)
+        if known is not None:
             is_due = is_next_due(known.recent_times, datetime.now(UTC))
             muted = self.settings.of(known.dataset).muted
             return TableCoverage(

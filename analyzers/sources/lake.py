@@ -39,7 +39,13 @@ from tidegauge.analyzers.columnar.table_logs import (
     read_iceberg_history,
 )
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, describe, message_of
-from tidegauge.analyzers.core.filesystems import absolute, child, comparable, file_system, local_path
+from tidegauge.analyzers.core.filesystems import (
+    absolute,
+    child,
+    comparable,
+    file_system,
+    local_path,
+)
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise_time
 from tidegauge.analyzers.core.schema import Schema
@@ -274,9 +280,10 @@ def _split_pattern(pattern: str) -> tuple[str, str]:
 
     A folder whose name has such characters is not a pattern.
     """
-    location = absolute(pattern).rstrip("/") or "/"
+    local = local_path(pattern)
+    # One table has one location, however the folder is written; Hadoop drops steps ".." in the same way.
+    location = absolute(pattern).rstrip("/") if local is None else os.path.normpath(local)
     match = _GLOB.search(location)
-    local = local_path(location)
     if match is None or (local is not None and local.is_dir()):
         return location, ""
     root, _, _ = location[: match.start()].rpartition("/")

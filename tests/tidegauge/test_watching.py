@@ -377,6 +377,32 @@ def test_limits_are_positive(repo, lake_folder, limit):
         watch(str(lake_folder), repository=repo, **{limit: -1})
 
 
+def test_a_folder_has_one_location(repo, lake_folder, monkeypatch):
+    write(lake_folder / "t" / "ds=2026-01-01", rows(1))
+    watch(str(lake_folder), repository=repo)
+    monkeypatch.chdir(lake_folder / "t")
+    for folder in ("..", f"{lake_folder}//", f"{lake_folder}/../lake/.", f"file://{lake_folder}"):
+        assert coverage(watch(folder, repository=repo)) == {"t": Coverage.UNCHANGED}
+
+
+def test_a_table_whose_partition_columns_changed_gets_another_dataset(repo, lake_folder):
+    table = lake_folder / "t"
+    for folder, dataset in (
+        ("ds=2026-01-01", "t"),
+        ("", "t.snapshots"),
+        ("day=2026-01-01", "t.by_day"),
+        ("ds=2026-01-01", "t"),
+    ):
+        shutil.rmtree(table, ignore_errors=True)
+        write(table / folder, rows(1))
+        assert coverage(watch(str(lake_folder), repository=repo)) == {dataset: Coverage.MEASURED}
+        assert coverage(watch(str(lake_folder), repository=repo)) == {dataset: Coverage.UNCHANGED}
+    shutil.rmtree(table)
+    write(table, rows(1))
+    repo.rename("t.snapshots", "t.daily")
+    assert coverage(watch(str(lake_folder), repository=repo)) == {"t.daily": Coverage.MEASURED}
+
+
 def test_a_link_to_a_folder_above_is_not_followed(repo, lake_folder):
     """Two such links would be followed 2 ** 40 times."""
     write(lake_folder / "eu" / "t" / "ds=2026-01-01", rows(1))
