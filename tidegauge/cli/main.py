@@ -31,6 +31,9 @@ of a run with nothing new, because importing modules creates many objects and no
 GRACE_SECONDS = 30.0
 """Time for an interrupted command to close its runs, before its process is killed."""
 
+_INTERRUPTED = 130
+"""Status that newer releases of Typer return after Ctrl-C, without a message."""
+
 
 class TimeLimitReached(SystemExit):
     """The time limit of a command has passed. It interrupts the command like Ctrl-C."""
@@ -232,8 +235,7 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
         print_message(f"error: {error.format_message().rstrip('.')}; see `{command} --help`")
         return TOOL_FAILED
     except (KeyboardInterrupt, typer.Abort):
-        print_message("Interrupted. Committed batches are kept; the next run resumes after them.")
-        return TOOL_FAILED
+        status = _INTERRUPTED
     except TimeLimitReached as limit:
         print_message(f"{limit}. Committed batches are kept; the next run resumes after them.")
         return TOOL_FAILED
@@ -244,6 +246,9 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
         if os.environ.get("TIDEGAUGE_TRACE"):
             raise
         print_message(f"error: {describe(error)} (set TIDEGAUGE_TRACE=1 for a traceback)")
+        return TOOL_FAILED
+    if status == _INTERRUPTED:
+        print_message("Interrupted. Committed batches are kept; the next run resumes after them.")
         return TOOL_FAILED
     return status if isinstance(status, int) else 0
 

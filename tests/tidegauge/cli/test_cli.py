@@ -547,3 +547,14 @@ def test_only_usage_errors_point_to_the_help(tmp_path, url, capsys):
     assert "help" not in capsys.readouterr().err
     assert run_command(["export", "parquet", "d", "--nope"]) == 1
     assert "see `tidegauge export --help`" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_says_what_is_kept(url, monkeypatch, capsys):
+    def press_ctrl_c(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tg.Repository, "detect", press_ctrl_c)
+    assert run_command(["detect", "d", "--db", url]) == 1
+    assert capsys.readouterr().err == (
+        "tidegauge: Interrupted. Committed batches are kept; the next run resumes after them.\n"
+    )
