@@ -415,7 +415,7 @@ def _undo(
 ) -> None:
     """Withdraw the labels that were added to an incident after the revision ``before``.
 
-    Labels are only added. New labels restore status, training, assignee and snooze, and the note of
+    If others added some of them, nothing is withdrawn. Labels are only added. New labels restore status, training, assignee and snooze, and the note of
     the first one names the withdrawn labels.
     """
     author = _author(params, known_author)
@@ -424,12 +424,16 @@ def _undo(
         labels = [
             row for row in labels_since(connection, number, 0) if row["incident_id"] == number
         ]
-        withdrawn = [row["label"] for row in labels if row["id"] > before]
-        earlier = [row["label"] for row in labels if row["id"] <= before]
         state = triage(connection, last_label=before).get(number, Triage())
-    if not withdrawn:
+    added = [row for row in labels if row["id"] > before]
+    if not added:
         msg = f"Nothing to undo: incident {number} has no label after revision {before}."
         raise HistoryError(msg)
+    others = [row for row in added if row["by"] != added[0]["by"]]
+    if others:  # added between the labels of the action, or before the page read its revision
+        raise ConflictError(int(others[-1]["id"]), others)
+    withdrawn = [row["label"] for row in added]
+    earlier = [row["label"] for row in labels if row["id"] <= before]
     revision: int | None = int(params["revision"])
     note: str | None = f"{WITHDRAWN}{', '.join(withdrawn)}"
     for label, details in _restoring_labels(withdrawn, earlier, state):

@@ -289,6 +289,29 @@ def test_undo_of_several_incidents_restores_each_except_those_labeled_since(repo
     assert [status[number] for number in numbers] == ["acknowledged", "open", "expected"]
 
 
+@pytest.mark.parametrize("moment", ["ignore", "resolved"])
+def test_undo_keeps_what_another_user_says_during_the_action(
+    repo, incident_id, monkeypatch, moment
+):
+    """Bob writes between the two labels of the action, or before its revision is read."""
+    add_label = tg.Repository.label
+
+    def label(self, number, label, **options):
+        add_label(self, number, label, **options)
+        if label == moment:
+            add_label(self, number, "comment", note="not so fast", by="bob")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tg.Repository, "label", label)
+        question = {"incidents": [incident_id], "action": "false alarm"}
+        payload = inbox.label_incidents(repo, question, "ann").payload
+    undo = {"incidents": [], "action": "undo", "changes": payload["changes"]}
+    count = len(repo.labels())
+    undone = inbox.label_incidents(repo, undo, "ann").payload
+    assert (undone["labelled"], undone["conflicts"]) == (0, [incident_id])
+    assert len(repo.labels()) == count
+
+
 def test_the_timeline_marks_comments_that_were_undone(repo, incident_id):
     question = {"incident": incident_id, "action": "comment", "note": "kept", "revision": 0}
     before = inbox.label_incident(repo, question, "ann").payload
