@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from pydantic import Field, ValidationError
 
-from tidegauge.analyzers.core.errors import SourceError, SuiteError, message_of
+from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError, message_of
 from tidegauge.analyzers.core.filesystems import absolute, comparable
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.registry import canonical_json
@@ -80,6 +80,8 @@ DEFAULT_SAMPLE = 90
 """Number of partition times that the first watch of a table measures: a quarter of days."""
 MAX_LISTED = 20
 """Maximum number of incidents, and of tables with a problem, on the screen."""
+MAX_NAMED = 5
+"""Maximum number of tables in an error message."""
 MAX_MEMBERS = 3
 """Maximum number of incidents that are listed below their group."""
 
@@ -144,10 +146,11 @@ class WatchFields(Document):
     variables: dict[str, str | None] = Field(default_factory=dict)
 
     def of(self, dataset: str) -> TableSettings:
-        """Return the settings of a dataset."""
+        """Return the settings of a dataset; patterns may leave out the ending of unpartitioned tables."""
+        names = (dataset, dataset.removesuffix(_SNAPSHOTS))
         merged: dict[str, Any] = {}
         for pattern, settings in self.tables.items():
-            if fnmatchcase(dataset, pattern):
+            if any(fnmatchcase(name, pattern) for name in names):
                 merged |= settings.model_dump(exclude_none=True)
         return TableSettings(**merged)
 
@@ -776,7 +779,7 @@ def watch(
     Raises
     ------
     NoSuchTableError
-        If the folder does not exist.
+        If the folder does not exist, or no table matches its pattern or is included.
     SuiteError
         If a limit is not positive.
 
@@ -819,6 +822,11 @@ def watch(
     for table, outcome in run_tables(tables, work.table, None, jobs=jobs):
         result.add(table.name, outcome)
     result.tables += work.datasets.unseen(tables_by_source.values(), patterns, is_chosen)
+    included = [*include, *chosen.include]
+    if included and tables_by_source and not tables and not result.tables:
+        available = sorted({table.name for table in tables_by_source.values()})
+        msg = f"no table is included by {', '.join(map(repr, included))}; there are: {', '.join(available[:MAX_NAMED])}"
+        raise NoSuchTableError(msg)
     if not dry_run:
         _detect(repository, result)
     result.stopped = next(

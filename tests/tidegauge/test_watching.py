@@ -664,6 +664,32 @@ def test_a_file_names_owners_tiers_exclusions_and_muted_tables(repo, lake_folder
     }
 
 
+def test_settings_of_an_unpartitioned_table_name_the_table_or_its_dataset(
+    repo, lake_folder, tmp_path
+):
+    for name in ("a", "b", "c"):
+        write(lake_folder / name, rows(1))
+    file = tmp_path / "watch.yml"
+    file.write_text("tables:\n  a: {muted: true}\n  b.snapshots: {muted: true}\n")
+    for _ in range(2):  # measured, and unchanged
+        result = watch(str(lake_folder), repository=repo, settings=file)
+        muted = {table.dataset for table in result.tables if table.is_muted}
+        assert muted == {"a.snapshots", "b.snapshots"}
+
+
+def test_including_no_table_is_an_error(repo, lake_folder, tmp_path):
+    """A watch with a misspelled pattern would pass forever."""
+    for name in "abcdef":
+        write(lake_folder / name / "ds=2026-01-01", rows(1))
+    message = "no table is included by 'x', 'y'; there are: a, b, c, d, e$"
+    with pytest.raises(NoSuchTableError, match=message):
+        watch(str(lake_folder), repository=repo, include=["x", "y"])
+    (tmp_path / "watch.yml").write_text("include: [x]\n")
+    with pytest.raises(NoSuchTableError, match="no table is included by 'x'"):
+        watch(str(lake_folder), repository=repo, settings=tmp_path / "watch.yml")
+    assert watch(str(lake_folder), repository=repo, exclude=["*"]).tables == []
+
+
 def test_notifications_leave_out_muted_tables(repo, lake_folder, tmp_path, caplog):
     file = tmp_path / "watch.yml"
     file.write_text("notify: [log]\ntables:\n  quiet: {muted: true}\n")
