@@ -15,7 +15,14 @@ from functools import cached_property
 from typing import Any
 
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SourceError, WrongColumnTypeError
-from tidegauge.analyzers.core.sql import COLLATIONS_KEY, LENGTHS_KEY, literal, parts, quote
+from tidegauge.analyzers.core.sql import (
+    COLLATIONS_KEY,
+    EXISTING_DEFAULT_KEY,
+    LENGTHS_KEY,
+    literal,
+    parts,
+    quote,
+)
 
 INTEGRAL = frozenset({"byte", "short", "integer", "long"})
 NUMERIC = INTEGRAL | {"float", "double", "decimal"}
@@ -216,6 +223,12 @@ class Schema:
         """Whether a column is a CHAR or VARCHAR, or has a collation."""
         special = {LENGTHS_KEY, COLLATIONS_KEY}
         return any(special & set(field.get("metadata", {})) for field in self.struct["fields"])
+
+    @property
+    def with_default(self) -> frozenset[str]:
+        """Names of the columns with a default that Spark reads where a file lacks them."""
+        fields = self.struct["fields"]
+        return frozenset(f["name"] for f in fields if EXISTING_DEFAULT_KEY in f.get("metadata", {}))
 
     def without(self, columns: set[str]) -> Schema:
         """Drop top-level columns."""

@@ -379,6 +379,8 @@ COLLATIONS_KEY = "__COLLATIONS"
 """Metadata key of a column's collations in Spark's JSON form."""
 LENGTHS_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata key of a column's type with declared string lengths, in Spark's JSON form."""
+EXISTING_DEFAULT_KEY = "EXISTS_DEFAULT"
+"""Metadata key of the value of a column in files that were written before it was added."""
 _SQL_NAME_BY_JSON_TYPE = {
     "byte": "TINYINT",
     "short": "SMALLINT",

@@ -147,7 +147,11 @@ class HiveTable:
         column_keys = {name: name for name in schema.names if name.casefold() not in keys}
         return {
             partition: TablePartition(
-                schema, tuple(self._files[partition]), column_keys, can_widen=False
+                schema,
+                tuple(self._files[partition]),
+                column_keys,
+                schema.with_default,
+                can_widen=False,
             )
             for partition in partitions
             if partition in self._files

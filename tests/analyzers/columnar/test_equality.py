@@ -163,12 +163,12 @@ def test_both_engines_give_the_same_states_of_a_hive_table(spark, tmp_path):
         spark.sql(f"ALTER TABLE {name} ADD PARTITION (ds='{part}')")
     spark.sql(f"ALTER TABLE {name} ADD PARTITION (ds='3') LOCATION '{tmp_path}/moved'")
     spark.sql(f"ALTER TABLE {name} ADD PARTITION (ds='4')")
-    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (late INT)")
-    columns = ("n", "s", "day", "price", "late", "ds")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (late INT, filled INT DEFAULT 5)")
+    columns = ("n", "s", "day", "price", "late", "filled", "ds")
     suite = [
         tg.Size(),
         *(kind(c) for c in columns for kind in (tg.Completeness, tg.DataType)),
-        *(kind(c) for c in ("n", "price", "late") for kind in (tg.Maximum, tg.Sum)),
+        *(kind(c) for c in ("n", "price", "late", "filled") for kind in (tg.Maximum, tg.Sum)),
         tg.MaxTime("day"),
         tg.ApproxCountDistinct("s"),
     ]

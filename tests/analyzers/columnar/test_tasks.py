@@ -132,6 +132,14 @@ def test_columns_of_a_table_are_found_by_their_keys_in_the_files(tmp_path):
     assert states(result)[tg.Completeness("new")] == NumMatchesAndCount(0, 12)
 
 
+def test_columns_with_a_default_are_left_to_spark_where_a_file_lacks_them(tmp_path):
+    schema = Schema.from_types({"n": "long", "new": "long"})
+    files = tuple(DataFile(f, None, 6, 1) for f in written(tmp_path, NUMBERS).files)
+    partition = TablePartition(schema, files, {"n": "n", "new": "new"}, frozenset({"new"}))
+    suite = [tg.Sum("n"), tg.Sum("new"), tg.Completeness("new"), tg.Compliance("r", "new >= 0")]
+    assert list(states(scan(Session(3), [partition], suite)[0])) == [tg.Sum("n")]
+
+
 def test_a_file_that_changes_is_left_to_spark_alone(tmp_path):
     partitions = [written(tmp_path, NUMBERS), written(tmp_path, NUMBERS)]
     planner = ColumnarPlanner(bytes_left=-1, scan_by_tasks=tasks.scanner_for(Session()))

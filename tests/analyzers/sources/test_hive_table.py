@@ -96,6 +96,12 @@ def test_the_files_of_parquet_tables_are_known(monkeypatch):
     assert first.schema.names == ("n", "ds")
 
 
+def test_files_without_a_column_have_its_default(monkeypatch):
+    columns = {"n": ("long", {"CURRENT_DEFAULT": "6", "EXISTS_DEFAULT": "5"}), "m": ("long", {})}
+    _, files = parquet_lake(monkeypatch, columns, provider="parquet")
+    assert {partition.filled for partition in files.values()} == {frozenset({"n"})}
+
+
 def test_the_files_of_other_tables_are_left_to_spark(monkeypatch):
     columns = {"n": ("long", {})}
     parquet = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
