@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -988,7 +988,7 @@ def read_iceberg(metadata_location: str, snapshot_id: int | None = None) -> Tabl
     fields = [f for f in metadata.spec().fields if str(f.transform) != "void"]
     keys = tuple(f.name for f in fields)
     times = {s.snapshot_id: s.timestamp_ms for s in metadata.snapshots}
-    entries = [] if snapshot is None else list(_live_entries(snapshot, io))
+    entries = [] if snapshot is None else _live_entries(snapshot, io)
     deletes = [e for e in entries if e.data_file.content != 0]
 
     def described(entry: ManifestEntry) -> DataFile:
@@ -1035,11 +1035,27 @@ def _is_filled(column: Any, specs: Iterable[PartitionSpec]) -> bool:
     return is_key or getattr(column, "initial_default", None) is not None
 
 
-def _live_entries(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestEntry]:
-    manifests = snapshot.manifests(io)
-    with ThreadPoolExecutor(min(FOOTER_THREADS, len(manifests) or 1)) as pool:
-        for entries in pool.map(lambda m: m.fetch_manifest_entry(io), manifests):
-            yield from entries
+def _live_entries(snapshot: Snapshot, io: FileIO) -> list[ManifestEntry]:
+    with _manifest_errors(snapshot):
+        manifests = snapshot.manifests(io)
+        with ThreadPoolExecutor(min(FOOTER_THREADS, len(manifests) or 1)) as pool:
+            lists = pool.map(lambda m: m.fetch_manifest_entry(io), manifests)
+            return [entry for entries in lists for entry in entries]
+
+
+@contextmanager
+def _manifest_errors(snapshot: Snapshot) -> Iterator[None]:
+    """Raise `SourceError` if a manifest of a snapshot cannot be read."""
+    from pyiceberg.exceptions import ValidationError
+
+    try:
+        yield
+    except (OSError, ValueError, EOFError, ValidationError) as error:
+        msg = (
+            f"cannot read the manifests of the Iceberg snapshot {snapshot.snapshot_id}"
+            f" in {snapshot.manifest_list!r}: {describe(error)}"
+        )
+        raise SourceError(msg) from error
 
 
 def _may_delete(
@@ -1305,30 +1321,30 @@ def _iceberg_version(
     specs, schema = metadata.specs(), metadata.schema()
     operation = "" if snapshot.summary is None else snapshot.summary.operation.value
     changes: dict[Partition | None, PartitionChange] = {}
-    for manifest in snapshot.manifests(io):
-        if manifest.added_snapshot_id != snapshot.snapshot_id:
+    with _manifest_errors(snapshot):
+        entries = [
+            entry
+            for manifest in snapshot.manifests(io)
+            if manifest.added_snapshot_id == snapshot.snapshot_id
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
+            if entry.snapshot_id == snapshot.snapshot_id
+        ]
+    for entry in entries:
+        if entry.status == ManifestEntryStatus.EXISTING:
             continue
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
-            if (
-                entry.status == ManifestEntryStatus.EXISTING
-                or entry.snapshot_id != snapshot.snapshot_id
-            ):
-                continue
-            file = entry.data_file
-            rows = file.record_count
-            is_added = entry.status == ManifestEntryStatus.ADDED
-            if file.content != 0:  # how many rows it deletes is known only to a reader
-                change = (
-                    PartitionChange(rows_removed=None)
-                    if is_added
-                    else PartitionChange(rows_added=None)
-                )
-            elif is_added:
-                change = PartitionChange(rows_added=rows, files_added=1)
-            else:
-                change = PartitionChange(rows_removed=rows, files_removed=1)
-            partition = _iceberg_partition(file, specs[file.spec_id], fields, schema)
-            changes[partition] = changes.get(partition, PartitionChange()) + change
+        file = entry.data_file
+        rows = file.record_count
+        is_added = entry.status == ManifestEntryStatus.ADDED
+        if file.content != 0:  # how many rows it deletes is known only to a reader
+            change = (
+                PartitionChange(rows_removed=None) if is_added else PartitionChange(rows_added=None)
+            )
+        elif is_added:
+            change = PartitionChange(rows_added=rows, files_added=1)
+        else:
+            change = PartitionChange(rows_removed=rows, files_removed=1)
+        partition = _iceberg_partition(file, specs[file.spec_id], fields, schema)
+        changes[partition] = changes.get(partition, PartitionChange()) + change
     summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
 
     def total(name: str) -> int | None:

@@ -496,6 +496,19 @@ def test_equality_deletes_of_a_spec_without_keys_apply_to_all_older_files(catalo
     assert file.has_deletes
 
 
+@pytest.mark.parametrize("name", ["snap-*.avro", "*-m0.avro"])
+@pytest.mark.parametrize("content", [None, b"Obj", b"no Avro"])
+def test_an_iceberg_table_without_its_manifests_is_left_to_spark(catalog, tmp_path, name, content):
+    table = iceberg_table(catalog)
+    (path,) = tmp_path.glob(f"**/metadata/{name}")
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    for read in (read_iceberg, read_iceberg_history):
+        with pytest.raises(SourceError, match="cannot read the manifests of the Iceberg snapshot"):
+            read(table.metadata_location)
+
+
 def test_an_iceberg_table_without_snapshots_has_no_files(catalog):
     table = catalog.create_table("db.t", schema=ROWS.schema)
     snapshot = read_iceberg(table.metadata_location)
