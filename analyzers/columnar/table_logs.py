@@ -1241,8 +1241,11 @@ def _iceberg_statistics(file: IcebergFile, schema: Any) -> Callable[[str], Colum
         kind = _spark_type(field.field_type)
         ends = ((bounds or {}).get(key) for bounds in (file.lower_bounds, file.upper_bounds))
         lower, upper = (None if end is None else _decode_bound(end, kind) for end in ends)
-        if kind in {"float", "double"} and (file.nan_value_counts or {}).get(key) != 0:
-            upper = None  # NaN is the greatest number
+        if kind in {"float", "double"}:
+            if lower is not None and upper is not None and lower > upper:
+                lower = None  # of a writer that met nothing but NaN
+            if (file.nan_value_counts or {}).get(key) != 0:
+                upper = None  # NaN is the greatest number
         return ColumnStatistics(nulls, lower, upper)
 
     return column

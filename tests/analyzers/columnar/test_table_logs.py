@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import struct
+import sys
 from decimal import Decimal
 from uuid import uuid4
 
@@ -462,6 +463,32 @@ def test_partitions_of_iceberg_that_python_lacks_are_unknown(
     (file,) = read_iceberg(table.metadata_location).files
     assert (file.partition is not None) == known
     assert file.column(column) == UNKNOWN  # the bounds are not in the metadata
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "nans", "statistics"),
+    [
+        (-1.5, 2.5, 0, ColumnStatistics(0, -1.5, 2.5)),
+        (-1.5, 2.5, None, ColumnStatistics(0, -1.5)),
+        (float("nan"), float("nan"), None, ColumnStatistics(0)),
+        # The starting values of a writer, in a file of nothing but NaN.
+        (sys.float_info.max, -sys.float_info.max, None, ColumnStatistics(0)),
+    ],
+)
+def test_bounds_of_floats_leave_out_nan(catalog, low, high, nans, statistics):
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    x = table.schema().find_field("x").field_id
+    bounds = {name: {x: struct.pack("<d", v)} for name, v in [("lower", low), ("upper", high)]}
+    add_file(
+        table,
+        [],
+        null_value_counts={x: 0},
+        nan_value_counts=None if nans is None else {x: nans},
+        lower_bounds=bounds["lower"],
+        upper_bounds=bounds["upper"],
+    )
+    (file,) = read_iceberg(table.metadata_location).files
+    assert file.column("x") == statistics
 
 
 EQUALITY_DELETES = 2
