@@ -125,7 +125,7 @@ def _leave_out_unused(spec: dict[str, Any]) -> None:
     """Leave columns that the chart does not use out of its data, so that a notebook stays small."""
     data = spec.pop("datasets", {})
     text = json.dumps(spec)  # fields and expressions of Vega-Lite, those of the user too
-    uses = r'(field|by|groupby|pivot|value)": \[?"{0}"|datum\.{0}\b|datum\[.{{0,2}}{0}\b'
+    uses = r'"{0}"(?!:)|datum\.{0}\b|datum\[.{{0,2}}{0}\b'  # any value of JSON may be a field
     unused = {name for name in _IDENTITY if not re.search(uses.format(name), text)}
     spec["datasets"] = {
         key: [{k: v for k, v in row.items() if k not in unused} for row in rows]

@@ -23,6 +23,7 @@ from tidegauge.repository.distributions.stored import Quantiles
 from tidegauge.repository.history import series
 from tidegauge.repository.history.charts import (
     MAX_ROWS,
+    Chart,
     distribution_chart,
     round_step,
     series_chart,
@@ -239,6 +240,26 @@ def test_notebooks_get_a_chart_that_needs_no_network(repo):
     assert "name" in rows[0]
     with alt.renderers.enable("json"):
         assert "application/json" in chart._repr_mimebundle_()[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda chart: chart.transform_fold(["value", "segment"]),
+        lambda chart: chart.transform_window(r="rank()", groupby=["series", "segment"]),
+        lambda chart: chart.add_params(alt.selection_point(fields=["series", "segment"])),
+        lambda chart: chart.transform_filter("datum['segment'] != 'x'"),
+        lambda chart: chart.encode(detail=["series:N", "segment:N"]),
+    ],
+)
+def test_notebooks_get_the_columns_that_the_user_uses(repo, change):
+    commit(repo, day(1), day(2))
+    frame = repo.plot("d", "Size").data
+    chart = change(Chart(frame).mark_point().encode(x="time:T", y="value:Q"))
+    bundle = chart._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    (rows,) = bundle["datasets"].values()
+    assert "segment" in rows[0]
+    assert "instance" not in rows[0]
 
 
 def test_labels_and_revisions_are_drawn(repo):
