@@ -120,6 +120,27 @@ class _Display:
             "text/plain": repr(self),
         }
 
+    def __add__(self, other: Any) -> Any:
+        return _displayed(super().__add__(other))  # type: ignore[misc]
+
+    def __and__(self, other: Any) -> Any:
+        return _displayed(super().__and__(other))  # type: ignore[misc]
+
+    def __or__(self, other: Any) -> Any:
+        return _displayed(super().__or__(other))  # type: ignore[misc]
+
+
+def _displayed(chart: Any) -> Any:
+    """Make a combination of charts, which Altair created, display as its parts do."""
+    own = {
+        alt.LayerChart: LayerChart,
+        alt.HConcatChart: HConcatChart,
+        alt.VConcatChart: VConcatChart,
+    }
+    # Attributes of Altair's charts are their specification.
+    object.__setattr__(chart, "__class__", own.get(type(chart), type(chart)))
+    return chart
+
 
 def _leave_out_unused(spec: dict[str, Any]) -> None:
     """Leave columns that the chart does not use out of its data, so that a notebook stays small."""
@@ -143,6 +164,10 @@ class LayerChart(_Display, alt.LayerChart):
 
 class VConcatChart(_Display, alt.VConcatChart):
     """Altair charts below each other that notebooks display without a network."""
+
+
+class HConcatChart(_Display, alt.HConcatChart):
+    """Altair charts beside each other that notebooks display without a network."""
 
 
 AnyChart = Chart | LayerChart | VConcatChart
@@ -191,7 +216,7 @@ def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a specification without the invisible points that only show tooltips."""
     charts = {
         key: [_without_hover(part) for part in spec[key] if not _is_hover(part)]
-        for key in ("layer", "vconcat")
+        for key in ("layer", "vconcat", "hconcat")
         if key in spec
     }
     return {**spec, **charts}

@@ -262,6 +262,23 @@ def test_notebooks_get_the_columns_that_the_user_uses(repo, change):
     assert "instance" not in rows[0]
 
 
+def test_combined_charts_need_no_network_either(repo):
+    commit(repo, day(1), day(2))
+    line, sentence = repo.plot("d", "Size"), repo.heat_map("d", by="change")
+    bars = distribution_chart("x", {"a": Quantiles.from_values([1.0, 2.0])})
+    rule = alt.Chart().mark_rule().encode(y=alt.datum(1))
+    for chart in (
+        line | sentence,
+        line & bars,
+        bars + rule,
+        (line & bars) | line,
+        (bars | line) & line,
+    ):
+        bundle = chart._repr_mimebundle_()
+        assert "text/html" not in bundle
+        read_svg(bundle["image/svg+xml"])
+
+
 def test_labels_and_revisions_are_drawn(repo):
     commit(repo, *(day(n, rows=300 if n == 30 else 1000 + n % 2) for n in range(1, 31)))
     commit(repo, day(5, "b", rows=1200))
