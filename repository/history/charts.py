@@ -78,6 +78,9 @@ _MAX_SHORT_NAME = 24
 _MARK_OFFSET = 9
 """Distance of an anomaly's mark from its point, in pixels."""
 
+_SMALLEST, _LARGEST = 1e-290, 1e300
+"""Nearer to 0, Vega cannot compute ticks, and values are drawn as 0; beyond, differences overflow."""
+
 _MIME = "application/vnd.vegalite.v5+json"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 """JupyterLab 4 and VS Code display Vega-Lite 5. These charts use nothing newer."""
@@ -390,7 +393,7 @@ class _Panel:
         return frame_of(rows, {name: kinds.get(name, Kind.ANY) for name in names})
 
     def _drawable(self, value: float) -> float:
-        return value if isfinite(value) and (value > 0 or not self.log) else nan
+        return _drawable(value, log=self.log)
 
     def layers(self, drawn: Sequence[str], *, titled: bool) -> list[alt.Chart]:
         """Return the layers from back to front.
@@ -572,6 +575,12 @@ class _Panel:
         )
 
 
+def _drawable(value: float, *, log: bool) -> float:
+    """Return a value as it is drawn; NaN if it is not."""
+    shown = 0.0 if abs(value) < _SMALLEST else value
+    return shown if isfinite(shown) and (shown > 0 or not log) else nan
+
+
 def _series_names(group: Sequence[PlottedSeries]) -> list[str]:
     """Return how series of one metric differ: by instance, segment, filter, and other options if needed."""
     several = len({series.row["instance"] for series in group}) > 1
@@ -641,6 +650,8 @@ def _marks_of(series: PlottedSeries, name: str, lowest: float) -> Iterator[dict[
 MAX_CATEGORIES, MAX_BINS = 20, 200
 _TAIL = 0.01
 """Share of the values on each side that a histogram leaves out, because they would flatten the rest."""
+_MIN_RELATIVE_SPAN = 1e-8
+"""Minimum width of all bins as a share of the largest value; bins have edges of 12 digits."""
 _RANKS = tuple(rank / 100 for rank in range(1, 100))
 
 
@@ -688,6 +699,8 @@ def distribution_chart(
         points = {name: side.at(_RANKS).tolist() for name, side in numeric.items()}
         return quantiles_chart(_RANKS, points, **options)
     rows = _histogram_rows(numeric, bins)
+    if not rows:
+        return sentence_chart(f"{text}: all values are infinite.", width=width)
     many = len(names) > 1
     bar = _chart_of(rows).mark_bar(
         orient="vertical", fillOpacity=0.3 if many else 1, strokeWidth=1.2
@@ -753,8 +766,8 @@ def quantiles_chart(
     rows = [
         {"side": name, "rank": rank, "value": value}
         for name, side in values.items()
-        for rank, value in zip(ranks, side, strict=True)
-        if isfinite(value) and (value > 0 or not log)
+        for rank, number in zip(ranks, side, strict=True)
+        if isfinite(value := _drawable(number, log=log))
     ]
     names = list(values)
     line = _chart_of(rows).mark_line(strokeWidth=1.5)
@@ -836,10 +849,22 @@ def _category_rows(sides: Mapping[str, Distribution]) -> list[dict[str, Any]]:
 
 
 def _histogram_rows(sides: Mapping[str, Quantiles], bins: int) -> list[dict[str, Any]]:
-    """Return the share of values in each bin of a round width, without the tails of all sides."""
-    ends = np.array([side.at([_TAIL, 1 - _TAIL]) for side in sides.values() if side.rows])
+    """Return the share of values in each bin of a round width, without the tails of all sides.
+
+    Infinite values count as rows, but are in no bin. Without finite values there are no bins.
+    """
+    finite = [
+        Quantiles.from_values(np.compress(known, side.values), side.weights[known])
+        for side in sides.values()
+        if (known := np.isfinite(side.values)).any()
+    ]
+    if not finite:
+        return []
+    ends = np.array([side.at([_TAIL, 1 - _TAIL]) for side in finite]).clip(-_LARGEST, _LARGEST)
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
-    step = round_step((high - low) or abs(high) or 1.0, min(max(1, bins), MAX_BINS))
+    least = _MIN_RELATIVE_SPAN * max(abs(low), abs(high))
+    span = max(high - low or abs(high) or 1.0, least, _SMALLEST)
+    step = round_step(span, min(max(1, bins), MAX_BINS))
     first, last = floor(low / step), floor(high / step) + 1
     edges = [float(f"{n * step:.12g}") for n in range(first, last + 1)]
     return [

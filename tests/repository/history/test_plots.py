@@ -576,6 +576,28 @@ def test_numbers_are_binned_without_their_tails():
     )
 
 
+def test_infinite_values_are_rows_without_a_bin():
+    values = Quantiles.from_values([-inf, -inf, 1, 2, inf])
+    chart = distribution_chart("x", {"a": values}, bins=2)
+    rows = [(row["from"], row["to"], row["share"]) for row in chart.data.values]
+    assert rows == [(1.0, 1.5, 0.2), (1.5, 2.0, 0.0), (2.0, 2.5, 0.2)]
+    only = distribution_chart("x", {"a": Quantiles.from_values([inf, -inf])})
+    assert "x: all values are infinite." in svg_of(only)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[-1.7e308, 1.7e308], [1e308, 1.1e308], [5e-324, 1e-320], [1.0, 1.0 + 2e-16], [1e-300, 1.0]],
+)
+def test_extreme_numbers_are_drawn(values):
+    sides = {"a": Quantiles.from_values(values)}
+    for options in ({"bins": 1}, {"bins": 10**6}, {"curve": True}, {"curve": True, "log": True}):
+        read_svg(svg_of(distribution_chart("x", sides, **options)))
+    for log in (False, True):
+        plot = PlotData("d", (series_of(values),), timed=True)
+        read_svg(svg_of(series_chart(plot, log=log)))
+
+
 def test_distributions_of_one_weekday(repo):
     commit(repo, *(day(n, rows=n, groups={(str(n),): n}) for n in range(1, 16)))
     chart = repo.plot_distribution("d", "s", weekday="Mon")
