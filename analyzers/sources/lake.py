@@ -339,19 +339,27 @@ def _list_below(system: fs.FileSystem, root: str) -> tuple[list[FileInfo], dict[
     prefix = root.rstrip("/") + "/"
     is_local = isinstance(system, fs.LocalFileSystem)
 
-    def add(infos: Sequence[fs.FileInfo]) -> None:
+    def add(infos: Sequence[fs.FileInfo], folder: str) -> list[str]:
+        """Add the files, and return the folders."""
+        named = [info for info in infos if _has_name(info)]
+        if len(named) < len(infos):
+            deny(folder, "the name of a file or folder in it is not UTF-8")
         files.extend(
             FileInfo(info.path.removeprefix(prefix), info.size, info.mtime_ns // 1_000_000)
-            for info in infos
+            for info in named
             if info.type == fs.FileType.File
         )
+        return [info.path for info in named if info.type == fs.FileType.Directory]
+
+    def deny(folder: str, reason: str) -> None:
+        denied[folder.removeprefix(prefix) if folder != root else ""] = reason
 
     folders = [root]
     while folders:
         folder = folders.pop()
         if not is_local:
             try:
-                add(system.get_file_info(fs.FileSelector(folder, recursive=True)))
+                add(system.get_file_info(fs.FileSelector(folder, recursive=True)), folder)
                 continue
             except OSError:
                 pass  # list its subfolders one by one
@@ -359,12 +367,19 @@ def _list_below(system: fs.FileSystem, root: str) -> tuple[list[FileInfo], dict[
             # A folder that was removed meanwhile has no files.
             infos = system.get_file_info(fs.FileSelector(folder, allow_not_found=folder != root))
         except OSError as error:
-            denied[folder.removeprefix(prefix) if folder != root else ""] = _os_reason(error)
+            deny(folder, _os_reason(error))
             continue
-        add(infos)
-        inner = [info.path for info in infos if info.type == fs.FileType.Directory]
+        inner = add(infos, folder)
         folders += [path for path in inner if not (is_local and _is_cycle(path))]
     return files, denied
+
+
+def _has_name(info: fs.FileInfo) -> bool:
+    """Return whether Arrow can decode the path of a file or folder."""
+    try:
+        return bool(info.path)
+    except UnicodeDecodeError:
+        return False
 
 
 def _is_cycle(path: str) -> bool:

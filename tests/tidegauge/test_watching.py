@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -416,6 +417,17 @@ def test_a_link_to_a_folder_above_is_not_followed(repo, lake_folder):
         "us.eu.t",
         "copy",
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_not_utf_8_does_not_hide_the_other_tables(repo, lake_folder):
+    write(lake_folder / "a" / "t" / "ds=2026-01-01", rows(1))
+    (lake_folder / "b").mkdir()
+    os.makedirs(os.fsencode(lake_folder / "b") + b"/\xff")
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {"a.t": Coverage.MEASURED}
+    reason = "cannot list its files: the name of a file or folder in it is not UTF-8"
+    assert result.failed == [f"b: {reason}"]
 
 
 def test_a_folder_with_brackets_in_its_name_is_not_a_pattern(repo, lake_folder):
