@@ -205,6 +205,15 @@ def last_labelled(connection: Connection, commit: int | None = None) -> dict[int
     return {incident: time for incident, time in rows if incident is not None}
 
 
+def missing_incidents(connection: Connection, numbers: Sequence[int]) -> list[int]:
+    """Return the ids that no incident has."""
+    incident = s.incident.c.id
+    known: set[int] = set()
+    for chunk in chunks(numbers):
+        known.update(connection.execute(sa.select(incident).where(incident.in_(chunk))).scalars())
+    return [number for number in numbers if number not in known]
+
+
 def labels_since(connection: Connection, target: int, last_seen: int) -> list[Mapping[str, Any]]:
     """Return the labels newer than ``last_seen`` on an incident, or an anomaly's incident, in order."""
     label, finding = s.label.c, s.finding.c

@@ -16,6 +16,7 @@ from tidegauge.repository.store.labels import (
     TRAINING_LABELS,
     Triage,
     labels_since,
+    missing_incidents,
     triage,
 )
 from tidegauge.repository.store.queries import Window
@@ -318,10 +319,11 @@ def label_incidents(
     Raises
     ------
     HistoryError
-        If the author is missing.
+        If the author is missing, or an incident to label does not exist anymore; then none is labeled.
     UnknownNameError
         If the action is unknown.
     """
+    _author(params, author)
     changes: list[protocol.LabeledIncident] = []
     conflicts: list[int] = []
     if params["action"] == "undo":
@@ -329,11 +331,12 @@ def label_incidents(
             number = int(change["incident"])
             try:
                 _undo(repository, number, {**params, **change}, author)
-            except ConflictError:
+            except (ConflictError, HistoryError):  # labeled since, or dropped
                 conflicts.append(number)
         labelled = len(params["changes"]) - len(conflicts)
     else:
         numbers = list(dict.fromkeys(map(int, params["incidents"])))
+        _require_incidents(repository, numbers)
         changes = [_add_labels_now(repository, number, params, author) for number in numbers]
         labelled = len(numbers)
     payload: protocol.LabelIncidentsAnswer = {
@@ -342,6 +345,15 @@ def label_incidents(
         "conflicts": conflicts,
     }
     return Answer(payload)
+
+
+def _require_incidents(repository: Repository, numbers: Sequence[int]) -> None:
+    """Raise `HistoryError` if an incident does not exist anymore, for example because its dataset was dropped."""
+    with repository.database.read() as connection:
+        missing = missing_incidents(connection, numbers)
+    if missing:
+        msg = f"No label saved: there is no incident {missing[0]}. Reload the page and try again."
+        raise HistoryError(msg)
 
 
 def _add_labels_now(

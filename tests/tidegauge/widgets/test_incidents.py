@@ -312,6 +312,23 @@ def test_undo_keeps_what_another_user_says_during_the_action(
     assert len(repo.labels()) == count
 
 
+def test_a_dropped_incident_does_not_split_an_action_on_several(repo, incident_id):
+    commit(repo, day(1, rows=99, only=[SIZE]), dataset="e")
+    repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
+    other = next(n for n in repo.incidents()["id"].tolist() if n != incident_id)
+    question = {"incidents": [other, incident_id], "action": "expected"}
+    payload = inbox.label_incidents(repo, question, "ann").payload
+    repo.drop("e")
+    labels = len(repo.labels())
+    with pytest.raises(tg.HistoryError, match=f"No label saved: there is no incident {other}"):
+        inbox.label_incidents(repo, {**question, "incidents": [incident_id, other]}, "ann")
+    assert len(repo.labels()) == labels
+    undo = {"incidents": [], "action": "undo", "changes": payload["changes"]}
+    undone = inbox.label_incidents(repo, undo, "ann").payload
+    assert (undone["labelled"], undone["conflicts"]) == (1, [other])
+    assert repo.incidents()["status"].tolist() == ["open"]
+
+
 def test_the_timeline_marks_comments_that_were_undone(repo, incident_id):
     question = {"incident": incident_id, "action": "comment", "note": "kept", "revision": 0}
     before = inbox.label_incident(repo, question, "ann").payload
