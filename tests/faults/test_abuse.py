@@ -51,7 +51,7 @@ from tidegauge.repository.store import schema, stored_states
 from tidegauge.repository.store.stored_states import Payload
 from tidegauge.repository.testing import commit, day, judged, measurement
 from tidegauge.rules.record_counts import RecordCounts
-from tidegauge.widgets.server import DashboardConfig, DashboardSource
+from tidegauge.widgets.backend import DashboardConfig, DashboardSource
 
 EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 

@@ -302,7 +302,7 @@ async def running(server, url, *, read_only=False, **site):
     """Serve in this event loop; yield the port."""
     from tornado.testing import bind_unused_port
 
-    from tidegauge.widgets.server import DashboardConfig, DashboardSource
+    from tidegauge.widgets.backend import DashboardConfig, DashboardSource
 
     site = server.Site(DashboardSource(DashboardConfig(url, read_only=read_only)), **site)
     listening, port = bind_unused_port()
@@ -588,13 +588,8 @@ def test_too_many_requests_are_refused(url):
     from tornado.httpclient import AsyncHTTPClient
     from tornado.testing import bind_unused_port
 
-    from tidegauge.widgets.server import (
-        MAX_WAITING_QUESTIONS,
-        DashboardConfig,
-        DashboardSource,
-        Site,
-        application,
-    )
+    from tidegauge.widgets.backend import DashboardConfig, DashboardSource
+    from tidegauge.widgets.server import MAX_WAITING_QUESTIONS, Site, application
 
     async def statuses():
         site = Site(DashboardSource(DashboardConfig(url)))

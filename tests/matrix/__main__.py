@@ -48,9 +48,10 @@ OF_DEVELOPMENT = (
     "tests/test_laptop.py",
     "tests/test_notebooks.py",
     "tests/test_wheel.py",
+    "tests/repository/history/test_plots.py",
     "tests/tidegauge/widgets/test_script.py",
 )
-"""Tests that need Jupyter's kernels, npm's packages, or tools of development such as vulture."""
+"""Tests that need Jupyter's kernels, npm's packages, Altair, or tools of development such as vulture."""
 PURE = "not spark and not browser and not kafka and not postgres and not soak"
 NEWER = ("3.12", "3.13")
 # Old releases of Spark use functions that newer Pythons, pandas and NumPy warn about.

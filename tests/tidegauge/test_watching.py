@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
 import tidegauge as tg
+from tests.analyzers.columnar.test_table_logs import require_iceberg_writer
 from tidegauge import watching
 from tidegauge.analyzers.columnar.engines import LazySession
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError
@@ -475,6 +476,7 @@ def test_the_command_prints_one_screen(lake_folder, tmp_path):
 
 @pytest.fixture
 def catalog(tmp_path):
+    require_iceberg_writer()
     catalog = SqlCatalog(
         "lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake"
     )

@@ -23,7 +23,7 @@ from tidegauge.cli.output import Format, data_output, print_rows
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import HistoryFilter
-    from tidegauge.widgets.server import DashboardConfig
+    from tidegauge.widgets.backend import DashboardConfig
 
 
 COLUMN_TITLES = {
@@ -218,7 +218,8 @@ def dashboard(
         msg = "the dashboard needs tornado: pip install 'tidegauge[notebook]'"
         raise TidegaugeError(msg)
     from tidegauge.repository.store.config import dashboard_url, settings
-    from tidegauge.widgets.server import DashboardConfig, is_loopback, serve
+    from tidegauge.widgets.backend import DashboardConfig
+    from tidegauge.widgets.server import is_loopback, serve
 
     token, configured_token = None, ""
     if not is_loopback(host):

@@ -1,4 +1,7 @@
-"""Answers to the dashboard's script, shared by the widget and the served page."""
+"""Answers to the dashboard's script, shared by the widget and the served page.
+
+A served page opens its repository by `DashboardSource`, once, and again if its file was replaced.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import getpass
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import (
+    DatabaseAccessError,
     HistoryError,
     ReadOnlyError,
     TidegaugeError,
@@ -19,16 +25,19 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.formatting import hide_folders
 from tidegauge.repository.history.health import open_incidents
 from tidegauge.repository.history.versions import last_commit
+from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.config import dashboard_url
+from tidegauge.repository.store.engines import missing_file_message
 from tidegauge.widgets import answers, compare, incidents, protocol, series, tables
 from tidegauge.widgets.answers import EMPTY_MESSAGE, Answer, truncate
 from tidegauge.widgets.consistency import Consistency
 from tidegauge.widgets.series import Overview
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
-    from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import AsOf
 
 _LOGGER = logging.getLogger(__name__)
@@ -271,3 +280,95 @@ def error_for_viewers(problem: Exception) -> dict[str, str]:
     else:
         message = str(problem) if isinstance(problem, TidegaugeError) else describe(problem)
     return {"error": hide_folders(message), "kind": kind}
+
+
+@dataclass(frozen=True)
+class DashboardConfig:
+    """Configuration of a served dashboard.
+
+    Attributes
+    ----------
+    db : str
+        URL of the database.
+    artifacts : str or None
+        Folder of large states.
+    dataset : str or None
+        The dataset to show first.
+    read_only : bool
+        If true, incidents cannot be labeled.
+    samples : bool
+        If true, show samples of failing records, which are data of the tables.
+    """
+
+    db: str
+    artifacts: str | None = None
+    dataset: str | None = None
+    read_only: bool = False
+    samples: bool = False
+
+
+class DashboardSource:
+    """Source of the backend of a server, which all pages share.
+
+    Connections outlive the file that they opened, so they would not notice a restored or replaced
+    SQLite file. Each question therefore checks whether the file is still the same.
+
+    Parameters
+    ----------
+    config : DashboardConfig
+    """
+
+    def __init__(self, config: DashboardConfig) -> None:
+        self._config = config
+        self._opening_lock = Lock()
+        self._backend: Backend | None = None
+        self._file: tuple[int, int] | None = None
+
+    def backend(self) -> Backend:
+        """Return the backend of the current database.
+
+        Raises
+        ------
+        DatabaseAccessError
+            If its file is missing or cannot be opened.
+        """
+        with self._opening_lock:
+            old = self._backend
+            if old is not None and _identity(old.repository.database.file) == self._file:
+                return old
+            self.close()
+            config = self._config
+            # The dashboard must not upgrade the database: older releases could not write to it anymore.
+            repository = Repository(
+                config.db, artifacts=config.artifacts, read_only=config.read_only, upgrade=False
+            )
+            try:
+                self._file = _identity(repository.database.file)
+                self._backend = Backend(repository, samples=config.samples)
+            except BaseException:
+                repository.close()
+                raise
+            return self._backend
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._backend is not None:
+            self._backend.repository.close()
+            self._backend = None
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    """Return the device and inode of a database file; None for a database server.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If the file does not exist.
+    """
+    if file is None:
+        return None
+    try:
+        status = file.stat()
+    except FileNotFoundError as error:
+        raise DatabaseAccessError(missing_file_message(file)) from error
+    return status.st_dev, status.st_ino

@@ -54,7 +54,7 @@ class Frame:
         batches = [
             batch
             for numbers in self.slices
-            for batch in self.function(iter([pa.record_batch({"id": numbers})]))
+            for batch in self.function(iter([pa.RecordBatch.from_pydict({"id": numbers})]))
         ]
         table = pa.Table.from_batches(batches)
         assert table.column_names == self.columns

@@ -35,6 +35,7 @@ def repo():
 
 
 def test_name_and_column_can_be_positional(repo):
+    pytest.importorskip("altair")
     keyword = repo.metrics("d", name="Size", where="")
     pd.testing.assert_frame_equal(repo.metrics("d", "Size", where=""), keyword)
     assert keyword["value"].tolist() == [10.0, 12.0]
@@ -169,6 +170,7 @@ def test_a_column_names_the_segment_and_the_filter_of_its_series():
 
 
 def test_frames_of_series_have_the_same_first_arguments_and_columns(repo):
+    pytest.importorskip("altair")
     sizes = {f"ds=2013-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
     repo.record("d", "rows", {**sizes, "ds=2013-01-29": 7.0}, scale="count")
     repo.detect("d")
@@ -202,6 +204,7 @@ def test_the_numbers_of_series_agree(repo):
 
 
 def test_several_filters_segments_and_columns_are_selected_together(repo):
+    pytest.importorskip("altair")
     both = repo.metrics("d", "Size", where=["", "a > 1"])
     assert set(both["where"]) == {"", "a > 1"}
     assert set(repo.plot("d", "Size", where=["", "a > 1"]).data["where"]) == {"", "a > 1"}

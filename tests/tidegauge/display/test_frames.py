@@ -392,6 +392,7 @@ def test_a_repository_lists_its_datasets(repo):
 
 
 def test_the_overview_is_equal_on_both_databases(url, tmp_path):
+    pytest.importorskip("altair")
     with tg.Repository(url, artifacts=tmp_path / "states") as repo:
         commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 31)))
         repo.detect("d")

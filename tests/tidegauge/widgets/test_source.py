@@ -4,8 +4,7 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.core.errors import DatabaseAccessError
-from tidegauge.widgets.backend import Backend
-from tidegauge.widgets.server import DashboardConfig, DashboardSource
+from tidegauge.widgets.backend import Backend, DashboardConfig, DashboardSource
 
 
 def record_datasets(file, *datasets):
