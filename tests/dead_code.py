@@ -46,7 +46,7 @@ ALLOWED: Mapping[str, str] = {
     "IPython calls it": "_render_traceback_",
     "Lark calls them, by the names of the grammar's rules": (
         "accuracy all_of between_listed bracketed from_clause group_clause like limit_clause"
-        " listing null_test order_clause order_item where_clause"
+        " null_test order_clause order_item where_clause"
     ),
     "Lark reads it": "always_accept",
     "pandas calls it": "_constructor",
@@ -54,6 +54,7 @@ ALLOWED: Mapping[str, str] = {
         "at_most bool_schema exactly field_title_should_be_set float_schema int_schema less_than"
         " model_config more_than rel str_schema"
     ),
+    "PyIceberg calls or passes them": "new_output seekable",
     "Python's warnings, threads and SQLite read them": (
         "daemon filename isolation_level lineno showwarning"
     ),

@@ -1,8 +1,7 @@
 """Files, statistics and history of Delta and Iceberg tables, read from their logs without Spark.
 
 A `TableSnapshot` lists the data files of one version of a table, with statistics that are exact: a statistic that
-a log may truncate, round or leave out is unknown. A list of `TableVersion` is the table's history. Footers of
-Parquet files give the same `DataFile`.
+a log may truncate, round or leave out is unknown. A list of `TableVersion` is the table's history.
 
 Reading a Delta log needs the package ``deltalake``, and reading Iceberg's metadata needs ``pyiceberg``; both are in
 the extra ``lakehouse``. Files of metadata that Arrow can access are read by Arrow, so the same credentials count.
@@ -408,45 +407,6 @@ def _partition_of(keys: Iterable[str], texts: Iterable[str | None]) -> Partition
     known = [text for text in texts if text is not None]
     names = tuple(keys)
     return Partition(names, tuple(known)) if len(known) == len(names) else None
-
-
-def file_from_footer(
-    footer: Footer, size: int, partition: Partition | None = None, modified: datetime | None = None
-) -> DataFile:
-    """Return a Parquet file with the statistics of its footer.
-
-    Parameters
-    ----------
-    footer : Footer
-        The footer.
-    size : int
-        Bytes of the file.
-    partition : Partition, optional
-        The partition.
-    modified : datetime, optional
-        When the file was written, in UTC.
-    """
-    types = Schema.from_types({column.name: column.type for column in footer.columns.values()})
-    statistics = PartitionFooters((footer,), types)
-
-    def column(name: str) -> ColumnStatistics:
-        if name.casefold() not in footer.columns:
-            return ColumnStatistics(statistics.rows)
-        values = statistics.values(name)
-        ends: tuple[Number | None, Number | None] = (None, None)
-        if values:
-            ends = statistics.bounds(name) or statistics.times(name) or ends
-        return ColumnStatistics(None if values is None else statistics.rows - values, *ends)
-
-    return DataFile(
-        footer.location,
-        partition,
-        statistics.rows,
-        size,
-        modified=modified,
-        identity=json.dumps({"path": footer.location}),
-        read_statistics=column,
-    )
 
 
 def open_log(read: Callable[[], TableSnapshot]) -> TableSnapshot | None:

@@ -18,12 +18,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 
-from tidegauge.analyzers.columnar.footers import read_footers
 from tidegauge.analyzers.columnar.table_logs import (
     UNKNOWN,
     ColumnStatistics,
     PartitionChange,
-    file_from_footer,
     read_delta,
     read_delta_history,
     read_iceberg,
@@ -541,21 +539,6 @@ def test_an_iceberg_table_without_snapshots_has_no_files(catalog):
     snapshot = read_iceberg(table.metadata_location)
     assert (snapshot.id, snapshot.files) == (None, ())
     assert read_iceberg_history(table.metadata_location) == []
-
-
-def test_a_footer_gives_the_same_description_of_a_file(tmp_path):
-    pq.write_table(ROWS.drop_columns(["st"]), tmp_path / "a.parquet")
-    (footer,) = read_footers([str(tmp_path / "a.parquet")])
-    time = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    file = file_from_footer(footer, 123, Partition(("k",), ("v",)), time)
-    assert (file.rows, file.size, file.modified) == (3, 123, time)
-    assert {n: file.column(n) for n in ("n", "x", "at", "day", "absent")} == {
-        "n": ColumnStatistics(1, 1, 2**62 + 1),
-        "x": ColumnStatistics(0),
-        "at": ColumnStatistics(1, 1, 2**50 + 1),
-        "day": ColumnStatistics(1, DAY, 2 * DAY),
-        "absent": ColumnStatistics(3),
-    }
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
