@@ -890,6 +890,8 @@ def _iceberg_io() -> FileIO:
             return cast("InputStream", io.BytesIO(read_file(self.location)))
 
     class ArrowFiles(FileIO):
+        """Reads only: logs are never written."""
+
         def new_input(self, location: str) -> InputFile:
             return ArrowFile(location)
 

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
 import tidegauge as tg
-from tests.analyzers.columnar.test_table_logs import require_iceberg_writer
+from tests.analyzers.columnar.test_table_logs import iceberg_catalog
 from tidegauge import watching
 from tidegauge.analyzers.columnar.engines import LazySession
 from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError
@@ -476,13 +475,8 @@ def test_the_command_prints_one_screen(lake_folder, tmp_path):
 
 @pytest.fixture
 def catalog(tmp_path):
-    require_iceberg_writer()
-    catalog = SqlCatalog(
-        "lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake"
-    )
-    catalog.create_namespace("db")
-    yield catalog
-    catalog.engine.dispose()
+    with iceberg_catalog(tmp_path, tmp_path / "lake") as catalog:
+        yield catalog
 
 
 def two_days(nulls=0):

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import struct
 import sys
+from contextlib import contextmanager
 from decimal import Decimal
 from uuid import uuid4
 
@@ -274,15 +275,22 @@ def require_iceberg_writer():
         pytest.skip("PyIceberg writes with pyarrow 16 or later")
 
 
-@pytest.fixture
-def catalog(tmp_path):
+@contextmanager
+def iceberg_catalog(folder, warehouse):
+    """Open a catalog with a namespace, whose tables are below a folder."""
     require_iceberg_writer()
     catalog = SqlCatalog(
-        "lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}"
+        "lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{warehouse}"
     )
     catalog.create_namespace("db")
     yield catalog
     catalog.engine.dispose()
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    with iceberg_catalog(tmp_path, tmp_path) as catalog:
+        yield catalog
 
 
 def iceberg_table(catalog, rows=ROWS):

@@ -91,7 +91,7 @@ def test_observed_states_have_the_bytes_of_a_scan(rows, spark):
     cells = observer.results()
     states = scan(rows, OBSERVED).single_group.states
     rounded = {tg.Mean("d"), tg.StandardDeviation("d"), tg.Correlation("x", "d")}
-    rounded.add(tg.ApproxCountDistinct("s"))  # bytes depend on the order in which Spark's tasks end
+    rounded.add(tg.ApproxCountDistinct("s"))  # equal hashes, in any order
     for analyzer in OBSERVED:
         requests = requests_of(analyzer, observer.schema, PUBLIC)
         own = analyzer.fold([cells[request] for request in requests])
