@@ -578,7 +578,7 @@ class _Watch:
     must_stop: Callable[[], str]
 
     def table(self, table: LakeTable) -> TableCoverage:
-        """Measure one table if its listing moved, and detect anomalies in it.
+        """Measure one table if its listing moved.
 
         Raises
         ------
