@@ -17,6 +17,7 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.season_effects import (
     FEW_CYCLES,
     MAX_TRAINING_SCORE,
+    MIN_CYCLE_POINTS,
     SURPRISE_SPREADS,
     DateEffects,
     ScoringWindows,
@@ -575,7 +576,7 @@ class Walk:
         now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, min_spread = self._width(t, now)
         by_date = self.dates.expected(t, y, now.centre, width)
-        expected_level = self._expect_previous_level(c, y, by_date, width)
+        expected_level = self._expect_previous_level(c, y, by_date, now, width)
         # Select the series whose expected value was not replaced by a season or the calendar.
         is_own = expected_level[few] == mean
         rare = self._rare_shares(now, slice(c - self.windows.level, c), t)
@@ -641,17 +642,24 @@ class Walk:
             rows, past_shares, self.row_counts[candidates, past], row_counts[candidates]
         )
 
-    def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+    def _expect_previous_level(
+        self, c: int, y: Floats, centre: Floats, now: Forecast, width: Floats
+    ) -> Floats:
         """Return the expected values; the previous level for surprises near it, soon after a level shift."""
         expected = centre.copy()
         for i in np.flatnonzero(np.abs(y - centre) > SURPRISE_SPREADS * width):
             level = self.levels[i]
-            previous = centre[i] - level.offset
-            if (
-                c - level.accepted <= self.windows.recovery
-                and abs(y[i] - previous) <= SURPRISE_SPREADS * width[i]
-            ):
-                expected[i] = previous
+            if c - level.accepted > self.windows.recovery:
+                continue
+            # An outage can deepen after its level was accepted, so also look at the points before the level.
+            end = max(level.first - (c - self.windows.level), 0)
+            before = median(now.level[[i], max(end - MIN_CYCLE_POINTS, 0) : end])[0]
+            change = before - (now.centre[i] - now.effect[i])
+            candidates = centre[i] - level.offset + np.array([0.0, change])
+            distances = np.abs(y[i] - candidates)
+            nearest = int(np.nanargmin(distances))
+            if distances[nearest] <= SURPRISE_SPREADS * width[i]:
+                expected[i] = candidates[nearest]
         return expected
 
     def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:

@@ -190,6 +190,23 @@ def test_one_outage_of_many_days_does_not_hide_the_next():
     assert {60, 61, 110} <= set(found) <= {*range(60, 66), 110}
 
 
+@pytest.mark.parametrize("first", [0.5, 0.3, 3.0])
+@pytest.mark.parametrize("second", [0.01, 0.1, 20.0])
+@pytest.mark.parametrize("days", [(2, 2), (1, 4), (3, 1), (2, 4)])
+def test_the_end_of_an_outage_that_changed_its_depth_is_not_an_anomaly(first, second, days):
+    draw = np.random.default_rng(5)
+    values = 1e5 * np.exp(draw.normal(0, 0.03, 110))
+    off = sum(days)
+    factors = [first] * days[0] + [second] * days[1]
+    for steps in (factors, factors[::-1]):
+        series = values.copy()
+        series[80 : 80 + off] *= steps
+        scores, found = score_one(np.rint(series))
+        assert set(found) <= set(range(80, 80 + off))
+        assert 80 in found
+        assert scores.expected[0, 80 + off :] == pytest.approx(1e5, rel=0.1)
+
+
 def test_a_point_near_its_old_level_is_not_reported_as_drifted():
     draw = np.random.default_rng(1)
     values = 100 + draw.normal(0, 1, 110)
