@@ -120,13 +120,15 @@ def _reasons(
 
 
 def _weigh_by_rows(
-    score: Floats, is_constant: NDArray[np.bool_], rare: RareShares, y: Floats
+    score: Floats, is_constant: NDArray[np.bool_], expected: _Expected, y: Floats
 ) -> Floats:
     """Return scores in which deviations from constant shares are weighed by the rows behind them.
 
     The first events of a column are more surprising if there are many of them, and a deviation is never more
-    surprising than its number of events.
+    surprising than its number of events. In a new series, whose deviations are too few to know their usual size,
+    the number of events alone decides on large deviations.
     """
+    rare = expected.rare
     departs = is_constant[rare.rows] & (score[rare.rows] > 0)
     if not departs.any():
         return score
@@ -136,7 +138,10 @@ def _weigh_by_rows(
     raised = score[rare.rows] + np.where(
         score[rare.rows] > MIN_REASON_SCORE, rare.first_events_score(share), 0.0
     )
-    weighed[rare.rows] = np.minimum(raised, rare.score(share))
+    by_events = rare.score(share)
+    is_large = rare.events(share) > tails.LARGE_DEPARTURE * rare.row_counts
+    is_large &= expected.now.points[rare.rows] < MATURE_POINTS
+    weighed[rare.rows] = np.where(is_large, by_events, np.minimum(raised, by_events))
     return weighed
 
 
@@ -396,7 +401,7 @@ class Walk:
         if constants is not None:
             is_constant[constants.rows] = True
             score[constants.rows] = constants.score(y[constants.rows])
-            score = _weigh_by_rows(score, is_constant, expected.rare, y)
+            score = _weigh_by_rows(score, is_constant, expected, y)
         score = self._cap_records(c, y, now, score)
         # A weaker drift changes neither the band nor the reason.
         is_drift = (drift_score > base_score) & ~is_constant & (score >= MAX_TRAINING_SCORE)
@@ -460,13 +465,18 @@ class Walk:
         z, rows, few = np.abs(error) / expected.width, self.kinds.heavy, expected.few
         score = tails.student_score(z, expected.now.freedom)
         score[rows] = np.minimum(score[rows], tail.score(z[rows]))
+        now = expected.now
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
+            # Forecasts of single counts jump with each count, so measure the errors of counts from their mean.
+            mean, errors = np.log1p(expected.counted.mean), now.errors.copy()
+            errors[few] = now.flat[few, 1:] + (now.effect[few] - mean)[:, None]
+            error[few], now = y[few] - mean, replace(now, errors=errors)
         rare = expected.rare
         if rare.rows.size:
             by_rows = rare.score(np.square(np.sin(y[rare.rows])))
             score[rare.rows] = np.fmax(score[rare.rows], by_rows)
-        return tails.cap_recurring_errors(score, error, expected.now, self._harmless_errors(past))
+        return tails.cap_recurring_errors(score, error, now, self._harmless_errors(past))
 
     def _harmless_errors(self, past: slice) -> Floats | None:
         """Return the errors of earlier points labeled as harmless, NaN for others; None if none is."""
@@ -571,23 +581,24 @@ class Walk:
         now, y = self._forecast(t), self.y[:, c]
         few, counted = self._small_counts(now, slice(c - self.windows.level, c))
         now.centre[few] = np.log1p(counted.mean)
-        mean, forecast_centre = now.centre[few], now.centre
+        forecast_centre = now.centre
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
         now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, min_spread = self._width(t, now)
         by_date = self.dates.expected(t, y, now.centre, width)
         expected_level = self._expect_previous_level(c, y, by_date, now, width)
-        # Select the series whose expected value was not replaced by a season or the calendar.
-        is_own = expected_level[few] == mean
+        # Small counts and rare events have their own forecast, unless a season or the calendar explains the value.
+        error, remaining = np.abs(y - forecast_centre), np.abs(y - expected_level)
+        is_own = (remaining > error / 2) | (remaining > SURPRISE_SPREADS * width) | (error == 0)
         rare = self._rare_shares(now, slice(c - self.windows.level, c), t)
-        rare = rare.take(expected_level[rare.rows] == forecast_centre[rare.rows])
+        rare = rare.take(is_own[rare.rows])
         stays = self.units.stays[:, t]
         return _Expected(
             now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
             width=width,
             min_spread=min_spread,
-            few=few[is_own],
-            counted=counted.take(is_own),
+            few=few[is_own[few]],
+            counted=counted.take(is_own[few]),
             rare=rare,
             calendar=by_date != now.centre,
             recovered=expected_level != by_date,

@@ -115,6 +115,26 @@ def test_few_rows_are_scored_as_a_poisson_count():
     assert found == [250]
 
 
+@pytest.mark.parametrize(("mean", "count"), [(1, 10), (2, 15), (3, 15), (5, 20), (8, 28), (12, 36)])
+def test_counts_below_thirty_that_chance_does_not_explain_are_anomalies(mean, count):
+    assert stats.poisson.sf(count - 1, mean) < 1e-6
+    draw = np.random.default_rng(7)
+    values = np.hstack([draw.poisson(mean, (20, 60)), np.full((20, 1), count)])
+    _, found = score_many(values)
+    assert sum(60 in days for days in found) >= 18
+    assert sum(len(days) for days in found) <= 21  # one false alarm in 1,200 points
+
+
+@pytest.mark.parametrize("days", [8, 10, 12, 13, 20, 40])
+@pytest.mark.parametrize(("rows", "nulls"), [(60, 24), (120, 36), (400, 80)])
+def test_nulls_in_a_third_of_few_rows_are_an_anomaly_from_the_second_week_on(days, rows, nulls):
+    draw = np.random.default_rng(3)
+    shares = 1 - draw.binomial(rows, 0.01, (20, days)) / rows
+    values = np.hstack([shares, np.full((20, 1), 1 - nulls / rows)])
+    _, found = score_many(values, scale=Scale.RATIO, rows=rows)
+    assert sum(days in anomalies for anomalies in found) >= (20 if rows > 100 else 17)
+
+
 def test_small_counts_are_forecast_as_negative_binomial():
     # mean 4, variance 2: less than the variance of a Poisson count
     past = np.tile([2.0, 4, 6, 4], 25)[None, :]
