@@ -235,6 +235,8 @@ class Walk:
         The expected values, and 1 or -1 for points that alarmed.
     excluded_from_tail : array of bool
         Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
+    drifted : array of bool
+        Points at which a drift was reported.
     open : array
         1 or -1 for alarms that can still become a level shift.
     levels : list of _Level
@@ -285,6 +287,7 @@ class Walk:
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.excluded_from_tail = np.zeros(shape, dtype=bool)
+        self.drifted = np.zeros(shape, dtype=bool)
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
         # Seasons and calendar.
@@ -366,7 +369,9 @@ class Walk:
         season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
         effect = self.effects[:, slot]
         tail_values = np.where(self.excluded_from_tail[:, past], np.nan, self.moved[:, past])
-        return forecast(self.usable[:, past], tail_values, season, effect)
+        usable = self.usable[:, past]
+        drifting = tails.during_drifts(self.drifted[:, past], ~np.isnan(usable))
+        return forecast(usable, tail_values, season, effect, drifting)
 
     def after(self) -> Forecast:
         """Return the forecast of the partition after the last one, without seasonal effects."""
@@ -782,7 +787,9 @@ class Walk:
         c, muted = self._columns(t), self.history.muted
         y = self.y[:, c]
         # A drift belongs to the current level.
-        alarm = (score >= MAX_TRAINING_SCORE) & (reason != _DRIFT_REASON)
+        is_high, is_drift = score >= MAX_TRAINING_SCORE, reason == _DRIFT_REASON
+        alarm = is_high & ~is_drift
+        self.drifted[:, c] = is_high & is_drift
         by_date = reason == _CALENDAR_REASON
         self.centre[:, c] = centre
         self.moved[:, c] = y

@@ -428,7 +428,13 @@ class Forecast:
     effect: Floats
 
 
-def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> Forecast:
+def forecast(
+    usable: Floats,
+    moved: Floats,
+    season: Floats,
+    effect: Floats,
+    drifting: NDArray[np.bool_] | None = None,
+) -> Forecast:
     """Forecast the next point.
 
     Parameters
@@ -441,6 +447,8 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
         Seasonal effects on the past.
     effect : array of float, shape (series,)
         Seasonal effect on the next point.
+    drifting : array of bool, shape (series, memory), optional
+        Points during drifts. Forecasts lag behind a drift, so their errors say nothing about the noise.
     """
     # Remove the season, and choose the window of the level by recent errors.
     points = (~np.isnan(usable)).sum(axis=1)
@@ -457,6 +465,8 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
         rows = choice == number
         level_median[rows] = medians[rows]
     forecasts, newest_level = level_median[:, :-1], level_median[:, -1]
+    if drifting is not None:
+        forecasts = np.where(drifting[:, 1:], np.nan, forecasts)
     errors = flat[:, 1:] - forecasts
     middle, high = quantiles(np.abs(errors), (0.5, 0.9))
     length = np.array(LEVEL_WINDOWS)[choice]

@@ -75,6 +75,8 @@ WANDER_FREEDOM = 6.0
 """Degrees of freedom of the changes of a wandering level."""
 MAX_UNDRIFTED_SPREADS = 2.0
 """Points within this many spreads of the starting level are not reported as drifted."""
+MIN_STEADY_POINTS = 21
+"""With fewer points outside drifts, the spread of errors is estimated during drifts as well."""
 DRIFT_LAG_POINTS, DRIFT_BASELINE_POINTS = 14, 21
 """A drift is the change from the median of 21 points, 14 points ago, to the median of the last seven."""
 
@@ -539,6 +541,43 @@ def drift(
     start[rows] = baseline[:, -1 - DRIFT_LAG_POINTS] + now.effect[rows]
     spread[rows] = wander
     return score, start, spread
+
+
+def during_drifts(
+    drifted: NDArray[np.bool_], usable: NDArray[np.bool_]
+) -> NDArray[np.bool_] | None:
+    """Return a mask of the points during drifts, at which forecasts lag behind; None if there is none.
+
+    A drift is reported late: it compares medians that are `DRIFT_LAG_POINTS` apart. After its last report,
+    medians of seven points lag for another six. If fewer than `MIN_STEADY_POINTS` other points are known, as in
+    a drift of months, none is masked.
+
+    Parameters
+    ----------
+    drifted : array of bool, shape (series, memory)
+        Points at which a drift was reported.
+    usable : array of bool, shape (series, memory)
+        Points from which the spread of errors is estimated.
+
+    Examples
+    --------
+    >>> drifted = np.zeros((1, 56), dtype=bool)
+    >>> drifted[0, 30] = True
+    >>> masked = np.flatnonzero(during_drifts(drifted, np.full((1, 56), True)))
+    >>> masked[0], masked[-1]
+    (np.int64(16), np.int64(36))
+    """
+    rows = np.flatnonzero(drifted.any(axis=1))
+    if not rows.size:
+        return None
+    mask = np.zeros_like(drifted)
+    first = np.cumsum(drifted[rows], axis=1)
+    padded = np.pad(first, ((0, 0), (7, DRIFT_LAG_POINTS)), mode="edge")
+    padded[:, :7] = 0
+    mask[rows] = padded[:, 7 + DRIFT_LAG_POINTS :] > padded[:, : drifted.shape[1]]
+    steady = (usable & ~mask).sum(axis=1)
+    mask[steady < MIN_STEADY_POINTS] = False
+    return mask
 
 
 def _joint_freedom(wander: Floats, noise: Floats, freedom: Floats) -> Floats:

@@ -227,6 +227,19 @@ def test_the_end_of_an_outage_that_changed_its_depth_is_not_an_anomaly(first, se
         assert scores.expected[0, 80 + off :] == pytest.approx(1e5, rel=0.1)
 
 
+@pytest.mark.parametrize("days", [14, 21, 28])
+@pytest.mark.parametrize("factor", [0.6, 1.7])
+@pytest.mark.parametrize("noise", [0.02, 0.04])
+def test_two_weeks_after_a_drift_the_band_is_nearly_as_tight_as_before(days, factor, noise):
+    draw = np.random.default_rng(2)
+    values = 1e5 * np.exp(draw.normal(0, noise, (10, 100 + days + 28)))
+    values[:, 100:] *= factor ** np.minimum(1, np.arange(1, days + 29) / days)
+    scores, _ = score_many(np.rint(values))
+    width = np.log(scores.upper / scores.lower)
+    before, after = width[:, 90:100].mean(), width[:, -14:].mean()
+    assert after < 1.4 * before
+
+
 def test_a_point_near_its_old_level_is_not_reported_as_drifted():
     draw = np.random.default_rng(1)
     values = 100 + draw.normal(0, 1, 110)
