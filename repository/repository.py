@@ -2440,7 +2440,10 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             With the columns dataset, segment, partition, time, name, instance, analyzer, detector,
-            score, p_value, expected, lower, upper, version, where. The bounds are NaN if the detector has none.
+            score, p_value, expected, lower, upper, reason, version, where. The bounds are NaN if the detector
+            has none. The reason says what the score is based on, such as ``level``, ``drift`` or ``calendar``;
+            ``usual`` marks a value outside its band that is no surprise, because earlier deviations to this
+            side were as large, or one was labeled as harmless; ``none`` is a value as expected.
 
         Examples
         --------

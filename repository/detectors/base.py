@@ -68,6 +68,8 @@ class Reason(IntEnum):
     """Metrics that had values have none."""
     VOLATILITY = 17
     """The metrics are noisier than before."""
+    USUAL = 18
+    """Outside the band, but earlier deviations to this side were as large, or one was labeled as harmless."""
 
 
 @dataclass(frozen=True)

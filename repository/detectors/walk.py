@@ -145,6 +145,29 @@ def _weigh_by_rows(
     return weighed
 
 
+def _limit_counts(
+    bounds: Floats, expected: _Expected, is_shown: NDArray[np.bool_], is_constant: NDArray[np.bool_]
+) -> None:
+    """Write the limits of small counts and of rare events to a partition's bounds, of shape (series, 3)."""
+    if expected.few.size:
+        is_count = (is_shown & ~is_constant)[expected.few]
+        counted = expected.counted.take(is_count)
+        bounds[expected.few[is_count], 1:] = counted.limits(BAND_P_VALUE)
+    if expected.rare.rows.size:
+        shown = expected.rare.take(is_shown[expected.rare.rows])
+        limits = shown.band(BAND_P_VALUE)
+        # A deviation from a constant has to leave both bands; from other values, one of them. Bands
+        # that do not overlap have nothing in common: then the band of the errors is kept.
+        own = bounds[shown.rows, 1:]
+        widest = (np.fmin(limits[:, 0], own[:, 0]), np.fmax(limits[:, 1], own[:, 1]))
+        narrowest = (np.fmax(limits[:, 0], own[:, 0]), np.fmin(limits[:, 1], own[:, 1]))
+        overlaps = ~(narrowest[0] > narrowest[1])[:, None]
+        common = np.where(overlaps, np.stack(narrowest, axis=1), own)
+        bounds[shown.rows, 1:] = np.where(
+            is_constant[shown.rows, None], np.stack(widest, axis=1), common
+        )
+
+
 def _is_wanted(slots: int, grid: Grid, names: Sequence[str]) -> bool:
     """Return whether a season of a grid is one of the requested seasons."""
     name = "week" if slots == grid.cycle else "day"
@@ -428,24 +451,12 @@ class Walk:
             band[constants.rows, 1:] = constants.band(-math.log10(BAND_P_VALUE))
         bounds = self.units.restored(np.where(is_scored[:, None], band, np.nan), t)
         bounds[np.isposinf(band) | np.isinf(bounds)] = np.nan  # a side without a limit
-        if expected.few.size:
-            is_shown = (is_scored & ~is_drift & ~is_constant)[expected.few]
-            shown_counts = expected.counted.take(is_shown)
-            bounds[expected.few[is_shown], 1:] = shown_counts.limits(BAND_P_VALUE)
-        if expected.rare.rows.size:
-            shown = expected.rare.take((is_scored & ~is_drift)[expected.rare.rows])
-            limits = shown.band(BAND_P_VALUE)
-            # A deviation from a constant has to leave both bands; from other values, one of them. Bands
-            # that do not overlap have nothing in common: then the band of the errors is kept.
-            own = bounds[shown.rows, 1:]
-            widest = (np.fmin(limits[:, 0], own[:, 0]), np.fmax(limits[:, 1], own[:, 1]))
-            narrowest = (np.fmax(limits[:, 0], own[:, 0]), np.fmin(limits[:, 1], own[:, 1]))
-            overlaps = ~(narrowest[0] > narrowest[1])[:, None]
-            common = np.where(overlaps, np.stack(narrowest, axis=1), own)
-            bounds[shown.rows, 1:] = np.where(
-                is_constant[shown.rows, None], np.stack(widest, axis=1), common
-            )
+        _limit_counts(bounds, expected, is_scored & ~is_drift, is_constant)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+        value = self.history.values[:, t]
+        is_outside = (value < scores.lower[:, k]) | (value > scores.upper[:, k])
+        is_usual = is_outside & (scores.reason[:, k] == Reason.LEVEL) & (score < MAX_TRAINING_SCORE)
+        scores.reason[is_usual, k] = Reason.USUAL
 
     def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
         """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""

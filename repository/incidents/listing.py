@@ -164,6 +164,7 @@ def score_rows(
     """
     import numpy as np
 
+    from tidegauge.repository.detectors.base import Reason
     from tidegauge.repository.store.facts import read_facts
     from tidegauge.repository.store.scorebook import SCORE_COLUMNS, detectors, read
 
@@ -207,6 +208,7 @@ def score_rows(
                 "detector": detector,
                 "p_value": p_values[k],
                 **{name: float(getattr(points, name)[k]) for name in SCORE_COLUMNS},
+                "reason": Reason(int(points.reason[k])).name.lower(),
                 "version": key[2],
             }
             keyed_rows.append((order[key[0]], series[key[1]], detector, cast("ScoreRow", row)))

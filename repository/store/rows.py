@@ -112,6 +112,7 @@ class ScoreRow(TypedDict):
     expected: float
     lower: float
     upper: float
+    reason: str
     version: int
 
 

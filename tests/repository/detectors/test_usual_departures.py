@@ -99,3 +99,26 @@ def test_harmless_labels_never_raise_a_score(seed, labelled):
     )
     before, after = (tg.Seasonal().score(history).score for history in (without, with_labels))
     assert (np.nan_to_num(after) <= np.nan_to_num(before)).all()
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_scores_say_that_a_value_outside_its_band_is_usual(labelled):
+    values = calm_rows(200)
+    promotions = [70, 87, 104, 121, 138, 155, 172, 189]
+    values[promotions] *= 1.5
+    with tg.Repository("sqlite://") as repo:
+        for first, end in ((0, 71), (71, 200)):
+            days = range(first, end)
+            repo.record("orders", "Size", {partition(k): values[k] for k in days}, scale="count")
+            repo.detect("orders")
+            if labelled and first == 0:
+                repo.label(int(repo.incidents("orders")["id"].iloc[0]), "expected")
+        scores = repo.scores("orders").set_index("partition")
+        anomalies = set(repo.anomalies("orders")["partition"])
+    silent = [partition(k) for k in promotions if partition(k) not in anomalies]
+    assert len(silent) == (7 if labelled else 4)  # by a label at once, or after four alarms
+    assert set(scores.loc[silent, "reason"]) == {"usual"}
+    alarmed = scores.loc[sorted(anomalies), "reason"]
+    assert set(alarmed) == {"level"}
+    ordinary = scores.drop(index=[partition(k) for k in promotions])
+    assert "usual" not in set(ordinary["reason"])
