@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.browser.coast import BAD_PARTITION, PLAIN
+from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
 from tests.browser.conftest import leave, open_lab, open_served, wait_for_state, wait_until
 from tests.browser.fleet import BAD_PARTITION as FLEET_PARTITION
 from tests.browser.fleet import STRUCK, make_fleet
@@ -225,3 +225,63 @@ def test_the_proxy_header_names_the_user(page, tmp_path, coast_copy):
         leave(page)
     with Repository(coast_copy, read_only=True) as repo:
         assert repo.labels()["by"].tolist()[-1] == "ann@example.org"
+
+
+def _window(since, until):
+    return {"since": since, "until": until}
+
+
+JANUARY, FIRST_WEEK = _window("2013-01-01", "2013-01-31"), _window("2013-01-01", "2013-01-07")
+DAYS, SHORT = _window("2013-02-01", "2013-02-10"), _window("2013-02-01", "2013-02-02")
+CHANGES = {
+    "compare": (
+        {"kind": "windows", "baseline": JANUARY, "current": DAYS},
+        {"kind": "windows", "baseline": FIRST_WEEK, "current": SHORT},
+    ),
+    "series": ({"ids": [1, 2]}, {"ids": [1]}),
+    "incidents": ({"table": MARKUP, "status": ""}, {"table": PLAIN, "status": ""}),
+    "partitions": (MARKUP, PLAIN),
+    "distribution": (
+        {"column": "s", "baseline": JANUARY, "current": DAYS},
+        {"column": "s", "baseline": FIRST_WEEK, "current": SHORT},
+    ),
+}
+"""Views with the options (or tables) chosen first and immediately after."""
+
+
+@pytest.mark.parametrize("view", CHANGES)
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(page, served, view):
+    open_served(page, f"{served}#/{view}")
+    root = page.locator(".tidegauge")
+    content = page.locator(".tg-page")
+    go = "(e, [view, options, dataset]) => e.tidegauge.go(view, options, dataset)"
+    first, second = (
+        [view, change, PLAIN] if isinstance(change, dict) else [view, {}, change]
+        for change in CHANGES[view]
+    )
+    root.evaluate(go, second)
+    wait_for_state(page, "drawn")
+    page.wait_for_timeout(500)  # until everything that the view asked for has been answered
+    expected = content.inner_text()
+
+    held = []
+
+    def hold(route):
+        if not held and json.loads(route.request.post_data)["question"] == view:
+            held.append(route)
+        else:
+            route.fallback()
+
+    root.evaluate(go, ["home", {}, PLAIN])
+    wait_for_state(page, "drawn")
+    page.route("**/ask", hold)
+    root.evaluate(go, first)
+    page.wait_for_timeout(200)
+    assert held
+    root.evaluate(go, second)
+    wait_for_state(page, "drawn")
+    page.wait_for_timeout(300)
+    held[0].fallback()
+    page.wait_for_timeout(700)
+    assert content.inner_text() == expected
+    assert root.get_attribute("data-state") == "drawn"

@@ -87,6 +87,8 @@ class Dashboard implements Shell {
   /** Whether the catalogue must be fetched again. */
   private stale = true;
   private polling = false;
+  /** Number of calls of `show`; only the newest one reports its state. */
+  private showNumber = 0;
   private closed = false;
   /** Options last saved by this page, as JSON. */
   private savedOptions = "";
@@ -380,6 +382,7 @@ class Dashboard implements Shell {
   }
 
   private async show(): Promise<void> {
+    const showNumber = ++this.showNumber;
     const name = this.model.get("view");
     this.root.dataset.view = name;
     this.root.dataset.state = "loading";
@@ -405,6 +408,7 @@ class Dashboard implements Shell {
         }
         view.prepare?.();
         await this.fetchCatalogue();
+        if (showNumber !== this.showNumber) return;
       }
       this.showTabs(name);
       this.copyLink.hidden = !this.model.get("in_address") && this.catalogue.url === null;
@@ -425,8 +429,9 @@ class Dashboard implements Shell {
       }
       view.element.hidden = false;
       await view.open();
+      if (showNumber !== this.showNumber) return; // what was asked for since is not drawn yet
       this.drawn.add(name);
-      if (this.model.get("view") === name) this.state.clear();
+      this.state.clear();
       if (this.model.get("in_address")) {
         document.title = `${view.title?.() ?? VIEW_TITLES[name]} – Tidegauge`;
         this.writeAddress(false);
@@ -436,10 +441,10 @@ class Dashboard implements Shell {
         this.addressProblem = null;
         this.root.dataset.state = "drawn";
       }
-      if (this.model.get("view") === name && this.root.dataset.state === "loading") this.root.dataset.state = "drawn";
+      if (this.root.dataset.state === "loading") this.root.dataset.state = "drawn";
     } catch (error) {
-      // An error of a view that is no longer visible is ignored.
-      if (this.model.get("view") === name) this.showFailure(name, error);
+      // An error of a view or of options that are no longer visible is ignored.
+      if (showNumber === this.showNumber) this.showFailure(name, error);
     }
   }
 

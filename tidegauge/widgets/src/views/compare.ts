@@ -66,6 +66,7 @@ export class Compare implements View {
   private table: TableColumns | null = null;
   private comparison: CompareAnswer | null = null;
   private tableKey = "";
+  private requestNumber = 0;
   private order: number[] = [];
   /** Width of the decimals of each column, in characters. */
   private readonly decimals = Object.fromEntries(FIGURES.map((key) => [key, 0])) as Record<(typeof FIGURES)[number], number>;
@@ -135,10 +136,12 @@ export class Compare implements View {
   }
 
   async open(): Promise<void> {
+    const requestNumber = ++this.requestNumber;
     const { dataset, catalogue, link } = this.shell;
     const key = JSON.stringify([dataset, catalogue.commits]);
     if (this.choicesKey !== key) {
       const { data, arrays } = await link.ask("sides", { dataset });
+      if (requestNumber !== this.requestNumber) return;
       this.choices = { ...data, times: arrays.times };
       this.choicesKey = key;
     }
@@ -167,6 +170,7 @@ export class Compare implements View {
       this.shell.announce("");
       this.state.loading();
       const { data, arrays } = await link.ask("compare", { dataset, baseline, current, summary });
+      if (requestNumber !== this.requestNumber) return; // the answer belongs to sides chosen before
       this.comparison = data;
       this.table = { strings: data.strings, numbers: arrays, rows: data.rows };
       const sameSides = this.tableKey !== "" && this.tableKey.includes(JSON.stringify(sides));

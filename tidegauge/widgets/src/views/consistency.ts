@@ -129,10 +129,10 @@ export class Consistency implements View {
   }
 
   async open(): Promise<void> {
+    const requestNumber = ++this.requestNumber;
     const { dataset, catalogue, link } = this.shell;
     const key = JSON.stringify([this.query, catalogue.commits]);
     if (this.rankingKey !== key) {
-      const requestNumber = ++this.requestNumber;
       if (!this.ranking) this.state.loading();
       const ranking = await this.withKnownMetric(() => link.ask("consistency", this.query));
       if (requestNumber !== this.requestNumber) return;
@@ -300,9 +300,9 @@ export class Consistency implements View {
 
   private async show(ids: number[]): Promise<void> {
     if (JSON.stringify(ids) !== JSON.stringify(this.options.ids)) this.saveOptions({ ids });
+    const requestNumber = ++this.requestNumber;
     const key = JSON.stringify([this.rankingKey, ids]);
     if (this.answerKey !== key) {
-      const requestNumber = ++this.requestNumber;
       const answer = ids.length ? await this.shell.link.ask("consistency_features", { ...this.query, ids }) : null;
       if (requestNumber !== this.requestNumber) return;
       [this.answer, this.answerKey] = [answer, key];

@@ -57,6 +57,7 @@ export class Incidents implements View {
   /** Incidents labeled on this page. They stay listed even if their status no longer matches. */
   private readonly relabelled = new Set<number>();
   private requestNumber = 0;
+  private listNumber = 0;
   private announced = "";
 
   constructor(private readonly shell: Shell) {
@@ -102,9 +103,12 @@ export class Incidents implements View {
   }
 
   async open(): Promise<void> {
+    const listNumber = ++this.listNumber;
     const { table = null } = this.options;
     const previousItems = this.allItems;
-    this.allItems = inboxItems(await this.shell.link.ask("incidents", { dataset: table }));
+    const answer = await this.shell.link.ask("incidents", { dataset: table });
+    if (listNumber !== this.listNumber) return;
+    this.allItems = inboxItems(answer);
     this.isLoaded = true;
     const currentIds = new Set(this.allItems.map(({ id }) => id));
     for (const id of this.checked) if (!currentIds.has(id)) this.checked.delete(id);

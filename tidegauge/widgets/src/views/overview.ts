@@ -252,6 +252,7 @@ export class Overview implements View {
       this.incidents.hidden = false;
       return;
     }
+    if (catalogue !== this.catalogue) return; // another table was chosen meanwhile
     this.incidentsOf = catalogue;
     const shown = items.slice(0, MAX_INCIDENTS);
     const more = items.length > shown.length ? button(`All ${pluralize(items.length, "incident")}`, () => this.shell.go("incidents", { table })) : null;

@@ -44,6 +44,7 @@ export class Partitions implements View {
   private page = 0;
   private active = -1;
   private key = "";
+  private requestNumber = 0;
   /** Number of overdue partitions that are not listed, by segment. */
   private overdue: Record<string, number> = {};
   private dataset: string | null = null;
@@ -66,10 +67,12 @@ export class Partitions implements View {
   }
 
   async open(): Promise<void> {
+    const requestNumber = ++this.requestNumber;
     const { dataset, catalogue, link } = this.shell;
     const key = JSON.stringify([dataset, catalogue.commits]);
     if (this.key !== key) {
       const { data, arrays } = await link.ask("partitions", { dataset });
+      if (requestNumber !== this.requestNumber) return;
       const numberAt = (name: string, n: number) => arrays[name]?.[n] ?? NaN;
       this.allPartitions = data.partitions.map((name, n) => ({
         name,

@@ -114,26 +114,27 @@ export class Series implements View {
   }
 
   async open(): Promise<void> {
+    const requestNumber = ++this.requestNumber;
     const { catalogue, link } = this.shell;
     const { ids, overlay } = this.options;
     const key = JSON.stringify([ids, overlay]);
     if (this.catalogue !== catalogue || this.answerKey !== key) {
-      const requestNumber = ++this.requestNumber;
       if (!this.answer) this.state.loading();
       const answer = ids.length ? await link.ask("series", { ids, overlay }) : null;
       if (requestNumber !== this.requestNumber) return;
       [this.answer, this.answerKey, this.catalogue] = [answer, key, catalogue];
       this.fillOverlaySelect();
       this.seasons.hidden = true;
-      if (ids.length && ids.length <= MAX_SEASONS) void this.fetchSeasons(ids, requestNumber).catch((error) => this.shell.showError(error));
+      if (ids.length && ids.length <= MAX_SEASONS) void this.fetchSeasons(ids).catch((error) => this.shell.showError(error));
     }
     this.show();
   }
 
   /** Fetch and show the seasons of the series, which take longer than the chart. */
-  private async fetchSeasons(ids: number[], requestNumber: number): Promise<void> {
+  private async fetchSeasons(ids: number[]): Promise<void> {
+    const { answer } = this;
     const { seasons } = (await this.shell.link.ask("seasons", { ids })).data;
-    if (requestNumber !== this.requestNumber) return;
+    if (this.answer !== answer) return;
     const seasonsByRow = seasons.map((description, n) => [this.answer?.data.series.findIndex(({ id }) => id === ids[n]) ?? -1, description] as const);
     const parts = seasonsByRow.filter(([row, description]) => row >= 0 && description).map(([row, description]) => (ids.length > 1 ? `${this.lineTitle(row)}: ${description}` : description));
     this.seasons.textContent = parts.length ? `Seasons: ${parts.join(" · ")}` : "";
