@@ -67,6 +67,14 @@ export function displayedStatus(item: InboxItem, now: number): string {
   return item.status === "open" && item.snoozedUntil > now ? "snoozed" : item.status;
 }
 
+const DATED_HEADLINE = /^(\d{4}-\d\d(?:-\d\d)?(?: \d\d:\d\d(?:-\d\d:\d\d)?)?(?: to [\d-]+(?: \d\d:\d\d)?)?): (.+)$/s;
+
+/** Split a headline into its period and what happened, where a list shows the period separately. */
+export function splitHeadline({ headline, first }: Pick<InboxItem, "headline" | "first">): [period: string, what: string] {
+  const [, period, what] = DATED_HEADLINE.exec(headline) ?? [];
+  return period ? [period, what] : [first, headline];
+}
+
 /** Filter incidents by words in headline, table, severity, assignee or number. */
 export function searchInbox(items: readonly InboxItem[], text: string): InboxItem[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -91,9 +99,12 @@ export function groupInbox(items: readonly InboxItem[]): InboxGroup[] {
 
 const SEVERITY_ORDER = ["error", "warning", "info"];
 
-/** Order incidents by importance: open ones first, then by severity, then by the number of their series. */
+/** Statuses from most to least urgent: nobody has decided, somebody has, the values returned, nothing was wrong. */
+const STATUS_RANKS: Readonly<Record<string, number>> = { open: 0, snoozed: 1, acknowledged: 1, "new level": 2, resolved: 2, expected: 3 };
+
+/** Order incidents by importance: by the urgency of their status, then by severity, then by the number of their series. */
 export function worstIncidents(items: readonly InboxItem[], now: number): InboxItem[] {
-  const rank = (item: InboxItem) => [displayedStatus(item, now) === "open" ? 0 : 1, SEVERITY_ORDER.indexOf(item.severity), -item.series, -item.since];
+  const rank = (item: InboxItem) => [STATUS_RANKS[displayedStatus(item, now)] ?? 0, SEVERITY_ORDER.indexOf(item.severity), -item.series, -item.since];
   return items
     .map((item) => ({ item, key: rank(item) }))
     .sort(({ key: a }, { key: b }) => a.map((value, n) => value - b[n]).find((difference) => difference) ?? 0)

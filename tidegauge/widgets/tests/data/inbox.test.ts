@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupInbox, type InboxItem, searchInbox, displayedStatus, worstIncidents } from "../../src/data/inbox";
+import { groupInbox, type InboxItem, searchInbox, displayedStatus, splitHeadline, worstIncidents } from "../../src/data/inbox";
 
 const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
   id, dataset: "orders", headline: "volume -52%", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
@@ -29,7 +29,21 @@ test("incidents with the same cause are a group across tables, other groups have
   assert.equal(groups[0].headline, "fewer rows in 2 tables");
 });
 
-test("the worst incidents are open, then severe, then have many series", () => {
-  const all = [item(1, { status: "resolved", severity: "error", series: 9 }), item(2, { severity: "info" }), item(3, { severity: "error" }), item(4, { severity: "error", series: 5 }), item(5, { snoozedUntil: 100, severity: "error" })];
-  assert.deepEqual(worstIncidents(all, 0).map(({ id }) => id), [4, 3, 2, 1, 5]);
+test("the worst incidents are undecided, then severe, then have many series; expected ones come last", () => {
+  const all = [
+    item(1, { status: "resolved", severity: "error", series: 9 }), item(2, { severity: "info" }), item(3, { severity: "error" }),
+    item(4, { severity: "error", series: 5 }), item(5, { snoozedUntil: 100, severity: "warning" }),
+    item(6, { status: "expected", severity: "error", series: 25 }), item(7, { status: "acknowledged", severity: "error" }),
+    item(8, { status: "new level", severity: "warning", series: 30 }),
+  ];
+  assert.deepEqual(worstIncidents(all, 0).map(({ id }) => id), [4, 3, 2, 7, 5, 1, 8, 6]);
+});
+
+test("a headline is split after its period, which can have times and colons", () => {
+  const split = (headline: string) => splitHeadline({ headline, first: "ds=1" });
+  assert.deepEqual(split("2013-02-08 to 2013-02-11: 57% of rows: none"), ["2013-02-08 to 2013-02-11", "57% of rows: none"]);
+  assert.deepEqual(split("2013-02-08 07:00 to 2013-02-08 09:00: volume -52%"), ["2013-02-08 07:00 to 2013-02-08 09:00", "volume -52%"]);
+  assert.deepEqual(split("2013-02: volume -52%"), ["2013-02", "volume -52%"]);
+  assert.deepEqual(split("2013-02-08 07:00-08:00: volume -52%"), ["2013-02-08 07:00-08:00", "volume -52%"]);
+  assert.deepEqual(split("region=eu: volume -52%"), ["ds=1", "region=eu: volume -52%"]);
 });
