@@ -1772,7 +1772,7 @@ class Repository(Rendered):
         ...     days = [day(1, groups={("a",): 5, ("b",): 5}), day(2, groups={("a",): 10})]
         ...     _ = commit(repo, *days)
         ...     chart = repo.plot_distribution("d", "s", "ds=2013-01-01", "ds=2013-01-02")
-        >>> [(row["category"], row["share"]) for row in chart.data.values]
+        >>> list(zip(chart.data["category"], chart.data["share"]))
         [('a', 0.5), ('a', 1.0), ('b', 0.5), ('b', 0.0)]
         """
         from tidegauge.repository.distributions.drift import read_distributions
@@ -1851,7 +1851,7 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     _ = commit(repo, day(1, rows=10), day(2, rows=5))
         ...     chart = repo.heat_map("d", "Size", by="change")
-        >>> [(row["partition"], row["number"]) for row in chart.data.values]
+        >>> list(zip(chart.data["partition"], chart.data["number"]))
         [('2013-01-02', -0.5)]
         """
         from tidegauge.repository.history.charts import heat_map_chart

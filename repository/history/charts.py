@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from math import floor, isfinite, log10, nan
+from math import floor, isfinite, log10, nan, sqrt
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -89,9 +89,11 @@ _EMBEDDING: Final = {"embedOptions": {"renderer": "svg"}}
 _OPAQUE = 'style="color:#222;background:#fff"'
 """Attribute of the SVG for exported notebooks, which embed it as an image that inherits no colors."""
 _TEXT: Final = {"labelColor": "currentColor", "titleColor": "currentColor"}
+_FONT, _WIDEST_FONT = "system-ui, sans-serif", "DejaVu Sans, Verdana, sans-serif"
+"""Font of a chart, and the font that a static picture is laid out for: readers have any font, most are narrower."""
 _CONFIG: Final = {
     "background": "transparent",
-    "font": "system-ui, sans-serif",
+    "font": _FONT,
     "view": {"stroke": None},
     "title": {"color": "currentColor", "subtitleColor": "currentColor"},
     "legend": _TEXT,
@@ -132,6 +134,12 @@ class _Display:
     def __or__(self, other: Any) -> Any:
         return _displayed(super().__or__(other))  # type: ignore[misc]
 
+    def facet(self, *args: Any, **options: Any) -> Any:
+        return _displayed(super().facet(*args, **options))  # type: ignore[misc]
+
+    def repeat(self, *args: Any, **options: Any) -> Any:
+        return _displayed(super().repeat(*args, **options))  # type: ignore[misc]
+
 
 def _displayed(chart: Any) -> Any:
     """Make a combination of charts, which Altair created, display as its parts do."""
@@ -139,6 +147,8 @@ def _displayed(chart: Any) -> Any:
         alt.LayerChart: LayerChart,
         alt.HConcatChart: HConcatChart,
         alt.VConcatChart: VConcatChart,
+        alt.FacetChart: FacetChart,
+        alt.RepeatChart: RepeatChart,
     }
     # Attributes of Altair's charts are their specification.
     object.__setattr__(chart, "__class__", own.get(type(chart), type(chart)))
@@ -164,6 +174,10 @@ class Chart(_Display, alt.Chart):
 class LayerChart(_Display, alt.LayerChart):
     """An Altair chart of several layers that notebooks display without a network."""
 
+    def facet(self, *args: Any, **options: Any) -> Any:
+        """Split the chart into panels by a column of its data, marks included."""
+        return _displayed(alt.LayerChart.facet(_with_one_data_set(self), *args, **options))
+
 
 class VConcatChart(_Display, alt.VConcatChart):
     """Altair charts below each other that notebooks display without a network."""
@@ -171,6 +185,54 @@ class VConcatChart(_Display, alt.VConcatChart):
 
 class HConcatChart(_Display, alt.HConcatChart):
     """Altair charts beside each other that notebooks display without a network."""
+
+
+class FacetChart(_Display, alt.FacetChart):
+    """Panels of an Altair chart, one for each value of a column, that notebooks display without a network."""
+
+
+class RepeatChart(_Display, alt.RepeatChart):
+    """An Altair chart repeated for several columns that notebooks display without a network."""
+
+
+_PART = "part"
+"""Column that tells a chart's points (0) from the marks of each layer."""
+
+
+def _with_one_data_set(chart: LayerChart) -> LayerChart:
+    """Return a chart of series whose marks are rows of its own data.
+
+    Facets split only the data of the whole chart. A layer with rows of its own, such as the anomalies of all
+    series, would be the same in each panel. This is right only for rows without a series, such as labeled
+    ranges of time.
+    """
+    import pandas as pd
+
+    points = chart.data
+    if not isinstance(points, pd.DataFrame) or "series" not in points:
+        return chart
+    identity = points[["series", *points.columns.intersection(list(_IDENTITY)).drop("partition")]]
+    frames, layers = [points.assign(**{_PART: 0})], []
+    for layer in chart.layer:
+        own = layer.copy(deep=False)
+        part = 0
+        if own.data is not alt.Undefined:
+            rows = getattr(own.data, "values", None)
+            if not isinstance(rows, list) or not all("series" in row for row in rows):
+                layers.append(own)
+                continue
+            part = len(frames)
+            marks = pd.DataFrame(rows).merge(identity.drop_duplicates(), on="series")
+            frames.append(marks.assign(**{_PART: part}))
+            own.data = alt.Undefined
+        transforms = [] if own.transform is alt.Undefined else own.transform
+        own.transform = [alt.FilterTransform(f"datum.{_PART} === {part}"), *transforms]
+        layers.append(own)
+    joined = chart.copy(deep=False)
+    joined.data, joined.layer = pd.concat(frames, ignore_index=True), layers
+    if "time" in joined.data:
+        joined.data["time"] = pd.to_datetime(joined.data["time"], utc=True)
+    return joined
 
 
 AnyChart = Chart | LayerChart | VConcatChart
@@ -200,7 +262,8 @@ def _render(spec: Mapping[str, Any]) -> str:
 
     # vl-convert aborts the process at characters that XML forbids, which a user's title can have.
     source = _FORBIDDEN_IN_XML.sub(r"\\ufffd", json.dumps(_without_hover(spec)))
-    image = vl_convert.vegalite_to_svg(source)
+    image = vl_convert.vegalite_to_svg(source.replace(_FONT, _WIDEST_FONT))
+    image = image.replace(_WIDEST_FONT, _FONT)
     image = image.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "", 1)
     image = re.sub(r' (?:d|transform)="[^"]*"', _with_short_numbers, image)
     # The only symbols with a description of their own are marks.
@@ -217,11 +280,13 @@ def _with_short_numbers(attribute: re.Match[str]) -> str:
 
 def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a specification without the invisible points that only show tooltips."""
-    charts = {
+    charts: dict[str, Any] = {
         key: [_without_hover(part) for part in spec[key] if not _is_hover(part)]
-        for key in ("layer", "vconcat", "hconcat")
+        for key in ("layer", "concat", "vconcat", "hconcat")
         if key in spec
     }
+    if "spec" in spec:  # of facets and repeated charts
+        charts["spec"] = _without_hover(spec["spec"])
     return {**spec, **charts}
 
 
@@ -230,9 +295,22 @@ def _is_hover(spec: Mapping[str, Any]) -> bool:
     return isinstance(mark, dict) and mark.get("opacity") == 0
 
 
+def _hover(base: alt.Chart, **channels: Any) -> alt.Chart:
+    """Return invisible points around the values of lines, which show their tooltips."""
+    points: alt.Chart = base.mark_point(opacity=0, size=150, aria=False).encode(**channels)
+    return points
+
+
 def _chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     data = alt.Data(values=list(rows))  # type: ignore[no-untyped-call]
     return Chart(data)
+
+
+def _framed_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """Return a chart whose data is a frame, so that the types of its columns are known to Altair."""
+    import pandas as pd
+
+    return Chart(pd.DataFrame(rows))
 
 
 def sentence_chart(sentence: str, *, width: int | None = None) -> Chart:
@@ -430,8 +508,7 @@ class _Panel:
         line = base.mark_line(strokeCap="round", strokeWidth=1.5, aria=False)
         layers.append(line.encode(y=self._y("value"), color=color, strokeDash=dash))
         layers += self._mark_layers(drawn, titled=titled)
-        hover = base.mark_point(opacity=0, size=150, aria=False)
-        layers.append(hover.encode(y=self._y("value"), tooltip=self._tooltip()))
+        layers.append(_hover(base, y=self._y("value"), tooltip=self._tooltip()))
         return layers
 
     def _x(self, *, titled: bool) -> alt.X:
@@ -479,7 +556,8 @@ class _Panel:
                 ("band_high", "upper", "min", self.high),
             )
         }
-        area = base.mark_area(opacity=_BAND_OPACITY, aria=False).transform_calculate(**bounds)
+        opacity = round(_BAND_OPACITY / sqrt(len(self.group)), 3)  # bands of several series overlap
+        area = base.mark_area(opacity=opacity, aria=False).transform_calculate(**bounds)
         encoded: alt.Chart = area.encode(y=self._y("band_low"), y2="band_high:Q", color=color)
         return encoded
 
@@ -702,7 +780,7 @@ def distribution_chart(
     if not rows:
         return sentence_chart(f"{text}: all values are infinite.", width=width)
     many = len(names) > 1
-    bar = _chart_of(rows).mark_bar(
+    bar = _framed_chart(rows).mark_bar(
         orient="vertical", fillOpacity=0.3 if many else 1, strokeWidth=1.2
     )
     chart = bar.encode(
@@ -770,26 +848,20 @@ def quantiles_chart(
         if isfinite(value := _drawable(number, log=log))
     ]
     names = list(values)
-    line = _chart_of(rows).mark_line(strokeWidth=1.5)
+    base = _framed_chart(rows)
+    line = base.mark_line(strokeWidth=1.5)
     chart = line.encode(
         x=alt.X("rank:Q", title="share of values that are at most", axis=_SHARE_AXIS),
         y=alt.Y("value:Q", title=None, scale=_scale(log, zero=False)),
         color=_by_side(alt.Color, names),
         strokeDash=_by_side(alt.StrokeDash, names),
     )
-    hover = (
-        _chart_of(rows)
-        .mark_point(opacity=0, size=100, aria=False)
-        .encode(
-            x="rank:Q",
-            y="value:Q",
-            tooltip=[
-                alt.Tooltip("side:N"),
-                alt.Tooltip("rank:Q", format="~%"),
-                alt.Tooltip("value:Q", format=",.6~g"),
-            ],
-        )
-    )
+    tooltip = [
+        alt.Tooltip("side:N"),
+        alt.Tooltip("rank:Q", format="~%"),
+        alt.Tooltip("value:Q", format=",.6~g"),
+    ]
+    hover = _hover(base, x="rank:Q", y="value:Q", tooltip=tooltip)
     return _sized(LayerChart(layer=[chart, hover]), title, width, height or PANEL_HEIGHT)
 
 
@@ -816,7 +888,7 @@ def bars_chart(
     order = list(dict.fromkeys(row["category"] for row in rows))
     step = alt.Step(max(18, 9 * len(names)), **{"for": "position"})
     chart = (
-        _chart_of(list(rows))
+        _framed_chart(rows)
         .mark_bar()
         .encode(
             x=alt.X("share:Q", title="share of values", axis=_SHARE_AXIS, scale=_scale(log)),
@@ -972,7 +1044,7 @@ def heat_map_chart(
     )
     y = alt.Y("series:N", sort=order, title=None, axis=alt.Axis(labelLimit=320))
     number_format, legend_format = (".1f", ".0f") if by == "score" else ("+.3~p", "+.0%")
-    base = _chart_of(rows).encode(y=y)
+    base = _framed_chart(rows).encode(y=y)
     cells = base.mark_rect(aria=False).encode(
         x=x,
         x2=f"end:{kind}",

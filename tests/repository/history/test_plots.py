@@ -53,6 +53,11 @@ def layers_of(chart, kind):
     return [layer for layer in chart.to_dict()["layer"] if layer["mark"]["type"] == kind]
 
 
+def rows_of(chart):
+    """Return the rows of a chart's data as dictionaries, without missing values."""
+    return [row.dropna().to_dict() for _, row in chart.data.iterrows()]
+
+
 def marks_of(chart):
     """Return the rows of a chart's anomalies, labels and previous values."""
     (marks,) = [layer for layer in layers_of(chart, "point") if "shape" in layer["encoding"]]
@@ -277,6 +282,56 @@ def test_combined_charts_need_no_network_either(repo):
         bundle = chart._repr_mimebundle_()
         assert "text/html" not in bundle
         read_svg(bundle["image/svg+xml"])
+
+
+def test_facets_and_repeated_charts_need_no_network_either(repo):
+    commit(repo, day(1), day(2))
+    line, bars = repo.plot("d", "Size"), distribution_chart("x", {"a": Quantiles.from_values([1])})
+    for chart in (
+        line.facet("where"),
+        line.facet(row="series:N"),
+        bars.facet("side", columns=2),
+        repo.heat_map("d", by="change").facet("series"),
+        bars.encode(y=alt.Y(alt.repeat("row"), type="quantitative")).repeat(row=["share", "from"]),
+        line.facet("where").properties(title="x"),
+    ):
+        bundle = chart._repr_mimebundle_()
+        assert "text/html" not in bundle
+        read_svg(bundle["image/svg+xml"])
+
+
+def test_each_facet_has_the_anomalies_of_its_own_series(repo):
+    days = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 31)}
+    for place, bad in {"a": "ds=2026-01-30", "b": "ds=2026-01-29"}.items():
+        repo.record("d", "rows", {**days, bad: 7.0}, segment=f"at={place}", scale="count")
+    repo.detect("d")
+    repo.label_range("d", "ignore", since="2026-01-03", until="2026-01-04", note="migration")
+    chart = repo.plot("d", "rows")
+    assert {mark["partition"] for mark in marks_of(chart)} == {"ds=2026-01-30", "ds=2026-01-29"}
+    spec = chart.facet("segment").to_dict()
+    (rows,) = (rows for rows in spec["datasets"].values() if len(rows) > 1)
+    marks = [(row["segment"], row["partition"]) for row in rows if row.get("mark")]
+    assert sorted(set(marks)) == [("at=a", "ds=2026-01-30"), ("at=b", "ds=2026-01-29")]
+    # Each layer selects its own rows; only the labeled range, which has no series, keeps its data.
+    assert [layer["mark"]["type"] for layer in spec["spec"]["layer"] if "data" in layer] == [
+        "rect",
+        "text",
+    ]
+    assert chart.to_dict() == repo.plot("d", "rows").to_dict()  # facets change only a copy
+
+
+def test_bands_of_several_series_are_lighter(repo):
+    days = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 31)}
+    for place in "abcd":
+        repo.record("d", "rows", days, segment=f"at={place}", scale="count")
+    repo.detect("d")
+
+    def opacity(chart):
+        (band,) = layers_of(chart, "area")
+        return band["mark"]["opacity"]
+
+    assert opacity(repo.plot("d", "rows", segment="at=a")) == 0.18
+    assert opacity(repo.plot("d", "rows")) == 0.09
 
 
 def test_labels_and_revisions_are_drawn(repo):
@@ -547,14 +602,14 @@ def test_a_histogram_has_the_shares_of_each_side(repo):
     groups = [{("1",): 50, ("3",): 50}, {("3",): 100}]
     commit(repo, *(day(n, rows=100, groups=g) for n, g in enumerate(groups, 1)))
     chart = repo.plot_distribution("d", "s", "ds=2013-01-01", ("2013-01-02", None))
-    rows = {(row["side"], row["category"]): row["share"] for row in chart.data.values}
+    rows = {(row["side"], row["category"]): row["share"] for row in rows_of(chart)}
     assert rows == {
         ("ds=2013-01-01 (100 values)", "3"): 0.5,
         ("2013-01-02 to ... (100 values)", "3"): 1.0,
         ("ds=2013-01-01 (100 values)", "1"): 0.5,
         ("2013-01-02 to ... (100 values)", "1"): 0.0,
     }
-    (whole,) = {row["side"] for row in repo.plot_distribution("d", "s").data.values}
+    (whole,) = {row["side"] for row in rows_of(repo.plot_distribution("d", "s"))}
     assert whole == "all partitions (200 values)"
     read_svg(svg_of(chart))
 
@@ -563,11 +618,11 @@ def test_numbers_are_binned_without_their_tails():
     # 1 to 100 and one outlier: 99% of the values are in the bins, each of them in one.
     values = Quantiles.from_values([*range(1, 101), 10_000])
     chart = distribution_chart("x", {"a": values}, bins=10)
-    rows = chart.data.values
+    rows = rows_of(chart)
     assert [(row["from"], row["to"]) for row in rows] == [(n, n + 10) for n in range(0, 110, 10)]
     assert [round(row["share"] * 101) for row in rows] == [9, *[10] * 9, 1]
     curve = distribution_chart("x", {"a": values}, curve=True)
-    median = [row["value"] for row in curve.layer[0].data.values if row["rank"] == 0.5]
+    median = [row["value"] for row in rows_of(curve) if row["rank"] == 0.5]
     assert median == [51.0]
     for drawn in (chart, curve, distribution_chart("x", {"a": Quantiles.from_values([])})):
         read_svg(svg_of(drawn))
@@ -579,7 +634,7 @@ def test_numbers_are_binned_without_their_tails():
 def test_infinite_values_are_rows_without_a_bin():
     values = Quantiles.from_values([-inf, -inf, 1, 2, inf])
     chart = distribution_chart("x", {"a": values}, bins=2)
-    rows = [(row["from"], row["to"], row["share"]) for row in chart.data.values]
+    rows = [(row["from"], row["to"], row["share"]) for row in rows_of(chart)]
     assert rows == [(1.0, 1.5, 0.2), (1.5, 2.0, 0.0), (2.0, 2.5, 0.2)]
     only = distribution_chart("x", {"a": Quantiles.from_values([inf, -inf])})
     assert "x: all values are infinite." in svg_of(only)
@@ -602,7 +657,7 @@ def test_distributions_of_one_weekday(repo):
     commit(repo, *(day(n, rows=n, groups={(str(n),): n}) for n in range(1, 16)))
     chart = repo.plot_distribution("d", "s", weekday="Mon")
     # 7 and 14 January 2013.
-    assert {row["category"] for row in chart.data.values} == {"7", "14"}
+    assert {row["category"] for row in rows_of(chart)} == {"7", "14"}
     with pytest.raises(tg.HistoryError, match="no partition in ds=2013-01-01 on these weekdays"):
         repo.plot_distribution("d", "s", "ds=2013-01-01", weekday="Mon")
 
@@ -614,7 +669,7 @@ def test_a_heat_map_has_the_scores_and_the_anomalies(repo):
     commit(repo, *(day(n, rows=300 if n == 30 else 1000 + n % 2) for n in range(1, 31)))
     repo.detect("d")
     chart = repo.heat_map("d", "Size")
-    rows = chart.data.values
+    rows = rows_of(chart)
     scores = repo.scores("d", "Size").groupby("time")["score"].max()
     assert [row["number"] for row in rows] == [float(f"{s:.6g}") for s in scores]
     assert [row["partition"] for row in rows if "middle" in row] == ["2013-01-30"]
@@ -632,7 +687,7 @@ def test_a_large_heat_map_keeps_the_strongest_cells(repo):
         values[f"ds={days[n]}"] = 100.0 * (n + 2)
         repo.record("d", f"m{n:02}", values)
     chart = repo.heat_map("d", by="change")
-    rows = chart.data.values
+    rows = rows_of(chart)
     assert len(rows) <= MAX_ROWS
     assert len({row["series"] for row in rows}) == MAX_DRAWN_SERIES
     # The change from 100 to 6,100 on one day is the strongest of its cell.
