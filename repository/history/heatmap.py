@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -289,11 +290,13 @@ def _scored_cells(
             connection, query.where(c.partition_id.in_(partition_ids))
         )
         bits = np.unpackbits(np.frombuffer(b"".join(members), np.uint8), bitorder="little")
-        block_index, member = np.divmod(np.flatnonzero(bits), BLOCK_SERIES)
-        row = _look_up(row_of, np.array(block, np.int64)[block_index] * BLOCK_SERIES + member)
-        column = column_of[np.array(partition, np.int64)][block_index] - start
-        is_requested = row >= 0
-        cells = row[is_requested] * width + column[is_requested]
+        position = np.flatnonzero(bits)
+        block_index = position // BLOCK_SERIES
+        first_series = (np.array(block, np.int64) - np.arange(len(block))) * BLOCK_SERIES
+        row = _look_up(row_of, first_series[block_index] + position)
+        is_requested = np.flatnonzero(row >= 0)
+        column = column_of[np.array(partition, np.int64)] - start
+        cells = row[is_requested] * width + column[block_index[is_requested]]
         yield cells, np.frombuffer(b"".join(scores), "<f8")[is_requested]
 
 
@@ -320,38 +323,60 @@ def values(
     """
     result = np.full((len(rows), end - start), np.nan)
     row_of, index_of_partition = _lookup_table(index.series[rows]), _lookup_table(index.partitions)
-    m = s.metric.c
-    finite = sa.select(m.partition_id, m.series_id, m.value).where(
-        s.holds(s.metric, index.commit), m.status == "finite"
-    )
-    for dataset_rows in _split_by_dataset(index, rows):
-        series_ids = index.series[dataset_rows].tolist()
-        is_listed = len(series_ids) <= _MAX_LISTED_SERIES
-        query = finite.where(m.series_id.in_(series_ids)) if is_listed else finite
-        query_partitions = (
-            max(_PARTITIONS_PER_QUERY, _POINTS_PER_QUERY // len(series_ids))
-            if is_listed
-            else _PARTITIONS_PER_QUERY
-        )
-        for partition_ids in chunks(
-            _partitions_between(index, start, end, dataset_rows).tolist(), query_partitions
-        ):
-            partition, series, value = fetch_columns(
-                connection, query.where(m.partition_id.in_(partition_ids))
-            )
-            row = _look_up(row_of, np.array(series, np.int64))
-            partition_index = index_of_partition[np.array(partition, np.int64)]
-            # The last partition of a column comes last, so that its value is kept.
-            order = np.argsort(partition_index, kind="stable")
-            order = order[row[order] >= 0]
-            result[row[order], index.column[partition_index[order]] - start] = np.array(
-                value, np.float64
-            )[order]
+    for query in _value_queries(index, start, end, rows):
+        partition, series, value = fetch_columns(connection, query)
+        row = _look_up(row_of, np.array(series, np.int64))
+        position = _look_up(index_of_partition, np.array(partition, np.int64))
+        column = index.column[position] - start
+        is_requested = (row >= 0) & (position >= 0) & (column >= 0) & (column < end - start)
+        # The last partition of a column comes last, so that its value is kept.
+        order = np.argsort(position, kind="stable")
+        order = order[is_requested[order]]
+        result[row[order], column[order]] = np.array(value, np.float64)[order]
     return result
 
 
+def _value_queries(
+    index: HeatmapIndex, start: int, end: int, rows: NDArray[np.int64]
+) -> Iterator[sa.Select[Any]]:
+    """Yield queries of partition, series and value that include all requested finite values."""
+    m, p, e, a = s.metric.c, s.partition.c, s.series.c, s.analyzer.c
+    selected = sa.select(m.partition_id, m.series_id, m.value)
+    finite = s.holds(s.metric, index.commit) & (m.status == "finite")
+    few: list[int] = []
+    for dataset_rows in _split_by_dataset(index, rows):
+        series_ids = index.series[dataset_rows].tolist()
+        if len(series_ids) <= _MAX_LISTED_SERIES:
+            few += series_ids
+            continue
+        partitions = _partitions_between(index, start, end, dataset_rows).tolist()
+        for partition_ids in chunks(partitions, _PARTITIONS_PER_QUERY):
+            yield selected.where(finite, m.partition_id.in_(partition_ids))
+    # Few series of many datasets: each series with the partitions of its dataset, in one query.
+    lookup = (
+        selected.join_from(s.series, s.analyzer, a.id == e.analyzer_id)
+        .join(s.partition, p.dataset_id == a.dataset_id)
+        .join(s.metric, (m.partition_id == p.id) & (m.series_id == e.id))
+        .where(finite, *_times_between(index, start, end))
+    )
+    for series_ids in chunks(few, max(1, _POINTS_PER_QUERY // max(1, end - start))):
+        yield lookup.where(e.id.in_(series_ids))
+
+
+def _times_between(index: HeatmapIndex, start: int, end: int) -> list[sa.ColumnElement[bool]]:
+    """Return conditions that keep partitions in a range of columns; they may keep others, too."""
+    time, margin = s.partition.c.time, dt.timedelta(seconds=1)
+    conditions: list[sa.ColumnElement[bool]] = []
+    if start > 0 and np.isfinite(index.times[start : start + 1]).all():
+        first = dt.datetime.fromtimestamp(index.times[start], dt.UTC) - margin
+        conditions.append(time.is_(None) | (time >= first))
+    if 0 < end < len(index.times) and np.isfinite(index.times[end - 1]):
+        conditions.append(time <= dt.datetime.fromtimestamp(index.times[end - 1], dt.UTC) + margin)
+    return conditions
+
+
 _MAX_LISTED_SERIES = 450
-"""For more series, all series are read."""
+"""For more series of a dataset, all its series are read."""
 _PARTITIONS_PER_QUERY = 30
 """Bounds memory: the points of a query are held as tuples until they are copied to arrays."""
 _POINTS_PER_QUERY = 15_000
@@ -468,6 +493,8 @@ def _lookup_table(
 
 def _look_up(table: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the entries of ids in a lookup table; -1 for ids that are not in it."""
+    if int(ids.max(initial=0)) < len(table):
+        return table[ids]
     is_known = ids < len(table)
     return np.where(is_known, table[np.where(is_known, ids, 0)], -1)
 
@@ -562,7 +589,7 @@ def drawn_heatmap(
     is_anomalous = np.zeros(numbers.shape, bool)
     points = anomalous_points(connection, index.commit)
     row_of = _lookup_table(index.series[rows])
-    row, column = _look_up(row_of, points[:, 0]), index.columns_of(points[:, 1]) - start
+    row, column = _look_up(row_of, points.series), index.columns_of(points.partition) - start
     known = (row >= 0) & (column >= 0) & (column < end - start)
     is_anomalous[row[known], column[known]] = True
     # The strongest column of each interval stands for it.

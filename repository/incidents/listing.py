@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import sqlalchemy as sa
 
@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.incidents.anomaly import missing_span, partition_name_at
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import fetch_columns
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses
 from tidegauge.repository.store.queries import (
@@ -97,28 +98,39 @@ def has_anomalies(connection: Connection, dataset: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def anomalous_points(connection: Connection, commit: int | None = None) -> NDArray[np.int64]:
-    """Return the points of current versions with anomalies.
+class AnomalousPoints(NamedTuple):
+    """Points of current versions with anomalies, each once.
 
-    Returns
-    -------
-    array of int, shape (points, 2)
-        Ids of series and partition, each pair once.
+    Attributes
+    ----------
+    series, partition : array of int
+        Ids of series and partition.
+    score : array of float
+        Highest score of the point's anomalies; 0 if none has one.
     """
+
+    series: NDArray[np.int64]
+    partition: NDArray[np.int64]
+    score: NDArray[np.float64]
+
+
+def anomalous_points(connection: Connection, commit: int | None = None) -> AnomalousPoints:
+    """Return the points of current versions with anomalies."""
     import numpy as np
 
     n = s.anomaly.c
     select = (
-        sa.select(n.series_id, n.partition_id)
+        sa.select(n.series_id, n.partition_id, sa.func.max(s.finding.c.score))
         .join_from(s.anomaly, s.finding, s.finding.c.anomaly_id == n.id)
         .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
         .join(s.series, s.series.c.id == n.series_id)
         .join(s.analyzer)
         .where(s.holds(s.finding, commit), _is_current())
-        .distinct()
+        .group_by(n.series_id, n.partition_id)
     )
-    rows = [tuple(row) for row in connection.execute(select)]
-    return np.array(rows, np.int64).reshape(-1, 2)
+    series, partition, score = fetch_columns(connection, select)
+    scores = np.nan_to_num(np.array(score, np.float64), nan=0.0)  # None is NaN
+    return AnomalousPoints(np.array(series, np.int64), np.array(partition, np.int64), scores)
 
 
 def _is_current() -> sa.ColumnElement[bool]:

@@ -117,6 +117,7 @@ class CatalogueArrays(TypedDict):
     ids: NDArray[np.int64]
     times: Annotated[NDArray[np.float64], "Seconds since 1970; NaN without a time."]
     marks: Annotated[NDArray[np.int32], "Anomalous points as (row, column) pairs."]
+    worst: Annotated[NDArray[np.int32], "All rows, sorted by `worst` score."]
     dataset: NDArray[np.int32]
     segment: NDArray[np.int32]
     instance: NDArray[np.int32]

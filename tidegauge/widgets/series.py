@@ -34,7 +34,11 @@ from tidegauge.repository.history.versions import (
     series_scales,
     stored_points,
 )
-from tidegauge.repository.incidents.listing import anomalous_points, anomaly_rows
+from tidegauge.repository.incidents.listing import (
+    AnomalousPoints,
+    anomalous_points,
+    anomaly_rows,
+)
 from tidegauge.repository.store.facts import METRIC_STATUSES
 from tidegauge.repository.store.labels import label_rows
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
@@ -173,12 +177,16 @@ class Overview:
         labels = [truncate(label) for label in heatmap.labels]
         payload: dict[str, Any] = {"key_values": words, "labels": labels, "commits": commits}
         payload["catalogue"] = self._store(heatmap, single=table is not None)
-        row, column = heatmap.rows_of(points[:, 0]), heatmap.columns_of(points[:, 1])
+        row, column = heatmap.rows_of(points.series), heatmap.columns_of(points.partition)
         marks = np.stack([row, column], axis=1)[(row >= 0) & (column >= 0)].astype(np.int32)
         numbers: dict[str, NDArray[Any]] = {
             "ids": heatmap.series,
             "times": heatmap.times,
             "marks": marks,
+            # The default order: with it, the page can request the visible rows at once.
+            "worst": np.argsort(-_highest_anomaly_scores(heatmap, points), kind="stable").astype(
+                np.int32
+            ),
         }
         return Answer(payload, {**numbers, **codes})
 
@@ -354,9 +362,10 @@ def _order(
     connection : Connection
     heatmap : HeatmapIndex
     params : mapping
-        ``sort`` is ``name`` for the groups of ``group``; ``worst`` or ``newest`` for the strongest
-        level, of any column or the last one, first; ``anomalies`` for most anomalies first. The default
-        is ``worst``, or ``name`` if ``group`` is set, because groups need it.
+        ``sort`` is ``name`` for the groups of ``group``; ``worst`` for the highest score of an anomaly,
+        or the strongest change, first; ``newest`` for the strongest level of the last column first;
+        ``anomalies`` for most anomalies first. The default is ``worst``, or ``name`` if ``group`` is
+        set, because groups need it.
         ``table`` is set if the page shows one dataset.
     scale : str or None
         Colour scale of the levels; the first one if None.
@@ -372,24 +381,43 @@ def _order(
         codes = [heatmap.keys[key].code for key in reversed(keys)]
         return np.lexsort([np.arange(rows, dtype=np.int32), *codes])
 
-    def strength() -> NDArray[np.int16]:
-        kind = scale or next(iter(LEVEL_READERS))
-        return _strength(
-            _level_reader(kind)(connection, heatmap, 0, columns, np.arange(rows)), kind
-        )
+    kind = scale or next(iter(LEVEL_READERS))
+
+    def strongest(first: int) -> NDArray[np.int16]:
+        # A change needs the earlier values.
+        start = first if kind == "score" else 0
+        levels = _level_reader(kind)(connection, heatmap, start, columns, np.arange(rows))
+        highest: NDArray[np.int16] = _strength(levels, kind)[:, first - start :].max(1, initial=0)
+        return highest
+
+    def points() -> AnomalousPoints:
+        return anomalous_points(connection, heatmap.commit)
 
     def anomalies() -> NDArray[np.intp]:
-        series = heatmap.rows_of(anomalous_points(connection, heatmap.commit)[:, 0])
+        series = heatmap.rows_of(points().series)
         return np.bincount(series[series >= 0], minlength=rows)
 
     weights: Mapping[str, Callable[[], NDArray[Any]]] = {
-        "worst": lambda: strength().max(axis=1, initial=0),
-        "newest": lambda: strength()[:, -1:].max(axis=1, initial=0),
+        "worst": lambda: (
+            _highest_anomaly_scores(heatmap, points()) if kind == "score" else strongest(0)
+        ),
+        "newest": lambda: strongest(max(0, columns - 1)),
         "anomalies": anomalies,
     }
     if sort not in weights:
         raise UnknownNameError("order", sort, ["name", *weights])
     return np.argsort(-weights[sort](), kind="stable")
+
+
+def _highest_anomaly_scores(heatmap: HeatmapIndex, points: AnomalousPoints) -> NDArray[np.float64]:
+    """Return the highest score of each row's anomalies; negative infinity without anomalies.
+
+    Anomalies are few. Reading the scores of all cells to sort the rest delays the first screen.
+    """
+    row = heatmap.rows_of(points.series)
+    highest = np.full(heatmap.shape[0], -np.inf)
+    np.maximum.at(highest, row[row >= 0], points.score[row >= 0])
+    return highest
 
 
 def _strength(levels: NDArray[np.uint8], scale: str) -> NDArray[np.int16]:

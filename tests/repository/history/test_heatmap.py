@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tidegauge as tg
+from tidegauge.repository.history import heatmap
 from tidegauge.repository.history.heatmap import change_levels, panorama, score_levels, values
 from tidegauge.repository.incidents.listing import anomalous_points
 
@@ -126,8 +127,24 @@ def test_anomalies_are_at_their_series_and_partition(repo):
     with repo.database.read() as connection:
         points = anomalous_points(connection)
     of = index_of(repo)
-    assert of.columns_of(points[:, 1]).tolist() == [30]
-    assert [of.key(row)["name"] for row in of.rows_of(points[:, 0])] == ["n"]
+    assert of.columns_of(points.partition).tolist() == [30]
+    assert [of.key(row)["name"] for row in of.rows_of(points.series)] == ["n"]
+    assert points.score.tolist() == repo.anomalies("d")["score"].tolist()
+
+
+@pytest.mark.parametrize("listed", [450, 1])
+def test_any_range_of_columns_has_the_values_of_the_whole(two, monkeypatch, listed):
+    """Few series of many tables are read by one query, many of one table by its partitions."""
+    two.record("e", "orders", {"ds=2013-01-02/hr=07": 9.0})
+    two.record("c", "more", {"part=m": 4.0})
+    monkeypatch.setattr(heatmap, "_MAX_LISTED_SERIES", listed)
+    whole = look(two, values)
+    rows, columns = whole.shape
+    assert np.isfinite(whole).sum() == 8 + 2
+    for first in range(columns):
+        for last in range(first, columns + 1):
+            np.testing.assert_array_equal(look(two, values, first, last), whole[:, first:last])
+    np.testing.assert_array_equal(look(two, values, rows=[rows - 1, 0]), whole[[rows - 1, 0]])
 
 
 def test_an_earlier_view_shows_earlier_values(repo):
@@ -160,4 +177,4 @@ def test_sqlite_and_postgresql_give_the_same_heat_map(url, tmp_path):
         assert list(index_of(repo, as_of=then).labels) == [day[3:] for day in DAYS]
         with repo.database.read() as connection:
             points = anomalous_points(connection)
-        assert index.columns_of(points[:, 1]).tolist() == [30]
+        assert index.columns_of(points.partition).tolist() == [30]

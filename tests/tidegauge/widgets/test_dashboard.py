@@ -151,6 +151,22 @@ def test_of_several_partitions_at_one_time_the_last_is_shown_everywhere(repo, sc
     assert talk.ask("series", ids=arrays["ids"].tolist())[1]["value"].tolist() == [[3.0]]
 
 
+def test_the_catalogue_sorts_by_the_worst_anomaly_and_then_by_name(repo, script):
+    falls = {"a": 101.0, "b": 90.0, "c": 10.0, "d": 100.0}
+    for dataset, last in falls.items():
+        numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [last], strict=True))
+        repo.record(dataset, "n", numbers)
+        repo.detect(dataset)
+    assert set(repo.anomalies()["dataset"]) == {"b", "c"}
+    talk = Client(tg.Dashboard(repo))
+    answer, arrays = talk.ask("catalogue")
+    names = answer["key_values"]["dataset"]
+    named = [n for n in arrays["worst"] if answer["key_values"]["name"][arrays["name"][n]] == "n"]
+    assert [names[arrays["dataset"][row]] for row in named] == ["c", "b", "a", "d"]
+    ordered = talk.ask("row_order", level_kind="score", sort="worst", group="")[1]["rows"]
+    assert ordered.tolist() == arrays["worst"].tolist()
+
+
 def test_as_of_shows_an_earlier_state(repo, script):
     repo.record("d", "n", {DAYS[0]: 1.0})
     then = datetime.now(UTC)

@@ -11,10 +11,12 @@ export class Sparklines {
   private range: [number, number] = [0, Infinity];
 
   constructor(
-    /** Fetch the values of some rows, concatenated row by row. */
-    private readonly fetchRows: (rows: readonly number[]) => Promise<Float32Array>,
+    /** Fetch the values of some rows, concatenated row by row, from a column on. */
+    private readonly fetchRows: (rows: readonly number[], first: number) => Promise<Float32Array>,
     private readonly columns: number,
     private readonly onLoaded: () => void,
+    /** First column to fetch. Earlier columns are fetched once they are to be drawn. */
+    private firstColumn = 0,
   ) {}
 
   /** Request the values of rows that are not cached. */
@@ -23,8 +25,11 @@ export class Sparklines {
     if (!missing.length) return;
     missing.forEach((row) => this.requested.add(row));
     try {
-      const values = await this.fetchRows(missing);
-      missing.forEach((row, n) => this.cache(row, values.subarray(n * this.columns, (n + 1) * this.columns)));
+      const first = this.firstColumn;
+      const values = await this.fetchRows(missing, first);
+      const width = this.columns - first;
+      // Fetched again by the next paint if earlier columns became visible meanwhile.
+      if (first === this.firstColumn) missing.forEach((row, n) => this.cache(row, values.subarray(n * width, (n + 1) * width)));
     } finally {
       missing.forEach((row) => this.requested.delete(row));
     }
@@ -41,7 +46,8 @@ export class Sparklines {
       canvas = document.createElement("canvas");
       canvas.width = width;
       canvas.height = height;
-      draw(canvas, values.subarray(...this.range), colour);
+      const [first, end] = this.range.map((column) => Math.max(0, column - this.firstColumn));
+      draw(canvas, values.subarray(first, end), colour);
       this.canvases.set(key, canvas);
       if (this.canvases.size > CACHE_SIZE) this.canvases.delete(this.canvases.keys().next().value!);
     }
@@ -52,6 +58,10 @@ export class Sparklines {
   setColumns(first: number, end: number): boolean {
     if (first === this.range[0] && end === this.range[1]) return false;
     this.range = [first, end];
+    if (first < this.firstColumn) {
+      this.firstColumn = 0;
+      this.values.clear();
+    }
     this.clearCanvases();
     return true;
   }

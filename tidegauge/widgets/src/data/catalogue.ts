@@ -27,6 +27,8 @@ export class Catalogue {
   readonly openIncidents: number;
   /** Anomalous points as (row, column) pairs. */
   readonly marks: Int32Array;
+  /** All rows, those with the worst anomalies first. */
+  readonly worst: Int32Array;
   private readonly keyValues: Record<string, readonly string[]>;
   private readonly codes: Record<SeriesKey, Int32Array>;
   private searchText: string[] | null = null;
@@ -35,7 +37,7 @@ export class Catalogue {
     ({ key_values: this.keyValues, labels: this.labels, datasets: this.datasets } = data);
     ({ writable: this.writable, commits: this.commits, author: this.author, url: this.url, open_incidents: this.openIncidents } = data);
     this.number = data.catalogue;
-    ({ ids: this.ids, times: this.times, marks: this.marks } = arrays);
+    ({ ids: this.ids, times: this.times, marks: this.marks, worst: this.worst } = arrays);
     this.codes = arrays;
   }
 

@@ -99,6 +99,8 @@ export interface CatalogueArrays {
   times: Float64Array;
   /** Anomalous points as (row, column) pairs. */
   marks: Int32Array;
+  /** All rows, sorted by `worst` score. */
+  worst: Int32Array;
   dataset: Int32Array;
   segment: Int32Array;
   instance: Int32Array;

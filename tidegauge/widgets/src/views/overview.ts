@@ -205,8 +205,9 @@ export class Overview implements View {
       this.levels.clear();
       this.loading.clear();
       this.sortings.clear();
-      const values = async (rows: readonly number[]) => (await link.ask("sparklines", { rows }, catalogue.number)).arrays.values;
-      this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw());
+      this.sortings.set(JSON.stringify(["score", "worst"]), catalogue.worst);
+      const values = async (rows: readonly number[], first: number) => (await link.ask("sparklines", { rows, first }, catalogue.number)).arrays.values;
+      this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw(), Math.max(0, catalogue.columns - FIRST_COLUMNS));
       this.marks.clear();
       for (let n = 0; n < catalogue.marks.length; n += 2) {
         const [row, column] = [catalogue.marks[n], catalogue.marks[n + 1]];
@@ -232,10 +233,12 @@ export class Overview implements View {
     this.applyRange();
     await this.fetchSorting(); // first, because it decides which rows are visible
     if (requestNumber !== this.requestNumber) return;
-    await this.load();
-    this.arrangeRows();
-    this.redraw();
-    if (this.incidentsOf !== catalogue) await this.showIncidents(catalogue);
+    const loaded = this.load().then(() => {
+      this.arrangeRows();
+      this.redraw();
+    });
+    // Asked for after the first screen and before the rest of the levels.
+    await Promise.all([loaded, this.incidentsOf !== catalogue && this.showIncidents(catalogue)]);
   }
 
   /** List the incidents beside the map, the worst first. A click opens one. */

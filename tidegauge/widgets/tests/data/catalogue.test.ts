@@ -17,7 +17,7 @@ function catalogue(): Catalogue {
     keys.map((key, n) => [key, Int32Array.from(series, (keysOfRow) => keyValues[key].indexOf(keysOfRow[n]))]),
   ) as Record<(typeof keys)[number], Int32Array>;
   const data = { key_values: keyValues, labels: ["2013-01-01"], datasets: ["flights", "orders"], repository: "coast.db", writable: true, commits: 1, author: "ann", catalogue: 1, url: null, open_incidents: 0 };
-  const arrays = { ids: Float64Array.from([11, 12, 13, 14]), times: new Float64Array(1), marks: new Int32Array(0), ...codes };
+  const arrays = { ids: Float64Array.from([11, 12, 13, 14]), times: new Float64Array(1), marks: new Int32Array(0), worst: Int32Array.of(0, 1, 2, 3), ...codes };
   return new Catalogue({ data, arrays, shapes: {} });
 }
 
