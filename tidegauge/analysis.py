@@ -469,14 +469,25 @@ def open_source(
         if partition is None:
             return FrameSource(frame, keys)
         return FrameSource(frame, partition=as_partition(partition, keys))
+    return open_named(table, suite.partition_by, spark, format, options)
+
+
+def open_named(
+    table: str,
+    keys: Sequence[str] | None = None,
+    spark: SparkSession | None = None,
+    format: str = "parquet",
+    options: Mapping[str, str] | None = None,
+) -> Source:
+    """Open a table name or a folder, with the active session if Spark is needed and no session is given."""
     require_array_packages()
     session = (
         spark or active_session() or cast("SparkSession", LazySession(_require_active_session))
     )
     if is_folder(table):
-        return open_folder(session, table, suite.partition_by, format, options)
+        return open_folder(session, table, keys, format, options)
     require_spark()
-    return open_table(session, table, suite.partition_by)
+    return open_table(session, table, keys)
 
 
 def as_partition(partition: Mapping[str, str] | str, keys: tuple[str, ...]) -> Partition:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
+from tidegauge.analysis import open_named
+from tidegauge.analyzers.columnar.engines import MeasuringEngine, as_engine
 from tidegauge.analyzers.core.analyzer import (
     Analyzer,
     AnyAnalyzer,
@@ -17,12 +19,13 @@ from tidegauge.analyzers.core.analyzer import (
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State, as_state
-from tidegauge.analyzers.scan.scan import measure, metric_of, scan
+from tidegauge.analyzers.runs.runner import measure_without_spark
+from tidegauge.analyzers.scan.scan import Outcome, measure, metric_of, scan
 from tidegauge.analyzers.scan.spark_errors import explained_read_errors
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Metrics(list[Metric[Any]]):
@@ -148,18 +151,22 @@ def _json_number(value: float | None) -> float | str | None:
 
 
 def calculate(
-    data: DataFrame,
+    data: DataFrame | str,
     analyzers: Sequence[AnyAnalyzer],
     *,
     aggregate_with: StateLoader | None = None,
     save_states_with: StatePersister | None = None,
+    spark: SparkSession | None = None,
+    engine: str = MeasuringEngine.AUTO,
 ) -> Metrics:
-    """Compute the metrics of several analyzers in one scan of a DataFrame, in the given order.
+    """Compute the metrics of several analyzers over all rows of a DataFrame, table or folder, in the given order.
 
     Parameters
     ----------
-    data : DataFrame
-        The rows to measure.
+    data : DataFrame or str
+        The rows to measure: a DataFrame, a table's name, or a folder of Parquet files or of a Delta table
+        (anything with a slash). DataFrames are measured by Spark. Tables and folders are measured [without
+        Spark SQL](performance.md#without-spark) as far as the results are exactly the same.
     analyzers : sequence of Analyzer
         The analyzers to compute.
     aggregate_with : StateLoader, optional
@@ -167,6 +174,10 @@ def calculate(
     save_states_with : StatePersister, optional
         Where to store the states behind the metrics. It can be the same provider. A failed analyzer stores
         no state.
+    spark : SparkSession, optional
+        With a table or folder: the session (default: the active session). It is used only if it is needed.
+    engine : str
+        With a table or folder: ``auto``, or ``spark`` to measure everything by Spark SQL.
 
     Returns
     -------
@@ -177,9 +188,9 @@ def calculate(
     Raises
     ------
     SourceError
-        If ``data`` is not a Spark DataFrame, or is a stream.
+        If ``data`` is not a Spark DataFrame, is a stream, or is a table or folder that cannot be read.
     SuiteError
-        If ``analyzers`` are not analyzers, or an option is not a state provider.
+        If ``analyzers`` are not analyzers, or an option is not a state provider or engine.
     StateError, OSError
         If stored states cannot be read, added or written.
 
@@ -190,16 +201,17 @@ def calculate(
     >>> metrics = tg.calculate(people, [tg.Size(), tg.Completeness("email")])  # doctest: +SKIP
     >>> metrics[tg.Size()].value, metrics.frame()["value"].tolist()  # doctest: +SKIP
     (2.0, [2.0, 0.5])
+    >>> tg.calculate("lake/people", [tg.Size()])[0].value  # doctest: +SKIP
+    2.0
     """
     requested = _validate_analyzers(analyzers, "tg.calculate(data, [tg.Size()])")
+    chosen_engine = as_engine(engine)
     check_provider(aggregate_with, "load", "aggregate_with")
     check_provider(save_states_with, "persist", "save_states_with")
     if not requested:
         return Metrics({})
-    with explained_read_errors():
-        if aggregate_with is None and save_states_with is None:
-            return Metrics(measure(data, requested), requested)
-        outcomes = dict(scan(data, requested).single_group.states)
+    needs_states = aggregate_with is not None or save_states_with is not None
+    outcomes, metrics = _measured(data, requested, spark, chosen_engine, needs_states=needs_states)
     if aggregate_with is not None:
         stored_by_statistic = _load_by_statistic(requested, aggregate_with.load)
         for analyzer, outcome in outcomes.items():
@@ -212,7 +224,31 @@ def calculate(
         }
         for analyzer, state in states.values():
             save_states_with.persist(analyzer, state)
-    return Metrics({a: metric_of(a, outcomes[a]) for a in requested}, requested)
+    return Metrics({**metrics, **{a: metric_of(a, o) for a, o in outcomes.items()}}, requested)
+
+
+def _measured(
+    data: DataFrame | str,
+    analyzers: Sequence[AnyAnalyzer],
+    spark: SparkSession | None,
+    engine: MeasuringEngine,
+    *,
+    needs_states: bool,
+) -> tuple[dict[AnyAnalyzer, Outcome], Mapping[AnyAnalyzer, Metric[Any]]]:
+    """Return outcomes, and metrics of the analyzers for which Spark returned no states."""
+    source, outcomes = None, dict[AnyAnalyzer, Outcome]()
+    if isinstance(data, str):
+        source = open_named(data, spark=spark)
+        if engine is MeasuringEngine.AUTO:
+            outcomes = measure_without_spark(source, analyzers)
+    rest = [analyzer for analyzer in analyzers if analyzer not in outcomes]
+    if not rest:
+        return outcomes, {}
+    with explained_read_errors():
+        frame = cast("DataFrame", data) if source is None else source.read()
+        if not needs_states:
+            return outcomes, measure(frame, rest)
+        return {**outcomes, **scan(frame, rest).single_group.states}, {}
 
 
 def merge_states(

@@ -276,8 +276,63 @@ class ColumnarPlanner:
         self, partition: PartitionFiles, analyzers: Iterable[AnyAnalyzer]
     ) -> ColumnarResult | None:
         """Plan and scan one partition; None if Spark must read it."""
-        plan = self.plan(partition, analyzers)
-        return None if plan is None else self.scan({0: plan}).get(0)
+        return self.measure_together([partition], analyzers)
+
+    def measure_together(
+        self, partitions: Sequence[PartitionFiles], analyzers: Iterable[AnyAnalyzer]
+    ) -> ColumnarResult | None:
+        """Plan and scan partitions, and merge their states; None if Spark must read one, or if their columns differ.
+
+        An analyzer without a state for each partition is left out. If partitions lack files or rows, they count
+        as no data.
+
+        Parameters
+        ----------
+        partitions : sequence of PartitionFiles
+            The partitions; at least one.
+        analyzers : iterable of Analyzer
+            The analyzers.
+        """
+        chosen = tuple(dict.fromkeys(analyzers))
+        plans: dict[int, PartitionPlan] = {}
+        for i, partition in enumerate(partitions):
+            plan = self.plan(partition, chosen)
+            if plan is None:
+                return None
+            plans[i] = plan
+        plans = _only_common(plans)
+        if len({plan.answered.schema.canonical() for plan in plans.values()}) != 1:
+            return None
+        results = self.scan(plans)
+        return _merge_results(list(results.values())) if len(results) == len(plans) else None
+
+
+def _only_common(plans: Mapping[int, PartitionPlan]) -> dict[int, PartitionPlan]:
+    """Return plans that scan only what all partitions answer."""
+    known = [plan.answered.outcomes.keys() | plan.kernels.keys() for plan in plans.values()]
+    common = set.intersection(*map(set, known))
+    only = {}
+    for i, plan in plans.items():
+        kernels = {a: kernel for a, kernel in plan.kernels.items() if a in common}
+        columns = {column for kernel in kernels.values() for column in kernel.columns}
+        only[i] = replace(plan, kernels=kernels, columns=tuple(sorted(columns)))
+    return only
+
+
+def _merge_results(results: Sequence[ColumnarResult]) -> ColumnarResult:
+    """Merge the states of partitions; an analyzer that fails in only some of them is left out."""
+    first = results[0]
+    outcomes: dict[AnyAnalyzer, Success[Any] | Failure] = {}
+    for analyzer in first.outcomes:
+        parts = [result.outcomes.get(analyzer) for result in results]
+        states = [part.value for part in parts if isinstance(part, Success)]
+        if len(states) == len(parts):
+            outcomes[analyzer] = Success(analyzer.state_type.merge(states))
+        elif all(isinstance(part, Failure) for part in parts):
+            outcomes[analyzer] = first.outcomes[analyzer]
+    cheapest_first = list(Route).index
+    routes = {a: max((r.routes[a] for r in results), key=cheapest_first) for a in outcomes}
+    return ColumnarResult(first.schema, sum(r.rows for r in results), outcomes, routes)
 
 
 TaskScanner = Callable[

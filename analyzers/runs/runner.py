@@ -388,6 +388,28 @@ def newest_partition(
     return None if newest is None else newest[1]
 
 
+def measure_without_spark(
+    source: Source, analyzers: Sequence[AnyAnalyzer]
+) -> dict[AnyAnalyzer, Outcome]:
+    """Return the outcomes over all rows of a source that need no Spark SQL.
+
+    Parameters
+    ----------
+    source : Source
+        The table or folder.
+    analyzers : sequence of Analyzer
+        The analyzers. Those that only Spark can measure are left out.
+    """
+    list_files = getattr(source, "parquet_files", None)
+    partitions = [listed.partition for listed in _list_partitions(source)]
+    files: Mapping[Partition, PartitionFiles] = list_files(partitions) if list_files else {}
+    if not partitions or not files.keys() >= set(partitions):
+        return {}
+    planner = _planner_for(source)
+    result = planner.measure_together([files[partition] for partition in partitions], analyzers)
+    return {} if result is None else dict(result.outcomes)
+
+
 def _planner_for(source: Source) -> ColumnarPlanner:
     """Return a planner that uses the tasks of the source's session, if it has one."""
     session = getattr(source, "spark", None)

@@ -12,7 +12,8 @@ import tidegauge as tg
 from tidegauge import analysis
 from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner
-from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.errors import NoSuchColumnError, SourceError, SuiteError
+from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.runner import estimate_routes, newest_partition
 from tidegauge.analyzers.sources.opening import open_folder
@@ -70,6 +71,60 @@ def test_a_folder_is_measured_without_a_session(folder, no_session):
         again = tg.analyze(str(folder), suite, repository=repo)
         assert (again.report.scanned, again.routes) == (0, "")
         assert repo.runs()["routes"].tolist()[0] is None
+
+
+def test_metrics_of_a_folder_are_calculated_over_all_partitions_without_a_session(
+    folder, no_session
+):
+    """Sums 1.5 + 2.5 and 4.0 of three values in four rows."""
+    analyzers = [
+        tg.Mean("amount"),
+        tg.Size(),
+        tg.Completeness("amount"),
+        tg.Maximum("amount"),
+        tg.Mean("x"),
+    ]
+    metrics = tg.calculate(str(folder), analyzers)
+    assert [metric.value for metric in metrics[:4]] == [8 / 3, 4.0, 0.75, 4.0]
+    assert isinstance(metrics[4].outcome.error, NoSuchColumnError)
+    (one,) = tg.calculate(str(folder / "ds=2026-01-01"), [tg.Mean("amount")])
+    assert one.value == 2.0
+
+
+def test_states_of_a_folder_are_kept_and_added_without_a_session(folder, no_session):
+    states, mean = tg.InMemoryStateProvider(), tg.Mean("amount")
+    tg.calculate(str(folder / "ds=2026-01-01"), [mean], save_states_with=states)
+    assert states.load(mean) == SumAndCount(4.0, 2)
+    (both,) = tg.calculate(
+        str(folder / "ds=2026-01-02"), [mean], aggregate_with=states, save_states_with=states
+    )
+    assert both.value == 8 / 3
+    assert states.load(mean) == SumAndCount(8.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "options"),
+    [
+        (tg.Mean("amount"), {"engine": "spark"}),
+        (tg.Uniqueness("amount"), {}),  # of floats
+        (tg.Completeness("ds"), {}),  # a partition column
+    ],
+)
+def test_calculating_what_only_spark_can_measure_needs_a_session(
+    folder, no_session, analyzer, options
+):
+    with pytest.raises(SourceError, match="Spark was started"):
+        tg.calculate(str(folder), [tg.Size(), analyzer], **options)
+
+
+def test_partitions_with_different_columns_are_calculated_by_spark(folder, no_session):
+    """Their union has two columns, and ``note`` is null in the rows of the other partitions."""
+    (folder / "ds=2026-01-03").mkdir()
+    table = pa.table({"amount": [1.0], "note": ["x"]})
+    pq.write_table(table, folder / "ds=2026-01-03" / "a.parquet")
+    for analyzer in (tg.Completeness("note"), tg.ColumnCount(), tg.Mean("amount")):
+        with pytest.raises(SourceError, match="Spark was started"):
+            tg.calculate(str(folder), [analyzer])
 
 
 def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_session, monkeypatch):

@@ -744,3 +744,25 @@ def test_only_nan_has_no_minimum_in_statistics(tmp_path):
     tables = [pa.table({"x": [float("nan")]}), pa.table({"x": [2.0, None]})]
     (state, route) = measure(tmp_path, tables, tg.Minimum("x"))[tg.Minimum("x")]
     assert (state, route) == (MinState(2.0, 2), COLUMNS)
+
+
+def test_states_of_partitions_are_merged_if_all_have_one(tmp_path):
+    """The maximum of floats is in no metadata; the second partition has 1970-01-01 and an unknown calendar."""
+    partitions = []
+    for day, days in enumerate(([0, 1], [0, -60_000])):
+        table = pa.table({"x": [1.0 + day, 2.0], "day": pa.array(days, pa.date32())})
+        pq.write_table(table, tmp_path / f"{day}.parquet")
+        partitions.append(ParquetPartition((str(tmp_path / f"{day}.parquet"),), ()))
+    suite = (tg.Size(), tg.Minimum("x"), tg.Maximum("x"), tg.CountDistinct("day"))
+    result = ColumnarPlanner().measure_together(partitions, suite)
+    assert result.rows == 4
+    assert result.outcomes == {
+        tg.Size(): Success(NumMatches(4)),
+        tg.Minimum("x"): Success(MinState(1.0, 4)),
+        tg.Maximum("x"): Success(MaxState(2.0, 4)),
+    }
+    assert result.routes == {
+        tg.Size(): METADATA,
+        tg.Minimum("x"): METADATA,
+        tg.Maximum("x"): COLUMNS,
+    }
