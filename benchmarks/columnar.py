@@ -30,8 +30,8 @@ from rich.table import Table
 import tidegauge as tg
 from benchmarks.deequ import data
 from benchmarks.deequ.cases import (
-    ALL_COLUMNS,
     CHEAP_ANALYZERS,
+    COMPLETENESS_ANALYZERS,
     GROUPING_ANALYZERS,
     KLL_ANALYZERS,
     MIXED_ANALYZERS,
@@ -46,7 +46,6 @@ PLANNERS = {
     "tasks": partial(ColumnarPlanner, bytes_left=-1),
     "auto": ColumnarPlanner,
 }
-COMPLETENESS_ANALYZERS = [["Size"], *(["Completeness", column] for column in ALL_COLUMNS)]
 ONE_PATTERN = [["PatternMatch", "email", r"^[a-z0-9.]+@[a-z0-9]+\.[a-z]+$"]]
 CASES = {
     "whole40": ("days30", None, SCAN40_ANALYZERS),

@@ -1,5 +1,7 @@
 """Worker of our side: one JSON request per input line, one marked JSON answer per output line.
 
+    python -m benchmarks.deequ.worker FOLDER SETTINGS auto|spark
+
 It does the same as ``Driver.scala`` on Deequ's side: a case is prepared once; ``before`` prepares
 each round, and only ``run`` is timed.
 """
@@ -51,8 +53,8 @@ def numbers_of(metric):
 class Job:
     """A case, and the location of its data."""
 
-    def __init__(self, spark, request):
-        self.spark, self.request = spark, request
+    def __init__(self, spark, request, engine):
+        self.spark, self.request, self.engine = spark, request, engine
         case = request["case"]
         calls = case["ours"] or case["analyzers"]
         self.analyzers = [getattr(tg, name)(*arguments) for name, *arguments in calls]
@@ -66,8 +68,11 @@ class Calculate(Job):
 
     def run(self):
         """Read and measure it."""
-        frame = self.spark.read.parquet(self.request["path"])
-        self.metrics = tg.calculate(frame, self.analyzers)
+        path = self.request["path"]
+        if self.engine == "spark":
+            self.metrics = tg.calculate(self.spark.read.parquet(path), self.analyzers)
+        else:
+            self.metrics = tg.calculate(path, self.analyzers, spark=self.spark)
 
     def values(self):
         """Return the metrics."""
@@ -77,8 +82,8 @@ class Calculate(Job):
 class Analyze(Job):
     """Partitions of a Hive table, measured into a new repository or after a history."""
 
-    def __init__(self, spark, request):
-        super().__init__(spark, request)
+    def __init__(self, spark, request, engine):
+        super().__init__(spark, request, engine)
         self.name = request["case"]["name"].replace("-", "_")
         self.table = f"benchmark.{self.name}"
         self.root = Path(request["folder"]) / "table"
@@ -127,7 +132,12 @@ class Analyze(Job):
         """Open the repository and measure partitions."""
         with tg.Repository(self.url) as repo:
             return tg.analyze(
-                self.table, self.suite, repository=repo, partitions=partitions, spark=self.spark
+                self.table,
+                self.suite,
+                repository=repo,
+                partitions=partitions,
+                spark=self.spark,
+                engine=self.engine,
             )
 
     def run(self):
@@ -169,8 +179,8 @@ class Merge(Analyze):
 class Append(Job):
     """Record one more result."""
 
-    def __init__(self, spark, request):
-        super().__init__(spark, request)
+    def __init__(self, spark, request, engine):
+        super().__init__(spark, request, engine)
         self.url = f"sqlite:///{request['folder']}/metrics.db"
         self.held = tg.Repository(self.url)
         self.count = request["case"]["results"]
@@ -230,7 +240,7 @@ JOBS = {"calculate": Calculate, "analyze": Analyze, "merge": Merge, "append": Ap
 
 def main():
     """Answer requests until the input ends."""
-    folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+    folder, settings, engine = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
     # Answers go to the original standard output; all other output goes to the log.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -247,7 +257,7 @@ def main():
                 case "data":
                     data.make(spark, Path(request["folder"]), request["scale"])
                 case "prepare":
-                    job = JOBS[request["case"]["op"]](spark, request)
+                    job = JOBS[request["case"]["op"]](spark, request, engine)
                 case "before":
                     job.before(request)
                     gc.collect()

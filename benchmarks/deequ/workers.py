@@ -106,12 +106,14 @@ class Worker:
             self.process.kill()
 
 
-def our_worker(spark: str, folder: Path, before: Path | None = None) -> Worker:
+def our_worker(
+    spark: str, folder: Path, engine: str = "auto", before: Path | None = None
+) -> Worker:
     """Start our worker on a Spark of the matrix, or on the ``newest``, which this Python has.
 
     With ``before`` it runs the packages of that checkout; the worker itself is the present one.
     """
-    name = f"{'before' if before else 'ours'}-{spark}"
+    name = f"{'before' if before else 'ours'}-{spark}{'-sql' * (engine == 'spark')}"
     python = sys.executable if spark == "newest" else environment(f"spark-{spark}")
     settings = json.dumps({**SPARK_SETTINGS, "spark.driver.memory": DRIVER_MEMORY})
     command = [
@@ -120,6 +122,7 @@ def our_worker(spark: str, folder: Path, before: Path | None = None) -> Worker:
         "benchmarks.deequ.worker",
         str(folder / name),
         settings,
+        engine,
     ]
     return Worker(name, command, folder, before)
 
