@@ -92,6 +92,8 @@ class Case:
         Number of results in the repository at first.
     held : bool
         Whether the repository is opened once. Otherwise each round opens it, as a new job does.
+    folder : bool
+        Whether Tidegauge reads partitions as a folder, as Deequ does, rather than as a Hive table.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Case:
     warmup: int | None = None
     results: int = 0
     held: bool = False
+    folder: bool = False
 
 
 CASES = [
@@ -116,9 +119,19 @@ CASES = [
     Case("backfill30", 12, "analyze", SCAN40_ANALYZERS, table="days30"),
     Case("backfill30-memory", 5, "analyze", SCAN40_ANALYZERS, table="days30", memory=True),
     Case("backfill365", 60, "analyze", SCAN40_ANALYZERS, table="days365", rounds=2, warmup=30),
-    Case("daily5k", 4, "analyze", SCAN40_ANALYZERS, table="days365", spare="spare5k", history=364),
-    Case(
-        "daily200k", 4, "analyze", SCAN40_ANALYZERS, table="days365", spare="spare200k", history=364
+    *(
+        Case(
+            f"{name}{'-folder' * folder}",
+            4,
+            "analyze",
+            SCAN40_ANALYZERS,
+            table="days365",
+            spare=spare,
+            history=364,
+            folder=folder,
+        )
+        for name, spare in (("daily5k", "spare5k"), ("daily200k", "spare200k"))
+        for folder in (False, True)
     ),
     Case("mixed", 8, "calculate", MIXED_ANALYZERS),
     Case("grouping4", 5, "calculate", GROUPING_ANALYZERS),

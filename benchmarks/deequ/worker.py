@@ -80,23 +80,17 @@ class Calculate(Job):
 
 
 class Analyze(Job):
-    """Partitions of a Hive table, measured into a new repository or after a history."""
+    """Partitions of a Hive table or a folder, measured into a new repository or after a history."""
 
     def __init__(self, spark, request, engine):
         super().__init__(spark, request, engine)
         self.name = request["case"]["name"].replace("-", "_")
-        self.table = f"benchmark.{self.name}"
         self.root = Path(request["folder"]) / "table"
-        spark.sql("CREATE DATABASE IF NOT EXISTS benchmark")
-        fields = ", ".join(
-            f"{field.name} {field.dataType.simpleString()}"
-            for field in spark.read.parquet(request["schema"]).schema
-        )
-        spark.sql(
-            f"CREATE TABLE {self.table} ({fields}, ds STRING) USING parquet"
-            f" PARTITIONED BY (ds) LOCATION '{self.root}'"
-        )
-        self.suite = tg.Suite(self.name, self.analyzers)
+        self.is_folder = request["case"]["folder"]
+        self.table = str(self.root) if self.is_folder else f"benchmark.{self.name}"
+        if not self.is_folder:
+            self.create_table(request["schema"])
+        self.suite = tg.Suite(self.name, self.analyzers, partition_by=["ds"])
         self.url = f"sqlite:///{request['folder']}/metrics.db"
         self.history = request.get("history")
         self.add(self.history or request["partitions"])
@@ -107,14 +101,27 @@ class Analyze(Job):
             for day in days[first:]:
                 self.analyze([day])
 
+    def create_table(self, file):
+        """Create the Hive table, with the columns of a file."""
+        self.spark.sql("CREATE DATABASE IF NOT EXISTS benchmark")
+        fields = ", ".join(
+            f"{field.name} {field.dataType.simpleString()}"
+            for field in self.spark.read.parquet(file).schema
+        )
+        self.spark.sql(
+            f"CREATE TABLE {self.table} ({fields}, ds STRING) USING parquet"
+            f" PARTITIONED BY (ds) LOCATION '{self.root}'"
+        )
+
     def add(self, partitions):
         """Add partitions; their files are linked into the table's folder, as is usual."""
         for ds, path in partitions:
             (self.root / f"ds={ds}").mkdir(parents=True)
             for file in Path(path).glob("*.parquet"):
                 (self.root / f"ds={ds}" / file.name).hardlink_to(file)
-        clauses = " ".join(f"PARTITION (ds='{ds}')" for ds, _ in partitions)
-        self.spark.sql(f"ALTER TABLE {self.table} ADD {clauses}")
+        if not self.is_folder:
+            clauses = " ".join(f"PARTITION (ds='{ds}')" for ds, _ in partitions)
+            self.spark.sql(f"ALTER TABLE {self.table} ADD {clauses}")
 
     def before(self, request):
         """Add the round's partition after the history, or start with an empty repository."""
