@@ -52,8 +52,11 @@ MAX_GROUP_BYTES = 2**29
 """Bytes in memory of the columns of one row group, at 8 bytes a value: half of the default memory of Spark's
 driver. A few compressed bytes can hold any number of repeated values."""
 _VALUE_BYTES = 8
-MAX_DIFFERENT_VALUES = 1 << 20
-"""Rows of a partition without a dictionary up to which exact frequencies are counted by a columnar scan."""
+MAX_TASK_VALUES = 1 << 20
+"""Rows of a partition without a dictionary up to which exact frequencies are counted in Spark's tasks."""
+MAX_VALUES = 1 << 21
+"""Distinct values of a state that one process counts, which take about 0.4 GB if they are strings. Spark counts
+more of them, in its shuffle."""
 MAX_FOOTERS = 1000
 """Number of footers that one run reads for their statistics: a second of CPU time on a local disk."""
 
@@ -135,6 +138,20 @@ class PartitionPlan:
         )
         rows = max((group.num_rows for group in groups), default=0)
         return rows * len(self.columns) * _VALUE_BYTES > MAX_GROUP_BYTES
+
+    def only(self, needs_scan: Callable[[AnyAnalyzer], bool]) -> PartitionPlan:
+        """Return the plan without the scans of other analyzers."""
+        kernels = {a: kernel for a, kernel in self.kernels.items() if needs_scan(a)}
+        return replace(self, kernels=kernels, columns=_columns_of(kernels))
+
+    def has_few_values(self, analyzer: AnyAnalyzer) -> bool:
+        """Return whether an analyzer's state has few enough distinct values for a task.
+
+        A task serializes its states. Before the scan, only dictionaries show that values repeat.
+        """
+        kernel = self.kernels[analyzer]
+        rows = max(map(self.files.rows_without_dictionary, kernel.columns), default=0)
+        return kernel.count_values is None or rows <= MAX_TASK_VALUES
 
     def with_states(self, states: Mapping[str, State | None], route: Route) -> ColumnarResult:
         """Return the result with the states of columns, by statistic; analyzers without a state are left out."""
@@ -254,9 +271,11 @@ class ColumnarPlanner:
             key: plan for key, plan in plans.items() if plan.columns and not plan.has_large_groups
         }
         if readable and self._planned_bytes > self.bytes_left and self.scan_by_tasks is not None:
-            scanned = self.scan_by_tasks(list(readable.values()))
+            by_tasks = {key: plan.only(plan.has_few_values) for key, plan in readable.items()}
+            by_tasks = {key: plan for key, plan in by_tasks.items() if plan.columns}
+            scanned = self.scan_by_tasks(list(by_tasks.values())) if by_tasks else []
             if scanned is not None:
-                for (key, plan), states in zip(readable.items(), scanned, strict=True):
+                for (key, plan), states in zip(by_tasks.items(), scanned, strict=True):
                     if states is None:
                         del results[key]
                     else:
@@ -311,12 +330,7 @@ def _only_common(plans: Mapping[int, PartitionPlan]) -> dict[int, PartitionPlan]
     """Return plans that scan only what all partitions answer."""
     known = [plan.answered.outcomes.keys() | plan.kernels.keys() for plan in plans.values()]
     common = set.intersection(*map(set, known))
-    only = {}
-    for i, plan in plans.items():
-        kernels = {a: kernel for a, kernel in plan.kernels.items() if a in common}
-        columns = {column for kernel in kernels.values() for column in kernel.columns}
-        only[i] = replace(plan, kernels=kernels, columns=tuple(sorted(columns)))
-    return only
+    return {i: plan.only(common.__contains__) for i, plan in plans.items()}
 
 
 def _merge_results(results: Sequence[ColumnarResult]) -> ColumnarResult:
@@ -347,23 +361,15 @@ def _plan_of(files: PartitionFooters, analyzers: Iterable[AnyAnalyzer]) -> Parti
     to_scan = {
         analyzer: kernel
         for analyzer, kernel in kernels.items()
-        if analyzer not in outcomes
-        and files.readable.issuperset(kernel.columns)
-        and _is_cheaper(kernel, files)
+        if analyzer not in outcomes and files.readable.issuperset(kernel.columns)
     }
     routes = dict.fromkeys(outcomes, Route.METADATA)
-    columns = {column for kernel in to_scan.values() for column in kernel.columns}
     answered = ColumnarResult(files.schema, files.rows, outcomes, routes)
-    return PartitionPlan(files, answered, to_scan, tuple(sorted(columns)))
+    return PartitionPlan(files, answered, to_scan, _columns_of(to_scan))
 
 
-def _is_cheaper(kernel: Kernel[Any], files: PartitionFooters) -> bool:
-    """Return whether a columnar scan costs less than Spark SQL.
-
-    It does, unless the state has very many values: Spark SQL counts them in a shuffle.
-    """
-    rows = max(map(files.rows_without_dictionary, kernel.columns), default=0)
-    return not kernel.keeps_values or rows <= MAX_DIFFERENT_VALUES
+def _columns_of(kernels: Mapping[AnyAnalyzer, Kernel[Any]]) -> tuple[str, ...]:
+    return tuple(sorted({column for kernel in kernels.values() for column in kernel.columns}))
 
 
 def _scan_here(plan: PartitionPlan) -> ColumnarResult | None:
@@ -390,12 +396,24 @@ def scan_groups(
             if statistic in parts:
                 try:
                     parts[statistic].append(kernel.from_rows(group))
+                    _require_few_values(parts[statistic], kernel)
                 except InexactError:
                     del parts[statistic]
     return {
         statistic: analyzer.state_type.merge(parts[statistic]) if statistic in parts else None
         for statistic, (analyzer, _) in by_statistic.items()
     }
+
+
+def _require_few_values(parts: list[State], kernel: Kernel[Any]) -> None:
+    """Merge the states of row groups if they hold many values; raise if many of them differ."""
+    count = kernel.count_values
+    if count is None or sum(map(count, parts)) <= MAX_VALUES:
+        return
+    parts[:] = [type(parts[0]).merge(parts)]
+    if count(parts[0]) > MAX_VALUES:
+        msg = f"more than {MAX_VALUES:,} distinct values"
+        raise InexactError(msg)
 
 
 def _kernels(

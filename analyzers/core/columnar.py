@@ -88,14 +88,14 @@ class Kernel(Generic[S]):
         Returns the state of a `RowGroup`; raises `InexactError` if only Spark can compute it.
     from_metadata : callable
         Returns the state of a partition from `PartitionMetadata`; None if the metadata does not determine it.
-    keeps_values : bool
-        Whether the state holds all distinct values, so that its size is not bounded.
+    count_values : callable or None
+        Returns the number of distinct values in a state; None if the size of states is bounded.
     """
 
     columns: tuple[str, ...]
     from_rows: Callable[[RowGroup], S]
     from_metadata: Callable[[PartitionMetadata], S | None] = lambda _: None
-    keeps_values: bool = False
+    count_values: Callable[[S], int] | None = None
 
     def where(self, row_filter: RowFilter) -> Kernel[S]:
         """Return the kernel of the rows on which a condition is true."""
@@ -103,7 +103,7 @@ class Kernel(Generic[S]):
         return Kernel(
             columns,
             lambda group: self.from_rows(group.where(row_filter)),
-            keeps_values=self.keeps_values,
+            count_values=self.count_values,
         )
 
 

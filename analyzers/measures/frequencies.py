@@ -645,7 +645,11 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
         has_counted_kinds = all(field.kind in _COUNTED_KINDS for field in fields)
         if not columns or not is_plain or not has_counted_kinds:
             return None
-        return Kernel(columns, lambda group: frequencies_in(group, columns), keeps_values=True)
+        return Kernel(
+            columns,
+            lambda group: frequencies_in(group, columns),
+            count_values=lambda state: state.num_groups,
+        )
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
         """Return the frequencies; without results, the frequencies of no rows."""

@@ -359,6 +359,7 @@ def estimate_routes(
     route = Route.COLUMNS
     if plan.scanned_bytes > planner.bytes_left:
         route = Route.SPARK if planner.scan_by_tasks is None else Route.TASKS
+        plan = plan.only(plan.has_few_values)
     counts = Counter(map(str, plan.answered.routes.values()))
     scanned = 0 if plan.has_large_groups else len(plan.kernels)
     counts[str(route)] += scanned

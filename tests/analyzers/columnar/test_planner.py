@@ -484,13 +484,36 @@ def test_many_groups_are_counted_by_spark(tmp_path, monkeypatch):
 
 
 def test_frequencies_of_many_different_values_are_left_to_spark(tmp_path, monkeypatch):
-    monkeypatch.setattr(planner_module, "MAX_DIFFERENT_VALUES", 2)
-    tables = [pa.table({"n": [1, 2, 3], "m": [1, 1, 1]})]
-    suite = [tg.Uniqueness("n"), tg.Uniqueness("n", where="m = 1"), tg.CountDistinct(["n", "m"])]
-    kept = [tg.Sum("n"), tg.Uniqueness("m")]
-    states = measure(tmp_path, tables, *suite, *kept, use_dictionary=["m"])
+    """Values of all row groups count, without those that a filter leaves out."""
+    monkeypatch.setattr(planner_module, "MAX_VALUES", 2)
+    tables = [pa.table({"n": [1, 2, 2, 3], "m": [1, 1, 1, 2]})]
+    kept = [tg.Sum("n"), tg.Uniqueness("m"), tg.Uniqueness("n", where="m = 1")]
+    suite = [tg.Uniqueness("n"), tg.CountDistinct(["n", "m"]), *kept]
+    states = measure(tmp_path, tables, *suite, row_group_size=1)
     assert list(states) == kept
-    assert list(measure(tmp_path, tables, *suite, *kept)) == [*suite, *kept]
+    assert states[kept[2]][0].as_dict() == {(1,): 1, (2,): 2}
+
+
+def test_frequencies_of_columns_without_a_dictionary_are_not_counted_in_tasks(
+    tmp_path, monkeypatch
+):
+    """Tasks would serialize all of their values."""
+    monkeypatch.setattr(planner_module, "MAX_TASK_VALUES", 2)
+    scanned = []
+
+    def scan(plans):
+        scanned.extend(plans)
+        return [{analyzer.statistic(): None for analyzer in plan.kernels} for plan in plans]
+
+    tables = [pa.table({"n": [1, 2, 3], "m": [1, 1, 1]})]
+    suite = [tg.Uniqueness("n"), tg.CountDistinct(["n", "m"]), tg.Sum("n"), tg.Uniqueness("m")]
+    planner = ColumnarPlanner(bytes_left=-1, scan_by_tasks=scan)
+    assert measure(tmp_path, tables, *suite, planner=planner, use_dictionary=["m"]) == {}
+    (plan,) = scanned
+    assert list(plan.kernels) == [tg.Sum("n"), tg.Uniqueness("m")]
+    planner = ColumnarPlanner(bytes_left=-1, scan_by_tasks=scan)
+    assert measure(tmp_path, tables, *suite[:2], planner=planner, use_dictionary=["m"]) == {}
+    assert len(scanned) == 1
 
 
 @pytest.mark.parametrize(
