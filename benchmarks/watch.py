@@ -341,7 +341,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="Folder of the lakehouse, which is kept.")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    # The loads of yesterday are there some hours after midnight.
+    today = datetime.now(UTC) - timedelta(hours=2 * USUAL_DELAY_HOURS)
+    today = today.replace(hour=0, minute=0, second=0, microsecond=0)
     plans = plan_lakehouse(args.tables, args.partitions, args.together, args.seed)
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
         folder = Path(args.keep or name)

@@ -59,7 +59,13 @@ from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.dimensions import Recorded
-from tidegauge.repository.store.listing import NOT_SEEN, WATCH_TAG, dataset_rows, tags_of_datasets
+from tidegauge.repository.store.listing import (
+    NOT_SEEN,
+    SNAPSHOTS_ENDING,
+    WATCH_TAG,
+    dataset_rows,
+    tags_of_datasets,
+)
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
 from tidegauge.repository.store.user_metrics import Record, write_records
@@ -147,7 +153,7 @@ class WatchFields(Document):
 
     def of(self, dataset: str) -> TableSettings:
         """Return the settings of a dataset; patterns may leave out the ending of unpartitioned tables."""
-        names = (dataset, dataset.removesuffix(_SNAPSHOTS))
+        names = (dataset, dataset.removesuffix(SNAPSHOTS_ENDING))
         merged: dict[str, Any] = {}
         for pattern, settings in self.tables.items():
             if any(fnmatchcase(name, pattern) for name in names):
@@ -496,7 +502,7 @@ class _Datasets:
         if stored:
             return min(stored, key=lambda known: (known.is_retired, known.tag is not None))
         table = source.table
-        ending = "" if source.is_partitioned else _SNAPSHOTS
+        ending = "" if source.is_partitioned else SNAPSHOTS_ENDING
         by_keys = f"{table.name}.by_{'_'.join(source.keys)}"
         with self._lock:
             names = [f"{name}{ending}" for name in (table.name, table.path, by_keys, table.source)]
@@ -529,7 +535,7 @@ class _Datasets:
             if is_folder(key) and any(is_searched(folder, key) for folder in folders)
             for known in datasets
             if known.tag is not None and not known.is_retired and known.source is not None
-            if is_chosen(known.dataset.removesuffix(_SNAPSHOTS))
+            if is_chosen(known.dataset.removesuffix(SNAPSHOTS_ENDING))
         ]
 
     def _stored(self, source: str) -> list[_Known]:
@@ -559,8 +565,6 @@ def _recent_times(connection: Connection) -> dict[str, list[datetime]]:
     return times
 
 
-_SNAPSHOTS = f".{SNAPSHOT_KEY}s"
-"""Ending of the names of datasets of unpartitioned tables."""
 _SNAPSHOT_KEYS = canonical_json([SNAPSHOT_KEY])
 
 
@@ -983,7 +987,7 @@ def propose_suites(repository: Repository, result: WatchResult) -> list[str]:
     chosen = sorted(tables, key=lambda dataset: (-len(reasons[dataset]), dataset))[:MAX_PROPOSALS]
     return [
         f"{dataset}: {'; '.join(reasons[dataset])}: tidegauge profile {shlex.quote(tables[dataset].location)}"
-        f" --dataset {shlex.quote(dataset.removesuffix(_SNAPSHOTS))}"
+        f" --dataset {shlex.quote(dataset.removesuffix(SNAPSHOTS_ENDING))}"
         for dataset in chosen
         if len(reasons[dataset]) > 1
     ]

@@ -1,10 +1,12 @@
 """Group incidents of several tables that share a cause.
 
-Incidents that begin at the same partition time form candidate groups: all of them, incidents with the same
-kind of change, and incidents of tables with a common upstream. A candidate becomes a group if its number of
-tables is unlikely to be a coincidence. The number is compared with a Poisson distribution whose mean is
-estimated from the incidents of the previous weeks. Among overlapping candidates the one with the largest
-likelihood ratio is chosen, as in Kulldorff's scan statistic, and the remaining incidents are examined again.
+Incidents that begin at the same partition time and report the same kind of change form candidate groups, among
+all tables and among the tables with a common upstream, schema or owner. Different kinds of change are candidates
+only among the tables of one upstream. A candidate becomes a group if it affects many of these tables, or if its
+tables arrived late together, and if its number of tables is unlikely to be a coincidence. The number is compared
+with a Poisson distribution whose mean is estimated from the incidents of the previous weeks. Among overlapping
+candidates the one with the largest likelihood ratio is chosen, as in Kulldorff's scan statistic, and the
+remaining incidents are examined again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate, groupby
 from math import isnan, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
@@ -25,7 +27,7 @@ from tidegauge.repository.incidents.anomaly import span, step_of
 from tidegauge.repository.incidents.context import upstreams
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.listing import tags_of_datasets
+from tidegauge.repository.store.listing import SNAPSHOTS_ENDING, tags_of_datasets
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of
 from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
 
@@ -39,6 +41,14 @@ MAX_EXPECTED_SHARE = 0.25
 LOOKBACK_TIME = timedelta(days=90)
 PRIOR_TABLE_TIME = timedelta(days=30)
 """The rate of incidents is estimated as if one more had occurred in this much additional table-time."""
+MIN_SHARE_OF_SCOPE = 0.05
+"""Minimum share of the tables with a common upstream, schema or owner that a cause affects, but see below."""
+MAX_REQUIRED_TABLES = 10
+"""So many tables with the same kind of change can share a cause, however many tables do not have it."""
+MIN_SHARE_OF_UPSTREAM = 0.5
+"""Minimum share of the tables of an upstream that a cause affects if it shows differently in each."""
+OWNER_TAG = "owner"
+"""Tag of runs: who is responsible for a dataset."""
 MAX_NAMED_TABLES = 4
 _ONE_DAY = timedelta(days=1)
 _KIND_BY_METRIC = {
@@ -46,7 +56,6 @@ _KIND_BY_METRIC = {
     "Late": "late",
     "MissingPartition": "missing",
     "StalePartition": "unchanged",
-    "SchemaChange": "new schema",
     "EmptyMetrics": "empty metrics",
     "VolatilityShift": "more noise",
 }
@@ -54,7 +63,13 @@ _KIND_BY_DIRECTION = {
     ("Size", "low"): "fewer rows",
     ("Size", "high"): "more rows",
     ("Completeness", "low"): "more nulls",
+    ("Completeness", "high"): "fewer nulls",
 }
+_SCHEMA_KINDS = {" is gone": "dropped columns", " is new": "new columns", ", not ": "changed types"}
+"""Kinds of schema changes, by a part of their explanation."""
+_ANY_ARRIVAL = "late or missing"
+"""Kind of all tables that did not arrive in time, whether or not they have arrived since."""
+_KINDS_OF_ARRIVAL = frozenset({"late", "missing", _ANY_ARRIVAL})
 
 
 @dataclass(frozen=True)
@@ -68,7 +83,7 @@ class Candidate:
     since : datetime or None
         Time of the first partition. Incidents without a time are never grouped.
     kinds : frozenset of str
-        Kinds of change, as `kind_of` names them.
+        Kinds of change, as `kinds_of` names them.
     severity : str
     """
 
@@ -89,10 +104,51 @@ class WatchedTable:
         Time of the first partition.
     upstreams : frozenset of str
         Tables from which the dataset is made.
+    owner : str
+        The owner; empty if unknown.
     """
 
     since: datetime
     upstreams: frozenset[str] = frozenset()
+    owner: str = ""
+
+
+class Scope(NamedTuple):
+    """What tables have in common: an upstream, a schema or an owner.
+
+    Attributes
+    ----------
+    role : str
+        ``upstream``, ``schema`` or ``owner``; empty for all tables.
+    name : str
+    """
+
+    role: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return plain(f"{self.role} {self.name}") if self.role else ""
+
+
+ALL_TABLES = Scope()
+
+
+def schema_of(dataset: str) -> str:
+    """Return the schema of a table: its name up to the last dot.
+
+    Examples
+    --------
+    >>> schema_of("lake.sales.orders"), schema_of("sales.orders.snapshots"), schema_of("orders")
+    ('lake.sales', 'sales', '')
+    """
+    return dataset.removesuffix(SNAPSHOTS_ENDING).rpartition(".")[0]
+
+
+def _scopes_of(name: str, table: WatchedTable) -> list[Scope]:
+    """Return what a table has in common with others, the strongest evidence first."""
+    upstreams = [Scope("upstream", upstream) for upstream in sorted(table.upstreams)]
+    owners = [Scope("owner", table.owner)] if table.owner else []
+    return [*upstreams, Scope("schema", schema_of(name)), *owners, ALL_TABLES]
 
 
 @dataclass(frozen=True)
@@ -107,8 +163,8 @@ class IncidentGroup:
         Members by severity, the worst first, then by dataset.
     kind : str
         The kind of change that the incidents share; empty if they differ.
-    upstream : str
-        The upstream that the tables share; empty without a common one or if it explains nothing.
+    scope : Scope
+        The upstream, schema or owner that the tables share; `ALL_TABLES` if it explains nothing.
     expected : float
         Number of tables that would have had such an incident at that time by chance.
     weak : tuple of str
@@ -118,7 +174,7 @@ class IncidentGroup:
     since: datetime
     incidents: tuple[Candidate, ...]
     kind: str
-    upstream: str
+    scope: Scope
     expected: float
     weak: tuple[str, ...] = ()
 
@@ -144,7 +200,8 @@ class IncidentGroup:
         Examples
         --------
         >>> members = tuple(Candidate(n, f"t{n}", None) for n in range(6))
-        >>> IncidentGroup(datetime(2026, 2, 8), members, "fewer rows", "raw.orders", 0.1).headline
+        >>> upstream = Scope("upstream", "raw.orders")
+        >>> IncidentGroup(datetime(2026, 2, 8), members, "fewer rows", upstream, 0.1).headline
         '2026-02-08: fewer rows in 6 tables of upstream raw.orders: t0, t1, t2, t3 and 2 more'
         """
         tables = self.datasets
@@ -153,7 +210,7 @@ class IncidentGroup:
             listed = f"{', '.join(names)} and {len(tables) - MAX_NAMED_TABLES} more"
         else:
             listed = " and ".join([", ".join(names[:-1]), names[-1]])
-        origin = f" of upstream {plain(self.upstream)}" if self.upstream else ""
+        origin = f" of {self.scope}" if self.scope.role else ""
         kind = self.kind or "incidents"
         time_span = span(self.since, self.since, step_of([self.since]))
         weakly = f" ({len(self.weak)} of them weakly)" if self.weak else ""
@@ -161,15 +218,20 @@ class IncidentGroup:
         return one_line(f"{time_span}: {affected}: {listed}")
 
 
-def kind_of(name: str, direction: str) -> str:
-    """Return the kind of change of an anomaly by metric and direction; empty for other metrics.
+def kinds_of(name: str, direction: str, explanation: str = "") -> set[str]:
+    """Return the kinds of change of an anomaly: one by metric and direction; several of a schema.
 
     Examples
     --------
-    >>> kind_of("Size", "low"), kind_of("Late", "high"), kind_of("Mean", "low")
-    ('fewer rows', 'late', '')
+    >>> kinds_of("Size", "low"), kinds_of("Late", "high"), kinds_of("Mean", "low")
+    ({'fewer rows'}, {'late'}, {'lower Mean'})
+    >>> sorted(kinds_of("SchemaChange", "high", "has a changed schema: a is gone and b is new"))
+    ['dropped columns', 'new columns']
     """
-    return _KIND_BY_METRIC.get(name) or _KIND_BY_DIRECTION.get((name, direction), "")
+    if name == "SchemaChange":
+        return {kind for part, kind in _SCHEMA_KINDS.items() if part in explanation}
+    other = f"{'lower' if direction == 'low' else 'higher'} {name}"
+    return {_KIND_BY_METRIC.get(name) or _KIND_BY_DIRECTION.get((name, direction), other)}
 
 
 def group_by_cause(
@@ -221,50 +283,84 @@ def _start_time(incident: Candidate) -> datetime:
     return incident.since
 
 
-_Class = tuple[str, str]
-"""A kind and an upstream; an empty string matches any."""
+class _Class(NamedTuple):
+    """Incidents that may share a cause: a kind of change, empty for any, in the tables of a scope."""
+
+    kind: str
+    scope: Scope
 
 
 class _UsualRates:
     """Expected number of tables with incidents of a class at one time, estimated from earlier incidents."""
 
     def __init__(self, tables: Mapping[str, WatchedTable]) -> None:
-        self._tables = tables
-        self._made_from: dict[str, set[str]] = {"": set(tables)}
-        for name, table in tables.items():
-            for upstream in table.upstreams:
-                self._made_from.setdefault(upstream, {upstream} & tables.keys()).add(name)
-        self._upstreams: dict[str, set[str]] = {}
-        for upstream, names in self._made_from.items():
-            for name in names:
-                self._upstreams.setdefault(name, set()).add(upstream)
+        self._scopes = {name: _scopes_of(name, table) for name, table in tables.items()}
+        names_by_scope: dict[Scope, set[str]] = {ALL_TABLES: set(tables)}
+        for name, scopes in self._scopes.items():
+            for scope in scopes:
+                names_by_scope.setdefault(scope, set()).add(name)
+        for scope, names in names_by_scope.items():
+            if scope.role == "upstream" and scope.name in tables and scope.name not in names:
+                names.add(scope.name)
+                self._scopes[scope.name].insert(0, scope)
+            elif scope.role in {"schema", "owner"} and len(names) == len(tables):
+                # What all tables have in common does not distinguish them.
+                self._scopes = {n: [s for s in of if s != scope] for n, of in self._scopes.items()}
         self._begun = {
-            upstream_name: _StartTimes([tables[name].since for name in names])
-            for upstream_name, names in self._made_from.items()
+            scope: _StartTimes([tables[name].since for name in names])
+            for scope, names in names_by_scope.items()
             if names
         }
         self._times: dict[_Class, list[datetime]] = {}
 
     def classes_of(self, incident: Candidate) -> list[_Class]:
-        upstreams = sorted(self._upstreams.get(incident.dataset, {""}))
+        kinds = sorted(incident.kinds)
+        if incident.kinds & _KINDS_OF_ARRIVAL:
+            kinds.append(_ANY_ARRIVAL)
+        scopes = self._scopes.get(incident.dataset, [ALL_TABLES])
+        upstreams = [scope for scope in scopes if scope.role == "upstream"]
         return [
-            (kind, upstream) for kind in ("", *sorted(incident.kinds)) for upstream in upstreams
+            *(_Class(kind, scope) for kind in kinds for scope in scopes),
+            *(_Class("", scope) for scope in upstreams),
         ]
+
+    def is_believable(self, since: datetime, key: _Class, count: int) -> bool:
+        """Return whether so many tables with incidents of a class can have one cause."""
+        if count < 2:
+            return False
+        if key.kind in _KINDS_OF_ARRIVAL:
+            return True
+        table_count = self._begun[key.scope].count_before(since)
+        if not key.kind:
+            return count >= MIN_SHARE_OF_UPSTREAM * table_count
+        return count >= min(MIN_SHARE_OF_SCOPE * table_count, MAX_REQUIRED_TABLES)
 
     def add(self, since: datetime, incidents: Iterable[Candidate]) -> None:
         """Add incidents. A table with several incidents of a class at one time counts once."""
+        everything = _Class("", ALL_TABLES)
         for key, _ in {
-            (key, incident.dataset) for incident in incidents for key in self.classes_of(incident)
+            (key, incident.dataset)
+            for incident in incidents
+            for key in (*self.classes_of(incident), everything)
         }:
             insort(self._times.setdefault(key, []), since)
 
     def expected(self, since: datetime, key: _Class) -> float:
-        """Return the expected number of tables with an incident of a class in a day."""
+        """Return the expected number of tables with an incident of a class in a day.
+
+        The rate in a scope is estimated as if one more incident had occurred at the rate of all tables.
+        """
+        prior_days = PRIOR_TABLE_TIME / _ONE_DAY
+        if key.scope != ALL_TABLES:
+            everywhere = _Class(key.kind, ALL_TABLES)
+            prior_days = self._begun[ALL_TABLES].count_before(since) / self.expected(
+                since, everywhere
+            )
+        begun = self._begun[key.scope]
         times = self._times.get(key, [])
         recent_count = len(times) - bisect_left(times, since - LOOKBACK_TIME)
-        observed_days = self._begun[key[1]].days_before(since)
-        table_count = self._begun[key[1]].count_before(since)
-        return table_count * (recent_count + 1) / (observed_days + PRIOR_TABLE_TIME / _ONE_DAY)
+        rate = (recent_count + 1) / (begun.days_before(since) + prior_days)
+        return begun.count_before(since) * rate
 
 
 class _StartTimes:
@@ -305,8 +401,16 @@ def _most_surprising(
         key: len({incident.dataset for incident in candidates})
         for key, candidates in members.items()
     }
-    counts = {key: count for key, count in counts.items() if count > 1}
-    best: tuple[tuple[float, bool, bool], IncidentGroup] | None = None
+    counts = {key: count for key, count in counts.items() if usual.is_believable(since, key, count)}
+    for kind in {
+        key.kind
+        for key, count in counts.items()
+        if key.scope != ALL_TABLES and 2 * count >= counts.get(_Class(key.kind, ALL_TABLES), 0)
+    }:
+        if kind not in _KINDS_OF_ARRIVAL:
+            # The cause is in the scope of most tables. The others have it by themselves.
+            counts.pop(_Class(kind, ALL_TABLES), None)
+    best: tuple[tuple[float, bool], IncidentGroup] | None = None
     for key, count in counts.items():
         expected = usual.expected(since, key)
         if (
@@ -316,8 +420,8 @@ def _most_surprising(
             continue
         ratio = count * log(count / expected) - (count - expected)
         group = IncidentGroup(since, tuple(sorted(members[key], key=_severity_key)), *key, expected)
-        # Prefer the more specific of equal classes.
-        rank = (ratio, bool(key[0]), bool(key[1]))
+        # Of equal classes, prefer the more specific; the first has the strongest evidence.
+        rank = (ratio, key.kind not in {"", _ANY_ARRIVAL})
         if best is None or rank > best[0]:
             best = rank, group
     return best[1] if best else None
@@ -373,9 +477,12 @@ def departs_together(p_values: Sequence[float]) -> list[int]:
 
 
 def _with_weak_tables(
-    connection: Connection, group: IncidentGroup, commit: int | None
+    connection: Connection,
+    group: IncidentGroup,
+    tables: Mapping[str, WatchedTable],
+    commit: int | None,
 ) -> IncidentGroup:
-    """Return a group with the tables whose row counts depart in the same way at the same time."""
+    """Return a group with the tables of its scope whose row counts depart in the same way at the same time."""
     side = _ROW_SIDES.get(group.kind)
     if side is None:
         return group
@@ -407,7 +514,9 @@ def _with_weak_tables(
         strict=True,
     ):
         row = rows.get((partition, series))
-        if row is not None and row.version == version and not isnan(score):
+        if row is None or group.scope not in _scopes_of(row.name, tables[row.name]):
+            continue
+        if row.version == version and not isnan(score):
             # The score is of both sides.
             half = 10.0**-score / 2
             p_by_table[row.name] = half if (row.value - expected) * side > 0 else 1 - half
@@ -470,9 +579,10 @@ def _read_groups(connection: Connection, as_of: AsOf) -> _Groups:
             for row in rows
             if row["series"]  # closed incidents have no anomalies any more
         ]
+        tables = _read_tables(connection)
         groups = [
-            _with_weak_tables(connection, group, commit)
-            for group in group_by_cause(candidates, _read_tables(connection))
+            _with_weak_tables(connection, group, tables, commit)
+            for group in group_by_cause(candidates, tables)
         ]
         cached = state, {incident.id: group for group in groups for incident in group.incidents}
         _cached_groups[connection.engine] = cached
@@ -482,21 +592,17 @@ def _read_groups(connection: Connection, as_of: AsOf) -> _Groups:
 def _read_kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
     """Return the kinds of change of incidents."""
     f, n, e = s.finding.c, s.anomaly.c, s.series.c
+    explanation = sa.case((e.name == "SchemaChange", f.explanation), else_="")
     query = (
-        sa.select(f.incident_id, e.name, f.direction)
+        sa.select(f.incident_id, e.name, f.direction, explanation)
         .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
         .join(s.series, e.id == n.series_id)
-        .where(
-            s.holds(s.finding, commit),
-            f.incident_id.is_not(None),
-            e.name.in_([*_KIND_BY_METRIC, *(name for name, _ in _KIND_BY_DIRECTION)]),
-        )
+        .where(s.holds(s.finding, commit), f.incident_id.is_not(None))
         .distinct()
     )
     kinds: dict[int, set[str]] = {}
-    for incident, name, direction in connection.execute(query):
-        if kind := kind_of(name, direction):
-            kinds.setdefault(incident, set()).add(kind)
+    for incident, *anomaly in connection.execute(query):
+        kinds.setdefault(incident, set()).update(kinds_of(*anomaly))
     return kinds
 
 
@@ -510,6 +616,8 @@ def _read_tables(connection: Connection) -> dict[str, WatchedTable]:
     )
     tags = tags_of_datasets(connection)
     return {
-        name: WatchedTable(since, upstreams(tags.get(name, {})))
+        name: WatchedTable(
+            since, upstreams(tags.get(name, {})), tags.get(name, {}).get(OWNER_TAG, "")
+        )
         for name, since in connection.execute(query)
     }

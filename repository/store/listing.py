@@ -93,6 +93,8 @@ WATCH_TAG = "watch"
 """Tag of the runs of `tidegauge.watch`: the fingerprint of the listing that was measured."""
 NOT_SEEN = "not seen"
 """Value of the tag if the table has disappeared."""
+SNAPSHOTS_ENDING = ".snapshots"
+"""Ending of the names of datasets of unpartitioned tables that are watched."""
 
 
 def coverage_counts(connection: Connection) -> dict[str, int]:

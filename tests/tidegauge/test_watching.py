@@ -166,10 +166,10 @@ def planted(lake_folder):
         write_days(lake_folder / name, days, usual)
     faults = {
         "half": rows(500),
-        "empty": rows(0),
-        "nulls": rows(1000, nulls=400),
-        "dropped": rows(1000).drop_columns("name"),
-        "typed": rows(1000).set_column(0, "id", pa.array(["x"] * 1000)),
+        "empty": rows(1).slice(1),
+        "nulls": rows(1040, nulls=400),
+        "dropped": rows(1040).drop_columns("name"),
+        "typed": rows(1040).set_column(0, "id", pa.array(["x"] * 1040)),
     }
     for name, table in faults.items():
         write(lake_folder / name / f"ds={days[-1]:%Y-%m-%d}", table, days[-1] + timedelta(hours=24))
@@ -187,7 +187,11 @@ def test_planted_faults_are_incidents(repo, lake_folder):
     screen = result.text()
     assert "7 tables: 7 measured" in screen
     assert "stopped: " in screen
-    assert "dropped" in next(line for line in screen.splitlines() if " in 5 tables" in line)
+    # The other faults are of different kinds, so they have different causes.
+    grouped = {i["dataset"] for i in result.incidents if i["group"] is not None}
+    assert grouped == {"half", "empty"}
+    assert "fewer rows in 2 tables: " in screen
+    assert "5 open incidents in 6 tables" in screen
 
 
 def test_a_table_without_changes_is_reported_when_a_partition_is_overdue(repo, lake_folder):

@@ -102,14 +102,14 @@ def group_message(
     Examples
     --------
     >>> from datetime import datetime
-    >>> from tidegauge.repository.incidents.common_cause import Candidate
+    >>> from tidegauge.repository.incidents.common_cause import ALL_TABLES, Candidate
     >>> day = datetime(2013, 2, 8)
     >>> both = (Candidate(7, "a", day), Candidate(8, "b", day))
     >>> rows = [
     ...     {"id": one.id, "dataset": one.dataset, "severity": "error", "headline": "2013-02-08: volume -52%"}
     ...     for one in both
     ... ]
-    >>> title, body = group_message(IncidentGroup(day, both, "fewer rows", "", 0.01), rows)
+    >>> title, body = group_message(IncidentGroup(day, both, "fewer rows", ALL_TABLES, 0.01), rows)
     >>> print(title, body, sep=chr(10))
     Tidegauge: ◆ error in 2 tables
     2013-02-08: fewer rows in 2 tables: a and b

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import tidegauge as tg
+from tidegauge.repository.detectors.whole_partitions import schema_changes
 from tidegauge.repository.incidents.common_cause import (
+    ALL_TABLES,
     Candidate,
+    Scope,
     WatchedTable,
     departs_together,
     group_by_cause,
-    kind_of,
+    kinds_of,
     poisson_tail,
 )
 from tidegauge.repository.repository import Repository
@@ -43,12 +46,12 @@ def incidents(days, numbers, *kinds, first=0):
 
 
 def summaries(groups):
-    return [(group.since, group.kind, group.upstream, group.datasets) for group in groups]
+    return [(group.since, group.kind, group.scope.name, group.datasets) for group in groups]
 
 
 def test_tables_that_lost_rows_on_one_day_are_a_group():
     (group,) = group_by_cause(incidents(120, [3, 1, 2], FEWER), tables(50))
-    assert (group.kind, group.upstream, group.id) == (FEWER, "", 1)
+    assert (group.kind, group.scope, group.id) == (FEWER, ALL_TABLES, 1)
     assert group.datasets == ("t1", "t2", "t3")
     # None of 50 tables did so in the 90 days before; one in 30 days of one table is assumed.
     assert group.expected == pytest.approx(50 * 1 / (50 * 90 + 30))
@@ -66,16 +69,16 @@ def test_incidents_of_different_days_or_without_a_time_are_not_grouped():
 def test_several_incidents_of_one_table_are_not_grouped():
     segments = [Candidate(n, "t1", day_of(120), frozenset({FEWER})) for n in range(5)]
     assert group_by_cause(segments, tables(50)) == []
-    (group,) = group_by_cause([*segments, *incidents(120, [7], FEWER, first=100)], tables(50))
-    assert group.datasets == ("t1", "t7")
-    assert len(group.incidents) == 6
+    (group,) = group_by_cause([*segments, *incidents(120, [7, 8], FEWER, first=100)], tables(50))
+    assert group.datasets == ("t1", "t7", "t8")
+    assert len(group.incidents) == 7
 
 
 def test_two_incidents_in_new_tables_can_be_chance():
     """Three tables without a history: one incident a month each, 0.1 on any day; P(N >= 2) = 0.0047."""
     assert poisson_tail(2, 0.1) == pytest.approx(0.00467884)
     assert group_by_cause(incidents(0, [0, 1], FEWER), tables(3)) == []
-    # P(N >= 3) = 0.000155, and two classes were tested: any incident, and fewer rows.
+    # P(N >= 3) = 0.000155.
     assert summaries(group_by_cause(incidents(0, [0, 1, 2], FEWER), tables(3))) == [
         (START, FEWER, "", ("t0", "t1", "t2"))
     ]
@@ -92,15 +95,96 @@ def test_frequent_incidents_are_not_grouped():
     ]
 
 
-def test_different_changes_are_one_group_if_their_number_is_no_coincidence():
+def warehouse(schemas, per_schema, **options):
+    names = (f"db{n}.t{k}" for n in range(schemas) for k in range(per_schema))
+    return {name: WatchedTable(START, **options) for name in names}
+
+
+def incidents_of(names, *kinds, first=0):
+    return [
+        Candidate(first + n, name, day_of(120), frozenset(kinds)) for n, name in enumerate(names)
+    ]
+
+
+def test_different_changes_without_a_common_upstream_are_different_causes():
     mixed = [
         *incidents(120, range(4), FEWER),
         *incidents(120, range(4, 8), "more nulls"),
-        *incidents(120, [8]),
+        *incidents(120, [8], "new columns"),
+        *incidents(120, [9], LATE),
     ]
-    (group,) = group_by_cause(mixed, tables(50))
-    assert (group.kind, len(group.datasets)) == ("", 9)
-    assert group.headline == "2026-05-01: incidents in 9 tables: t0, t1, t2, t3 and 5 more"
+    assert summaries(group_by_cause(mixed, tables(50))) == [
+        (day_of(120), FEWER, "", ("t0", "t1", "t2", "t3")),
+        (day_of(120), "more nulls", "", ("t4", "t5", "t6", "t7")),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("causes", [1, 3, 8])
+def test_a_mixed_day_has_a_group_for_each_cause_and_no_other(causes, seed):
+    """A cause is a kind of change in tables of one schema, or in tables that arrived late.
+
+    In addition, four other schemas have one incident of each kind, which are unrelated.
+    """
+    draw = np.random.default_rng(seed)
+    kinds = [FEWER, "more rows", "more nulls", "new columns", "restated", "unchanged", "lower Mean"]
+    causes_of_day = [(kinds[n % 7], f"db{n}") for n in range(causes - 1)] + [(LATE, "")]
+    found, expected = [], set()
+    for number, (kind, schema) in enumerate(causes_of_day):
+        size = int(draw.integers(4, 15))
+        if schema:
+            members = [f"{schema}.t{k}" for k in draw.choice(30, size, replace=False)]
+        else:
+            members = [f"db{n}.t40" for n in draw.choice(40, size, replace=False)]
+        found += incidents_of(members, kind, first=100 * number)
+        expected.add((kind, schema, tuple(sorted(members))))
+    for number, kind in enumerate(kinds):
+        others = [f"db{n}.t{30 + number}" for n in range(9, 13)]
+        found += incidents_of(others, kind, first=10_000 + 100 * number)
+    draw.shuffle(found)
+    assert {s[1:] for s in summaries(group_by_cause(found, warehouse(40, 41)))} == expected
+
+
+def test_forty_late_tables_of_many_schemas_are_one_group_beside_single_faults():
+    late = [f"db{n}.t{k}" for n in range(20) for k in (0, 1)]
+    found = [
+        *incidents_of(late[:25], LATE),
+        *incidents_of(late[25:], "missing", first=100),
+        *incidents_of(["db1.t5"], "more nulls", first=200),
+        *incidents_of(["db1.t6"], "new columns", first=300),
+    ]
+    (group,) = group_by_cause(found, warehouse(20, 50))
+    assert (group.kind, group.scope) == ("late or missing", ALL_TABLES)
+    assert set(group.datasets) == set(late)
+    assert group.headline.startswith("2026-05-01: late or missing in 40 tables: db0.t0, ")
+
+
+def test_the_same_change_in_a_few_tables_of_a_large_warehouse_is_one_cause_in_a_schema_or_of_an_owner():
+    """Three of a thousand tables can lose rows on one day by themselves; ten hardly can."""
+    spread = [f"db{n}.t{n}" for n in range(10)]
+    large = warehouse(20, 50)
+    assert group_by_cause(incidents_of(spread[:3], FEWER), large) == []
+    assert [g.scope for g in group_by_cause(incidents_of(spread, FEWER), large)] == [ALL_TABLES]
+    same_schema = incidents_of(["db1.t1", "db1.t2", "db1.t3"], FEWER)
+    (group,) = group_by_cause(same_schema, large)
+    assert (
+        group.headline
+        == "2026-05-01: fewer rows in 3 tables of schema db1: db1.t1, db1.t2 and db1.t3"
+    )
+    owned = large | {name: WatchedTable(START, owner="ann") for name in spread[:3]}
+    (group,) = group_by_cause(incidents_of(spread[:3], FEWER), owned)
+    assert group.scope == Scope("owner", "ann")
+    one_owner = warehouse(20, 50, owner="ann")
+    assert group_by_cause(incidents_of(spread[:3], FEWER), one_owner) == []
+
+
+def test_different_changes_below_one_upstream_are_one_cause_only_if_they_affect_half_of_its_tables():
+    upstream_of = {f"t{n}": ["raw"] for n in range(10)}
+    changes = [FEWER, "more nulls", "new columns", "lower Mean", "restated"]
+    mixed = [i for n, kind in enumerate(changes) for i in incidents(120, [n], kind)]
+    assert group_by_cause(mixed[:4], tables(200, upstream_of)) == []
+    (group,) = group_by_cause(mixed, tables(200, upstream_of))
+    assert group.headline.startswith("2026-05-01: incidents in 5 tables of upstream raw: t0, ")
 
 
 def test_an_unrelated_incident_is_not_in_the_group():
@@ -122,7 +206,7 @@ def test_a_group_with_one_upstream_table_is_named_after_it():
         *incidents(120, [100], FEWER, first=99_000),
     ]
     (group,) = group_by_cause([*noise, *hit], tables(210, upstream_of))
-    assert (group.kind, group.upstream) == ("", "raw")
+    assert (group.kind, group.scope.name) == ("", "raw")
     assert group.datasets == ("t0", "t1", "t2", "t3", "t4")
     assert " of upstream raw: t0" in group.headline
 
@@ -130,7 +214,7 @@ def test_a_group_with_one_upstream_table_is_named_after_it():
 def test_a_monitored_upstream_table_belongs_to_the_group():
     upstream_of = {"t1": ["t0"], "t2": ["t0"]}
     (group,) = group_by_cause(incidents(120, [0, 1], LATE), tables(50, upstream_of))
-    assert (group.upstream, group.datasets) == ("t0", ("t0", "t1"))
+    assert (group.scope.name, group.datasets) == ("t0", ("t0", "t1"))
 
 
 def test_an_outage_of_everything_does_not_hide_the_next_group():
@@ -165,9 +249,22 @@ def test_false_alarms_of_two_hundred_tables_are_rarely_grouped(seed):
 
 
 def test_metrics_are_classified_by_kind():
-    assert kind_of("Restatement", "high") == "restated"
-    assert kind_of("Completeness", "low") == "more nulls"
-    assert kind_of("Completeness", "high") == kind_of("Mean", "low") == ""
+    assert kinds_of("Restatement", "high") == {"restated"}
+    assert kinds_of("Completeness", "low") == {"more nulls"}
+    assert kinds_of("Completeness", "high") == {"fewer nulls"}
+    assert kinds_of("Mean", "low") | kinds_of("Mean", "high") == {"lower Mean", "higher Mean"}
+
+
+def test_schema_changes_are_classified_by_what_the_detector_explains():
+    before = {"a": "int", "b": "int"}
+    changes = {
+        "dropped columns": {"a": "int"},
+        "new columns": {"a": "int", "b": "int", "c": "int"},
+        "changed types": {"a": "int", "b": "long"},
+    }
+    for kind, after in changes.items():
+        (change,) = schema_changes(before, after)
+        assert kinds_of("SchemaChange", "high", f"has a changed schema: {change}") == {kind}
 
 
 # In a repository
@@ -221,7 +318,7 @@ def test_the_upstream_tag_of_a_run_names_the_source_tables(repo):
     for name in "defghi":
         commit(repo, *(day(n, rows=1000, only=[SIZE]) for n in range(1, 31)), dataset=name)
     (group,) = {repo.incident(int(number)).group for number in repo.incidents()["id"]}
-    assert (group.kind, group.upstream) == ("fewer rows", "raw.orders")  # by name
+    assert (group.kind, group.scope.name) == ("fewer rows", "raw.orders")  # by name
 
 
 def test_tables_added_later_do_not_change_a_group():
