@@ -58,6 +58,7 @@ from tidegauge.repository.detectors.whole_partitions import (
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.listing import (
     NOT_SEEN,
@@ -960,11 +961,15 @@ def propose_suites(repository: Repository, result: WatchResult) -> list[str]:
     tables = {t.dataset: t for t in result.tables if t.run is not None and not t.is_muted}
     if not tables:
         return []
-    m, x, a, d = s.metric.c, s.series.c, s.analyzer.c, s.dataset.c
+    m, x, a, d, p = s.metric.c, s.series.c, s.analyzer.c, s.dataset.c, s.partition.c
     joined = s.series.join(s.analyzer, a.id == x.analyzer_id).join(s.dataset, d.id == a.dataset_id)
+    # Metrics are found by partition, because they have no index of series.
+    of_partitions = joined.join(s.partition, p.dataset_id == d.id).join(
+        s.metric, (m.partition_id == p.id) & (m.series_id == x.id)
+    )
     rows_query = (
         sa.select(d.name, sa.func.avg(m.value), sa.func.avg(m.value * m.value))
-        .select_from(joined.join(s.metric, m.series_id == x.id))
+        .select_from(of_partitions)
         .where(x.name == "Size", a.segment == "", s.holds(s.metric), m.value.is_not(None))
         .group_by(d.name)
     )
@@ -975,7 +980,11 @@ def propose_suites(repository: Repository, result: WatchResult) -> list[str]:
         .where(x.name.in_(["Size", "Completeness", "Minimum", "Maximum"]), a.segment == "")
     )
     with repository.database.read() as connection:
-        moments = {name: (mean, square) for name, mean, square in connection.execute(rows_query)}
+        moments = {
+            name: (mean, square)
+            for chunk in chunks(sorted(tables))
+            for name, mean, square in connection.execute(rows_query.where(d.name.in_(chunk)))
+        }
         newest: dict[str, dict[tuple[str, str], float]] = {}
         for dataset, name, instance, value in connection.execute(newest_query):
             if dataset in tables and value is not None:

@@ -833,7 +833,19 @@ def newest_first() -> tuple[sa.ColumnElement[Any], ...]:
 def find_newest(connection: Connection, series: Sequence[int]) -> None:
     """Recompute the newest metric of some series from all facts."""
     metric, partition, order = s.metric.c, s.partition.c, newest_first()
+    delete_newest(connection, series)
+    analyzer = s.analyzer.c
+    series_by_dataset: dict[int, list[int]] = {}
     for chunk in chunks(sorted(series)):
+        datasets = (
+            sa.select(analyzer.dataset_id, s.series.c.id)
+            .join_from(s.series, s.analyzer)
+            .where(s.series.c.id.in_(chunk))
+        )
+        for dataset, number in connection.execute(datasets):
+            series_by_dataset.setdefault(dataset, []).append(number)
+    chunked = ((d, chunk) for d, numbers in series_by_dataset.items() for chunk in chunks(numbers))
+    for dataset, chunk in chunked:
         ranked = (
             sa.select(
                 *(metric[name] for name in _NEWEST_COLUMNS),
@@ -842,12 +854,13 @@ def find_newest(connection: Connection, series: Sequence[int]) -> None:
                 .label("place"),
             )
             .join_from(s.metric, s.partition, partition.id == metric.partition_id)
+            # By the partitions of the dataset, because metrics have no index of series.
+            .where(partition.dataset_id == dataset)
             .where(metric.series_id.in_(chunk), s.holds(s.metric))
             .subquery()
         )
         newest = sa.select(*(ranked.c[name] for name in _NEWEST_COLUMNS)).where(ranked.c.place == 1)
         rows = [tuple(row) for row in connection.execute(newest)]
-        delete_newest(connection, chunk)
         insert_rows(connection, s.newest_metric, _NEWEST_COLUMNS, rows)
 
 

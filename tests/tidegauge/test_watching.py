@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
@@ -131,6 +132,32 @@ def test_later_watches_measure_only_tables_whose_listing_moved(repo, lake_folder
     (run,) = [table.run for table in result.tables if table.run]
     assert dict(run.changes) == {f"ds={days[3]:%Y-%m-%d}": "new"}
     assert len(repo.runs("a")) == 1
+
+
+def test_the_next_watch_reads_the_facts_of_changed_tables_only(repo, lake_folder):
+    """A scan of a table of facts reads the history of all tables, once for each changed table."""
+    days = last_days(4)
+    for name in ("a", "b"):
+        write_days(lake_folder / name, days)
+    watch(str(lake_folder), repository=repo)
+    write(lake_folder / "b" / f"ds={days[-1]:%Y-%m-%d}", rows(7))
+    statements = {}
+    engine = repo.database.engine
+
+    def remember(_connection, _cursor, statement, parameters, _context, many):
+        statements[statement] = parameters[0] if many else parameters
+
+    sa.event.listen(engine, "before_cursor_execute", remember)
+    watch(str(lake_folder), repository=repo)
+    sa.event.remove(engine, "before_cursor_execute", remember)
+    assert len(statements) > 50
+    facts = {"metric", "score", "state", "partition_version"}
+    with engine.connect() as connection:
+        for statement, parameters in statements.items():
+            if statement.startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
+                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                steps = [step.split() for *_, step in plan]
+                assert not any(s[0] == "SCAN" and s[1] in facts for s in steps), statement
 
 
 def test_changed_and_removed_partitions_are_noticed(repo, lake_folder):
