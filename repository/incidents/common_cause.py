@@ -67,9 +67,7 @@ _KIND_BY_DIRECTION = {
 }
 _SCHEMA_KINDS = {" is gone": "dropped columns", " is new": "new columns", ", not ": "changed types"}
 """Kinds of schema changes, by a part of their explanation."""
-_ANY_ARRIVAL = "late or missing"
-"""Kind of all tables that did not arrive in time, whether or not they have arrived since."""
-_KINDS_OF_ARRIVAL = frozenset({"late", "missing", _ANY_ARRIVAL})
+_KINDS_OF_ARRIVAL = frozenset({"late", "missing"})
 
 
 @dataclass(frozen=True)
@@ -314,13 +312,10 @@ class _UsualRates:
         self._times: dict[_Class, list[datetime]] = {}
 
     def classes_of(self, incident: Candidate) -> list[_Class]:
-        kinds = sorted(incident.kinds)
-        if incident.kinds & _KINDS_OF_ARRIVAL:
-            kinds.append(_ANY_ARRIVAL)
         scopes = self._scopes.get(incident.dataset, [ALL_TABLES])
         upstreams = [scope for scope in scopes if scope.role == "upstream"]
         return [
-            *(_Class(kind, scope) for kind in kinds for scope in scopes),
+            *(_Class(kind, scope) for kind in sorted(incident.kinds) for scope in scopes),
             *(_Class("", scope) for scope in upstreams),
         ]
 
@@ -421,7 +416,7 @@ def _most_surprising(
         ratio = count * log(count / expected) - (count - expected)
         group = IncidentGroup(since, tuple(sorted(members[key], key=_severity_key)), *key, expected)
         # Of equal classes, prefer the more specific; the first has the strongest evidence.
-        rank = (ratio, key.kind not in {"", _ANY_ARRIVAL})
+        rank = (ratio, bool(key.kind))
         if best is None or rank > best[0]:
             best = rank, group
     return best[1] if best else None

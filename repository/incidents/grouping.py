@@ -169,25 +169,20 @@ def _newest(
     newest = {
         dataset: item.newest(series[dataset], partitions) for dataset, item in positions.items()
     }
-    # Read the other series by time. Most datasets have the same newest time.
-    unknown: dict[datetime, dict[int, int]] = {}
-    for dataset, item in positions.items():
-        latest = item.latest
-        if latest is not None:
-            missing = set(series[dataset]) - {series_id for series_id, _ in newest[dataset]}
-            unknown.setdefault(latest, {}).update(dict.fromkeys(missing, dataset))
+    # Read the other series by time, through the partitions of their dataset: metrics have no index of series.
     m, p = s.metric.c, s.partition.c
-    for latest, dataset_of_series in unknown.items():
-        for chunk in chunks(sorted(dataset_of_series)):
+    for dataset, item in positions.items():
+        missing = set(series[dataset]) - {series_id for series_id, _ in newest[dataset]}
+        for chunk in chunks(sorted(missing)) if item.latest is not None else ():
             by_segment: sa.Select[Any] = (
                 sa.select(m.series_id, p.segment, sa.func.max(p.time))
                 .join_from(s.metric, s.partition, p.id == m.partition_id)
-                .where(m.series_id.in_(chunk), p.time <= latest, s.holds(s.metric))
+                .where(p.dataset_id == dataset, p.time <= item.latest)
+                .where(m.series_id.in_(chunk), s.holds(s.metric))
                 .group_by(m.series_id, p.segment)
             )
             for series_id, within, time in connection.execute(by_segment):
-                dataset = dataset_of_series[series_id]
-                newest[dataset][series_id, within] = positions[dataset].index_of(within, time)
+                newest[dataset][series_id, within] = item.index_of(within, time)
     return newest
 
 
