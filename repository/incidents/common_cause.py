@@ -111,8 +111,8 @@ class WatchedTable:
     owner: str = ""
 
 
-class Scope(NamedTuple):
-    """What tables have in common: an upstream, a schema or an owner.
+class TableScope(NamedTuple):
+    """An upstream, a schema or an owner that tables have in common.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Scope(NamedTuple):
         return plain(f"{self.role} {self.name}") if self.role else ""
 
 
-ALL_TABLES = Scope()
+ALL_TABLES = TableScope()
 
 
 def schema_of(dataset: str) -> str:
@@ -142,11 +142,11 @@ def schema_of(dataset: str) -> str:
     return dataset.removesuffix(SNAPSHOTS_ENDING).rpartition(".")[0]
 
 
-def _scopes_of(name: str, table: WatchedTable) -> list[Scope]:
+def _scopes_of(name: str, table: WatchedTable) -> list[TableScope]:
     """Return what a table has in common with others, the strongest evidence first."""
-    upstreams = [Scope("upstream", upstream) for upstream in sorted(table.upstreams)]
-    owners = [Scope("owner", table.owner)] if table.owner else []
-    return [*upstreams, Scope("schema", schema_of(name)), *owners, ALL_TABLES]
+    upstreams = [TableScope("upstream", upstream) for upstream in sorted(table.upstreams)]
+    owners = [TableScope("owner", table.owner)] if table.owner else []
+    return [*upstreams, TableScope("schema", schema_of(name)), *owners, ALL_TABLES]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class IncidentGroup:
         Members by severity, the worst first, then by dataset.
     kind : str
         The kind of change that the incidents share; empty if they differ.
-    scope : Scope
+    scope : TableScope
         The upstream, schema or owner that the tables share; `ALL_TABLES` if it explains nothing.
     expected : float
         Number of tables that would have had such an incident at that time by chance.
@@ -172,7 +172,7 @@ class IncidentGroup:
     since: datetime
     incidents: tuple[Candidate, ...]
     kind: str
-    scope: Scope
+    scope: TableScope
     expected: float
     weak: tuple[str, ...] = ()
 
@@ -198,7 +198,7 @@ class IncidentGroup:
         Examples
         --------
         >>> members = tuple(Candidate(n, f"t{n}", None) for n in range(6))
-        >>> upstream = Scope("upstream", "raw.orders")
+        >>> upstream = TableScope("upstream", "raw.orders")
         >>> IncidentGroup(datetime(2026, 2, 8), members, "fewer rows", upstream, 0.1).headline
         '2026-02-08: fewer rows in 6 tables of upstream raw.orders: t0, t1, t2, t3 and 2 more'
         """
@@ -285,7 +285,7 @@ class _Class(NamedTuple):
     """Incidents that may share a cause: a kind of change, empty for any, in the tables of a scope."""
 
     kind: str
-    scope: Scope
+    scope: TableScope
 
 
 class _UsualRates:
@@ -293,7 +293,7 @@ class _UsualRates:
 
     def __init__(self, tables: Mapping[str, WatchedTable]) -> None:
         self._scopes = {name: _scopes_of(name, table) for name, table in tables.items()}
-        names_by_scope: dict[Scope, set[str]] = {ALL_TABLES: set(tables)}
+        names_by_scope: dict[TableScope, set[str]] = {ALL_TABLES: set(tables)}
         for name, scopes in self._scopes.items():
             for scope in scopes:
                 names_by_scope.setdefault(scope, set()).add(name)

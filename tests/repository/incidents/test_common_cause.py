@@ -13,7 +13,7 @@ from tidegauge.repository.detectors.whole_partitions import schema_changes
 from tidegauge.repository.incidents.common_cause import (
     ALL_TABLES,
     Candidate,
-    Scope,
+    TableScope,
     WatchedTable,
     departs_together,
     group_by_cause,
@@ -171,7 +171,7 @@ def test_the_same_change_in_a_few_tables_of_a_large_warehouse_is_one_cause_in_a_
     )
     owned = large | {name: WatchedTable(START, owner="ann") for name in spread[:3]}
     (group,) = group_by_cause(incidents_of(spread[:3], FEWER), owned)
-    assert group.scope == Scope("owner", "ann")
+    assert group.scope == TableScope("owner", "ann")
     one_owner = warehouse(20, 50, owner="ann")
     assert group_by_cause(incidents_of(spread[:3], FEWER), one_owner) == []
 
