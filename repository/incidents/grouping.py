@@ -26,6 +26,7 @@ from tidegauge.repository.incidents.anomaly import (
     is_missing,
     missing_span,
     read_anomalies,
+    span,
     step_of,
 )
 from tidegauge.repository.incidents.headline import headline
@@ -447,6 +448,8 @@ class _Course:
     is_over: int
     is_new_level: bool = field(default=False, compare=False)
     """Whether the incident is over because its level became usual; a label stores it."""
+    back_since: str = field(default="", compare=False)
+    """Time of the first partition in which all values are back; empty if unknown."""
 
 
 _COURSE_FIELDS = (
@@ -600,7 +603,8 @@ def write_incidents(
         previous = None if incident is None else courses.get(incident)
         if course.is_over and not _was_over(previous, course):
             axis = positions.axes[group[0].within]
-            course = _extended_course(connection, group, course, axis, anomalous_positions)
+            step = positions.steps[group[0].within]
+            course = _extended_course(connection, group, course, axis, step, anomalous_positions)
         if incident is None:
             new_groups.append((group, course))
         else:
@@ -746,6 +750,7 @@ def _extended_course(
     group: Sequence[Anomaly],
     course: _Course,
     axis: PartitionAxis,
+    step: timedelta | None,
     anomalous_positions: Mapping[tuple[int, str], Sequence[int]],
 ) -> _Course:
     """Return the course of an incident without further anomalies, by whether its values are back."""
@@ -755,9 +760,15 @@ def _extended_course(
         if within == group[0].within
     }
     states = level_states(connection, group, axis, anomalous).values()
-    if LevelState.OFF in states:
+    levels = {state.level for state in states}
+    if LevelState.OFF in levels:
         return replace(course, is_over=0)
-    return replace(course, is_new_level=LevelState.NEW_LEVEL in states)
+    back_positions = [state.back_at for state in states if state.back_at is not None]
+    back_since = ""
+    if levels == {LevelState.BACK}:
+        time = axis.times[max(back_positions)].item()
+        back_since = span(time, time, step)
+    return replace(course, is_new_level=LevelState.NEW_LEVEL in levels, back_since=back_since)
 
 
 def _build_course(
@@ -848,10 +859,19 @@ def _label_automatically(
         elif label == "resolved" and is_longer and not course.is_over:
             new_label = ("reopened", "another anomaly joined it")
         elif course.is_over and not was_over and label in {None, "acknowledged", "reopened"}:
-            new_label = ("resolved", NEW_LEVEL if course.is_new_level else "no further anomaly")
+            new_label = ("resolved", _reason_over(course))
         if new_label:
             rows.append((dataset, incident, *new_label, AUTOMATIC_AUTHOR, commit.now, commit.id))
     insert_rows(connection, s.label, _LABEL_COLUMNS, rows)
+
+
+def _reason_over(course: _Course) -> str:
+    """Return why an incident is over, for the label that resolves it."""
+    if course.is_new_level:
+        return NEW_LEVEL
+    if not course.back_since:
+        return "no further anomaly"
+    return f"back to earlier values since {course.back_since}"
 
 
 def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> str:

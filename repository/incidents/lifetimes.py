@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -50,6 +50,13 @@ class LevelState(IntEnum):
     """No later value is near them yet."""
     NEW_LEVEL = 3
     """No value was near them for `NEW_LEVEL_WEEKS`."""
+
+
+class SeriesState(NamedTuple):
+    """State of a series after its last anomaly, and the position of the first value that is back."""
+
+    level: LevelState = LevelState.UNKNOWN
+    back_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ def level_states(
     group: Sequence[Anomaly],
     axis: PartitionAxis,
     anomalous: Mapping[int, Collection[int]],
-) -> dict[int, LevelState]:
+) -> dict[int, SeriesState]:
     """Return the state of each series of an incident after its last anomaly.
 
     Parameters
@@ -140,14 +147,14 @@ def level_states(
         for a in group
         if a.value is not None and a.expected is not None and a.position < len(axis.ids)
     }
-    states = dict.fromkeys(last_anomalies, LevelState.UNKNOWN)
+    states = dict.fromkeys(last_anomalies, SeriesState())
     for checked in (slice(0, FIRST_CHECKED_PARTITIONS), slice(FIRST_CHECKED_PARTITIONS, None)):
         points = {
             (series, position): axis.references(
                 position, group[0].position, anomalous.get(series, ())
             )
             for series, anomaly in last_anomalies.items()
-            if states[series] is not LevelState.BACK
+            if states[series].back_at is None
             for position in axis.later(anomaly.position)[checked]
         }
         values = _read_values(
@@ -155,14 +162,16 @@ def level_states(
         )
         for (series, position), earlier in points.items():
             value = values.get((series, position))
-            if value is None or states[series] is LevelState.BACK:
+            if value is None or states[series].back_at is not None:
                 continue
             usual = [values[series, k] for k in earlier if (series, k) in values]
             is_back = _is_back(_Change.from_anomaly(last_anomalies[series], axis), value, usual)
-            states[series] = LevelState.BACK if is_back else LevelState.OFF
+            states[series] = (
+                SeriesState(LevelState.BACK, position) if is_back else SeriesState(LevelState.OFF)
+            )
     return {
-        series: LevelState.NEW_LEVEL
-        if state is LevelState.OFF and axis.is_adopted(last_anomalies[series].position)
+        series: SeriesState(LevelState.NEW_LEVEL)
+        if state.level is LevelState.OFF and axis.is_adopted(last_anomalies[series].position)
         else state
         for series, state in states.items()
     }

@@ -93,8 +93,11 @@ def test_an_incident_is_open_until_the_values_return(repo, step, scale, size):
     for _ in range(3):
         table.measure(24 if step is HOUR else 3, size)
         assert "open" in table.statuses(BEFORE[step])
+    back = START + table.count * step
     table.measure(24 if step is HOUR else 3)
     assert set(table.statuses(BEFORE[step])) == {"resolved"}
+    notes = repo.labels("t")["note"]
+    assert notes.iloc[-1].startswith(f"back to earlier values since {back:%Y-%m-%d}")
 
 
 @pytest.mark.parametrize("step, scale, size", CASES)
