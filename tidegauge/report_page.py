@@ -430,7 +430,7 @@ def write_report(
     with repository.database.read() as connection:
         coverage = coverage_counts(connection) if dataset is None else {}
     page = _render_page(
-        repository.database.name, rows, groups, contents, created_at, since, coverage
+        repository.database.short_name, rows, groups, contents, created_at, since, coverage
     )
     return write_output(file, "".join(page))
 
@@ -450,7 +450,8 @@ def _render_page(
     yield f'<style>{CARD_CSS}{_PAGE_CSS}</style></head><body><div class="tidegauge-output">'
     yield f"<h1>Tidegauge report: {isolated(subject, 200)}</h1>"
     scope = f", partitions from {since} on" if since else ""
-    yield note(f"Created {created_at:%Y-%m-%d %H:%M} UTC from {name}{scope}.", 400)
+    source = f" from {name}" if name else ""
+    yield note(f"Created {created_at:%Y-%m-%d %H:%M} UTC{source}{scope}.", 400)
     if not rows:
         yield note("The repository is empty.")
     if coverage.get("watched") or coverage.get("not seen"):

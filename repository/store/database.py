@@ -211,6 +211,11 @@ class Database:
         return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
 
     @property
+    def short_name(self) -> str:
+        """The name of the file or database, for readers who must not see its folder or server."""
+        return (self.file.name if self.file else self.url.database) or ""
+
+    @property
     def address(self) -> str:
         """The URL without its secrets, and with the whole path of a file: it is valid anywhere."""
         if self.file is not None:

@@ -92,15 +92,16 @@ class Lab:
         nbformat.write(new, self.folder / name)
         return name
 
-    def execute(self, name):
-        """Run a notebook in a kernel that then ends, save it with the state of its widgets, and trust it."""
+    def execute(self, name, *, with_widgets=True):
+        """Run a notebook in a kernel that then ends, save it with the state of its widgets or without, and trust it."""
         import nbformat
         from nbclient import NotebookClient
         from nbformat.sign import NotebookNotary
 
         environment = jupyter_environment(self.folder.parent, TIDEGAUGE_DB=self.database)
         notebook = nbformat.read(self.folder / name, as_version=4)
-        NotebookClient(notebook, timeout=120, store_widget_state=True).execute(env=environment)
+        client = NotebookClient(notebook, timeout=120, store_widget_state=with_widgets)
+        client.execute(env=environment)
         nbformat.write(notebook, self.folder / name)
         NotebookNotary(data_dir=environment["JUPYTER_DATA_DIR"]).sign(notebook)
 

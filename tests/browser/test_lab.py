@@ -161,19 +161,27 @@ def expect_static_table(page):
     return root
 
 
-def test_a_restarted_kernel_is_reported_above_the_static_table(page, lab):
-    notebook = lab.write("restarted.ipynb", OPEN, "tg.Dashboard(repo, view='home', height=400)")
+def test_a_restarted_kernel_is_reported_above_the_last_picture_of_the_view(page, lab):
+    notebook = lab.write(
+        "restarted.ipynb", OPEN, "tg.Dashboard(repo, view='partitions', height=400)"
+    )
     root = open_lab(page, lab, notebook)
+    drawn = root.locator(".tg-page").inner_text()
+    assert "2013" in drawn
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_text("Restart Kernel\N{HORIZONTAL ELLIPSIS}", exact=True).click()
     page.get_by_role("button", name="Confirm Kernel Restart").click()
-    expect_static_table(page)
+    root = wait_for_state(page, "disconnected")
+    assert root.get_by_role("alert").inner_text() == DISCONNECTED
+    assert not root.get_by_role("tab").count()  # links would lead nowhere
+    assert root.locator(".tg-page[inert]").inner_text() == drawn
 
     page.get_by_text("| Idle").wait_for()
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
     root = wait_for_state(page, "drawn")
     assert root.get_by_role("tab").count() > 5
+    assert not page.locator(".tidegauge-saved").is_visible()
 
 
 def test_a_saved_notebook_reports_that_no_python_answers_above_the_static_table(page, lab):
@@ -181,6 +189,20 @@ def test_a_saved_notebook_reports_that_no_python_answers_above_the_static_table(
     lab.execute(notebook)
     page.goto(f"{lab.url}/lab/workspaces/saved/tree/{notebook}")
     expect_static_table(page)
+    assert not page.locator(".tidegauge-saved").is_visible()
+
+
+def test_a_notebook_saved_without_widgets_shows_the_table_instead_of_an_error(page, lab):
+    """JupyterLab saves no state of widgets unless its setting says so."""
+    notebook = lab.write("unsaved.ipynb", OPEN, "tg.Dashboard(repo, view='home', height=400)")
+    lab.execute(notebook, with_widgets=False)
+    page.goto(f"{lab.url}/lab/workspaces/unsaved/tree/{notebook}")
+    saved = page.locator(".tidegauge-saved")
+    saved.get_by_text("run this cell again").wait_for()
+    assert PLAIN in saved.inner_text()
+    page.get_by_text("Error displaying widget").wait_for(state="hidden")
+    # the error of JupyterLab, which names the widget that it lacks
+    page.watched.errors = [error for error in page.watched.errors if "widget" not in error.lower()]
 
 
 def test_the_page_waits_for_a_busy_kernel(page, lab):

@@ -216,7 +216,7 @@ class Backend:
         settings = {
             "open_incidents": incident_count,
             "datasets": self.repository.datasets(),
-            "repository": _database_name(self.repository),
+            "repository": truncate(self.repository.database.short_name),
             "writable": not self.repository.database.read_only,
             "author": params.get("known_author"),
             "url": self._url,
@@ -246,12 +246,6 @@ class Backend:
         with self.repository.database.read() as connection:
             payload: protocol.CommitsAnswer = {"commits": last_commit(connection)}
             return Answer(payload)
-
-
-def _database_name(repository: Repository) -> str:
-    """Return the name of the database without its folder or server, which viewers must not see."""
-    file = repository.database.file
-    return truncate((file.name if file else repository.database.url.database) or "")
 
 
 def current_user() -> str | None:

@@ -28,6 +28,17 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.queries import AsOf
 
 
+_SAVED = """<div class="tidegauge-saved"><style>
+.jp-OutputArea-child:has(.tidegauge) + .jp-OutputArea-child:has(.tidegauge-saved),
+body:not(:has(.jp-OutputArea)):has(.tidegauge) .tidegauge-saved {{ display: none; }}
+.jp-OutputArea-child:not(:has(.tidegauge)):has(+ .jp-OutputArea-child .tidegauge-saved) {{ display: none; }}
+.tidegauge-saved {{ max-height: 0; overflow: hidden; animation: tidegauge-saved 0s 2s forwards; }}
+@keyframes tidegauge-saved {{ to {{ max-height: none; }} }}
+@media print {{ .tidegauge-saved {{ max-height: none; }} }}
+</style><p>The dashboard needs Python: run this cell again.</p>{html}</div>"""
+"""The saved list of tables. It appears if no widget did within two seconds, and then hides the error of JupyterLab."""
+
+
 class Dashboard(anywidget.AnyWidget):
     """Interactive dashboard: tables, heat map, charts, comparisons, incidents, calendar.
 
@@ -164,7 +175,7 @@ class Dashboard(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """Show the widget, with a table of the datasets in case no kernel answers.
 
-        A notebook saved with the state of its widgets shows `summary`; a notebook saved without it
+        A notebook saved with the state of its widgets shows `summary`; a front end without widgets
         shows the HTML.
         """
         with self.repository.database.read() as connection:
@@ -173,5 +184,19 @@ class Dashboard(anywidget.AnyWidget):
         self.summary = dict(answers.text_table(title, DATASET_COLUMNS, map(dataset_cells, rows)))
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
-        html = render_datasets(self.repository.database.name, rows)
+        html = render_datasets(self.repository.database.short_name, rows)
         return {**data, "text/html": html}, metadata
+
+    def _ipython_display_(self) -> None:
+        """Show the widget, and as an output of its own the HTML, which is hidden beside a working widget.
+
+        JupyterLab saves no state of widgets by default. It then shows an error in place of the widget,
+        whatever else the same output contains.
+        """
+        from IPython.display import publish_display_data
+
+        data, metadata = self._repr_mimebundle_()
+        html = data.pop("text/html")
+        publish_display_data(data, metadata)  # type: ignore[no-untyped-call]
+        saved = {"text/html": _SAVED.format(html=html), "text/plain": ""}
+        publish_display_data(saved)  # type: ignore[no-untyped-call]

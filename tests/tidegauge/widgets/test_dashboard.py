@@ -661,3 +661,19 @@ def test_a_displayed_widget_contains_the_tables_for_notebooks_without_python(rec
     assert (summary["rows"], summary["omitted"]) == (2, 0)
     assert summary["cells"][0][5] == "1 error"
     assert "</span> error" in data["text/html"]
+
+
+def test_the_table_for_saved_notebooks_is_an_output_of_its_own(recorded, monkeypatch):
+    """JupyterLab shows an error in place of an output whose widget was not saved."""
+    outputs = []
+    monkeypatch.setattr(
+        "IPython.display.publish_display_data", lambda data, *_: outputs.append(data)
+    )
+    dashboard = tg.Dashboard(recorded)
+    dashboard._ipython_display_()
+    widget, table = outputs
+    assert "application/vnd.jupyter.widget-view+json" in widget
+    assert "text/html" not in widget
+    assert "orders" in table["text/html"]
+    assert "run this cell again" in table["text/html"]
+    assert str(recorded.database.file.parent) not in table["text/html"]

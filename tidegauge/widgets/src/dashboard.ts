@@ -217,16 +217,22 @@ class Dashboard implements Shell {
     console.warn("tidegauge:", error);
   }
 
-  /** Show the list of tables that the notebook contains. CSS hides tabs and tools in this state. */
+  /**
+   * Keep the last picture of the view, or show the list of tables that the notebook contains. CSS hides tabs and tools in this
+   * state.
+   */
   private showDisconnected(error: DisconnectedError): void {
     if (this.root.dataset.state === "disconnected") return;
     this.root.dataset.state = "disconnected";
     this.dataTable.element.close();
     this.alert.replaceChildren(h("span", {}, error.message));
     this.alert.hidden = false;
-    const summary = this.model.get("summary");
-    const table = summary?.columns ? renderTable(summary as TextTable) : null;
-    this.page.replaceChildren(h("div", { class: "tg-data-rows" }, table));
+    if (this.visible && this.drawn.has(this.visible)) this.page.inert = true;
+    else {
+      const summary = this.model.get("summary");
+      const table = summary?.columns ? renderTable(summary as TextTable) : null;
+      this.page.replaceChildren(h("div", { class: "tg-data-rows" }, table));
+    }
     // If Python answers again, everything is fetched again.
     this.drawn.clear();
     this.visible = null;
@@ -387,6 +393,7 @@ class Dashboard implements Shell {
     this.root.dataset.view = name;
     this.root.dataset.state = "loading";
     this.alert.hidden = true;
+    this.page.inert = false;
     for (const [key, tab] of this.tabs) {
       tab.setAttribute("aria-selected", String(key === name));
       tab.tabIndex = key === name ? 0 : -1;

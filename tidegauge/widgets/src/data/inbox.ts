@@ -67,12 +67,11 @@ export function displayedStatus(item: InboxItem, now: number): string {
   return item.status === "open" && item.snoozedUntil > now ? "snoozed" : item.status;
 }
 
-const DATED_HEADLINE = /^(\d{4}-\d\d(?:-\d\d)?(?: \d\d:\d\d(?:-\d\d:\d\d)?)?(?: to [\d-]+(?: \d\d:\d\d)?)?): (.+)$/s;
+const DATED_HEADLINE = /^\d{4}-\d\d(?:-\d\d)?(?: \d\d:\d\d(?:-\d\d:\d\d)?)?(?: to [\d-]+(?: \d\d:\d\d)?)?: (.+)$/s;
 
-/** Split a headline into its period and what happened, where a list shows the period separately. */
-export function splitHeadline({ headline, first }: Pick<InboxItem, "headline" | "first">): [period: string, what: string] {
-  const [, period, what] = DATED_HEADLINE.exec(headline) ?? [];
-  return period ? [period, what] : [first, headline];
+/** Drop the period at the beginning of a headline, where a list shows the date separately. */
+export function withoutPeriod(headline: string): string {
+  return DATED_HEADLINE.exec(headline)?.[1] ?? headline;
 }
 
 /** Filter incidents by words in headline, table, severity, assignee or number. */

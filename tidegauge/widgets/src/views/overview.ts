@@ -3,8 +3,8 @@
 import { Sparklines } from "../chart/sparklines";
 import { Catalogue, type SeriesKey } from "../data/catalogue";
 import { columnRange, columnsWithin, savedRange } from "../data/column-range";
-import { pluralize } from "../data/format";
-import { type InboxItem, inboxItems, splitHeadline, worstIncidents } from "../data/inbox";
+import { formatTime, pluralize } from "../data/format";
+import { type InboxItem, inboxItems, withoutPeriod, worstIncidents } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { CellAnswer, LevelKind } from "../data/protocol";
 import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
@@ -266,9 +266,9 @@ export class Overview implements View {
   private incident(item: InboxItem, named: boolean): HTMLElement {
     const open = button("", () => this.shell.go("incidents", { id: item.id, table: this.options.table }), { title: item.headline });
     const name = named && this.shell.catalogue.datasets.length > 1 ? renderName(item.dataset, 30) : null;
-    const [period, what] = splitHeadline(item);
-    const top = h("span", { class: "tg-worst-top" }, severityBadge(item.severity), h("span", {}, period), h("span", { class: "tg-muted" }, item.status), name);
-    open.append(top, h("span", { class: "tg-worst-headline" }, renderName(what, 160)));
+    const time = Number.isNaN(item.since) ? item.first : formatTime(item.since);
+    const top = h("span", { class: "tg-worst-top" }, severityBadge(item.severity), h("span", {}, time), h("span", { class: "tg-muted" }, item.status), name);
+    open.append(top, h("span", { class: "tg-worst-headline" }, renderName(withoutPeriod(item.headline), 160)));
     return h("li", {}, open);
   }
 
