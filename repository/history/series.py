@@ -30,7 +30,12 @@ from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.facts import Facts, dimensions_of, read_facts, read_newest
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR, RANGE_LABELS, label_rows
+from tidegauge.repository.store.labels import (
+    AUTOMATIC_AUTHOR,
+    RANGE_LABELS,
+    label_rows,
+    standing_labels,
+)
 from tidegauge.repository.store.queries import (
     AsOf,
     MetricQuery,
@@ -445,7 +450,9 @@ def read_plot(
     for row in anomaly_rows(connection, dataset, None, query, as_of):  # strongest first
         anomalies.setdefault(_series_key(row), {}).setdefault(row["partition"], row)
     labels = [
-        label for label in label_rows(connection, dataset, as_of) if label["by"] != AUTOMATIC_AUTHOR
+        label
+        for label in standing_labels(label_rows(connection, dataset, as_of))
+        if label["by"] != AUTOMATIC_AUTHOR
     ]
     revisions: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for revision in restatement_rows(connection, dataset, query, as_of):
@@ -580,4 +587,4 @@ def _labels_of(anomaly: AnomalyRow, labels: Sequence[Mapping[str, Any]]) -> str 
         if anomaly["id"] == label["anomaly_id"]
         or (label["incident_id"] is not None and label["incident_id"] == anomaly["incident_id"])
     ]
-    return "; ".join(texts) or None
+    return "; ".join(dict.fromkeys(texts)) or None

@@ -86,13 +86,16 @@ def add_label(
     user: str | None,
     last_seen: int | None = None,
     until: queries.Moment = None,
+    *,
+    is_automatic: bool = False,
 ) -> None:
     """Add a label to an anomaly or incident.
 
     ``last_seen`` is the id of the last label that the caller saw. If given, a newer label on the
     anomaly or incident, on the anomaly's incident, or on another anomaly of it is a conflict. The
     check runs under the clock's lock, so only one of two callers that saw the
-    same label succeeds. ``until`` is the end of ``snoozed``; other labels have none.
+    same label succeeds. ``until`` is the end of ``snoozed``; other labels have none. An automatic label
+    has no user.
 
     Raises
     ------
@@ -112,7 +115,8 @@ def add_label(
     _check_details(label, note, end)
     target = index(target)
     last_label = None if last_seen is None else index(last_seen)
-    details = {"note": note and visible(note), "by": author(user), "until": end}
+    by = AUTOMATIC_AUTHOR if is_automatic else author(user)
+    details = {"note": note and visible(note), "by": by, "until": end}
 
     def work(connection: Connection) -> None:
         commit, now = next_commit(connection, None)
@@ -599,6 +603,59 @@ def _members(
             end_commit = math.inf if end is None else end
             members.setdefault(incident, []).append((series, partition, begun, end_commit))
     return members
+
+
+WITHDRAWN = "withdrawn: "
+"""Beginning of the note of the label that undoes others, which it names."""
+
+
+def withdrawn_labels(labels: Sequence[tuple[str, str | None]]) -> set[int]:
+    """Return the positions of the labels of one incident that a later label undoes.
+
+    Parameters
+    ----------
+    labels : sequence of pairs
+        Labels with their notes, oldest first. Other events may be among them.
+
+    Examples
+    --------
+    >>> withdrawn_labels([("comment", "hm"), ("expected", None), ("reopened", "withdrawn: expected")])
+    {1}
+    """
+    withdrawn: set[int] = set()
+    for position, (label, note) in enumerate(labels):
+        if label not in STATUS_OF or not (note or "").startswith(WITHDRAWN):
+            continue
+        names = (note or "").removeprefix(WITHDRAWN).split(", ")
+        earlier = (n for n in range(position - 1, -1, -1) if n not in withdrawn)
+        for n in list(earlier):
+            if names and labels[n][0] == names[-1]:
+                names.pop()
+                withdrawn.add(n)
+    return withdrawn
+
+
+def standing_labels(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the labels that nobody has undone, without the labels that undid others.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Labels of any incidents, as `label_rows` returns them.
+    """
+    rows_by_incident: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["incident_id"] is not None:
+            rows_by_incident.setdefault(row["incident_id"], []).append(row)
+    undone: set[int] = set()
+    for labels in rows_by_incident.values():
+        withdrawn = withdrawn_labels([(row["label"], row["note"]) for row in labels])
+        undone |= {
+            id(row)
+            for n, row in enumerate(labels)
+            if n in withdrawn or (row["note"] or "").startswith(WITHDRAWN)
+        }
+    return [row for row in rows if id(row) not in undone]
 
 
 def label_rows(

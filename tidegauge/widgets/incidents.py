@@ -12,12 +12,16 @@ from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.incidents.grouping import incident_length
 from tidegauge.repository.store.frames import columns, columns_of, frame_of
 from tidegauge.repository.store.labels import (
+    AUTOMATIC_AUTHOR,
     STATUS_OF,
     TRAINING_LABELS,
+    WITHDRAWN,
     Triage,
+    add_label,
     labels_since,
     missing_incidents,
     triage,
+    withdrawn_labels,
 )
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow
@@ -31,13 +35,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.repository.incidents.causes import Move
-    from tidegauge.repository.incidents.context import Event, MeasuringRun
+    from tidegauge.repository.incidents.context import MeasuringRun
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
     from tidegauge.widgets.series import Overview
 
-WITHDRAWN = "withdrawn: "
-"""Beginning of the note of the label that undoes others, which it names."""
 MAX_EVIDENCE_SERIES = 6
 """Maximum number of series to chart as evidence."""
 MAX_CAUSE_PARTS = 6
@@ -160,7 +162,7 @@ def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool
     labels = [
         {name: label[name] for name in LABEL_FIELDS} for label in details.labels.to_dict("records")
     ]
-    withdrawn = _withdrawn_events(details.timeline)
+    withdrawn = withdrawn_labels([(event.kind, event.text) for event in details.timeline])
     events = [
         {
             **vars(event),
@@ -448,33 +450,19 @@ def _undo(
     earlier = [row["label"] for row in labels if row["id"] <= before]
     revision: int | None = int(params["revision"])
     note: str | None = f"{WITHDRAWN}{', '.join(withdrawn)}"
+    notes_of_automatic = {  # the last label of each kind decides
+        row["label"]: row["note"] if row["by"] == AUTOMATIC_AUTHOR else None
+        for row in labels
+        if row["id"] <= before
+    }
     for label, details in _restoring_labels(withdrawn, earlier, state):
+        if note is None and notes_of_automatic.get(label) is not None:
+            # `resolved` by a person is final, and is not a new level.
+            automatic = notes_of_automatic[label]
+            add_label(repository.database, number, label, automatic, None, is_automatic=True)
+            continue
         repository.label(number, label, by=author, revision=revision, **{"note": note, **details})
         revision, note = None, None  # only the first label has the note and checks the revision
-
-
-def _withdrawn_events(events: Sequence[Event]) -> set[int]:
-    """Return the positions of labels in a timeline that a later label undoes.
-
-    Examples
-    --------
-    >>> from tidegauge.repository.incidents.context import Event
-    >>> now = datetime(2013, 2, 9, tzinfo=UTC)
-    >>> notes = [("comment", "hm"), ("expected", None), ("reopened", "withdrawn: expected")]
-    >>> _withdrawn_events([Event(now, label, text=note) for label, note in notes])
-    {1}
-    """
-    withdrawn: set[int] = set()
-    for position, event in enumerate(events):
-        if event.kind not in STATUS_OF or not (event.text or "").startswith(WITHDRAWN):
-            continue
-        labels = (event.text or "").removeprefix(WITHDRAWN).split(", ")
-        earlier = (n for n in range(position - 1, -1, -1) if n not in withdrawn)
-        for n in list(earlier):
-            if labels and events[n].kind == labels[-1]:
-                labels.pop()
-                withdrawn.add(n)
-    return withdrawn
 
 
 def _restoring_labels(

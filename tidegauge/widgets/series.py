@@ -40,7 +40,7 @@ from tidegauge.repository.incidents.listing import (
     anomaly_rows,
 )
 from tidegauge.repository.store.facts import METRIC_STATUSES
-from tidegauge.repository.store.labels import label_rows
+from tidegauge.repository.store.labels import label_rows, standing_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.rows import fields_of, number_of
 from tidegauge.repository.store.scorebook import detectors, read
@@ -733,7 +733,7 @@ def _anomalies_and_labels(
         own_ids = {row["id"] for row in dataset_anomalies} | {
             row["incident_id"] for row in dataset_anomalies
         }
-        for label in label_rows(connection, dataset, overview.as_of):
+        for label in standing_labels(label_rows(connection, dataset, overview.as_of)):
             subjects = {label["anomaly_id"], label["incident_id"]} - {None}
             if subjects & own_ids or not subjects:
                 fields = {name: label[name] for name in LABEL_FIELDS}

@@ -14,7 +14,7 @@ from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
-from tidegauge.repository.store.labels import training_labels
+from tidegauge.repository.store.labels import add_label, training_labels
 from tidegauge.repository.testing import SIZE, commit, day, spec
 from tidegauge.widgets import incidents as inbox
 from tidegauge.widgets import script as built
@@ -203,6 +203,54 @@ def test_undo_restores_status_and_training(repo, incident_id, earlier, action):
     assert len(undone["labels"]) > len(after["labels"])  # labels are only added
     with pytest.raises(tg.ConflictError):
         inbox.label_incident(repo, undo, "ann")
+
+
+@pytest.mark.parametrize(
+    ("label", "note", "status"),
+    [
+        ("resolved", "no further anomaly", "resolved"),
+        ("resolved", "became the new level", "new level"),
+        ("expected", "Christmas Day", "expected"),
+    ],
+)
+def test_undo_restores_a_decision_of_the_detector(repo, incident_id, label, note, status):
+    add_label(repo.database, incident_id, label, note, None, is_automatic=True)
+    before = incident_answer(repo, incident_id)
+    assert before["status"] == status
+    question = {"incident": incident_id, "action": "bad data", "revision": before["revision"]}
+    after = inbox.label_incident(repo, question, "ann").payload
+    undo = {"action": "undo", "before": before["revision"], "revision": after["revision"]}
+    undone = inbox.label_incident(repo, {"incident": incident_id, **undo}, "ann").payload
+    assert undone["status"] == status
+    assert [undone["labels"][-1][key] for key in ("label", "note", "by")] == [
+        label,
+        note,
+        "tidegauge",
+    ]
+
+
+def test_undone_labels_are_not_drawn(repo, incident_id):
+    pytest.importorskip("altair")
+
+    def has_flags():
+        return '"labeled"' in json.dumps(repo.plot("d").to_dict())
+
+    before = incident_answer(repo, incident_id)
+    for action in ("comment", "expected"):
+        assert not has_flags()
+        revision = incident_answer(repo, incident_id)["revision"]
+        question = {
+            "incident": incident_id,
+            "action": action,
+            "note": "hm",
+            "revision": revision,
+        }
+        after = inbox.label_incident(repo, question, "ann").payload
+        assert has_flags()
+        undo = {"action": "undo", "before": revision, "revision": after["revision"]}
+        inbox.label_incident(repo, {"incident": incident_id, **undo}, "ann")
+    assert not has_flags()
+    assert incident_answer(repo, incident_id)["status"] == before["status"] == "open"
 
 
 def training_of(repo):

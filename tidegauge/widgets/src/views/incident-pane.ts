@@ -408,8 +408,15 @@ const EVENT_TEXTS: Record<string, string> = {
   assigned: "assigned",
 };
 
+/** Beginning of the note of a label that undoes others, which it names. */
+const WITHDRAWN = "withdrawn: ";
+
 /** Entry of the timeline. */
 function eventItem(event: IncidentEvent): HTMLElement {
+  if (event.text?.startsWith(WITHDRAWN)) {
+    const time = h("span", { class: "tg-muted" }, `${formatTime(Date.parse(event.at) / 1000)} `);
+    return h("li", { "data-kind": "undone" }, time, h("b", {}, "undone"), `: ${event.text.slice(WITHDRAWN.length)} by `, renderName(event.by, 60));
+  }
   const metric = event.name === null ? [] : [" of ", renderName(`${event.name} ${event.instance === "*" ? "" : (event.instance ?? "")}`.trim(), 60)];
   const partition = event.partition === null ? [] : [" in ", renderName(event.partition, 60)];
   const sink = event.kind.startsWith("notif");
