@@ -233,24 +233,31 @@ export class Overview implements View {
     this.applyRange();
     await this.fetchSorting(); // first, because it decides which rows are visible
     if (requestNumber !== this.requestNumber) return;
-    const loaded = this.load().then(() => {
-      this.arrangeRows();
-      this.redraw();
-    });
-    // Asked for after the first screen and before the rest of the levels.
-    await Promise.all([loaded, this.incidentsOf !== catalogue && this.showIncidents(catalogue)]);
+    const loaded = this.load();
+    // Requested after the first screen and before the rest of the levels, and shown after the first screen.
+    const incidents = this.incidentsOf === catalogue ? null : this.fetchIncidents();
+    incidents?.catch(() => undefined);
+    await loaded;
+    this.arrangeRows();
+    this.redraw();
+    if (incidents) await this.showIncidents(catalogue, incidents);
+  }
+
+  private async fetchIncidents(): Promise<InboxItem[]> {
+    const answer = await this.shell.link.ask("incidents", { dataset: this.options.table });
+    return worstIncidents(inboxItems(answer), Date.now() / 1000);
   }
 
   /** List the incidents beside the map, the worst first. A click opens one. */
-  private async showIncidents(catalogue: Catalogue): Promise<void> {
+  private async showIncidents(catalogue: Catalogue, request: Promise<InboxItem[]>): Promise<void> {
     const { table } = this.options;
     let items: InboxItem[];
     try {
-      items = worstIncidents(inboxItems(await this.shell.link.ask("incidents", { dataset: table })), Date.now() / 1000);
+      items = await request;
     } catch (error) {
       if (!(error instanceof KernelError) || error.kind === "OutdatedError") throw error;
       const state = new PaneState();
-      state.error(error, () => void this.showIncidents(catalogue));
+      state.error(error, () => void this.showIncidents(catalogue, this.fetchIncidents()));
       this.incidents.replaceChildren(state.element);
       this.incidents.hidden = false;
       return;
