@@ -156,7 +156,7 @@ def test_a_page_shows_the_state_in_its_address(page, served):
         "home": (".tg-home [role=gridcell][data-column=dataset]", [PLAIN]),
         "overview": (".tg-overview", ["of 16 series"]),
         "series": (".tg-series .tg-card-note", ["18 partitions"]),
-        "compare": (".tg-compare .tg-tools", ["Wed", "Tue", "1 of 10 metrics"]),
+        "compare": (".tg-compare", ["Wed", "Tue", "1 of 10 metrics"]),
         "distribution": (".tg-side-legend", ["2013-02-01 to 2013-02-14", BAD_PARTITION]),
         "incidents": (".tg-inbox-list", ["volume -70"]),
         "partitions": (".tg-partition h2", [BAD_PARTITION]),

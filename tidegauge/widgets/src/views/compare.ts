@@ -7,8 +7,10 @@ import { decimalsWidth, formatChange, formatPercent, formatValue, pluralize } fr
 import type { CompareAnswer, Side } from "../data/protocol";
 import { sortedRows } from "../data/row-order";
 import { columnLabel } from "../data/timeseries";
+import { Card } from "../ui/card";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
 import { showFigure } from "../ui/figures";
+import { Menu } from "../ui/menu";
 import type { Listing, Shell, View } from "../ui/shell";
 import { SidePicker } from "../ui/side-picker";
 import { PaneState } from "../ui/state";
@@ -57,7 +59,7 @@ export class Compare implements View {
   private readonly filter: HTMLInputElement;
   private readonly unusual = h("input", { type: "checkbox", onchange: () => this.updateFilter({ unusual: this.unusual.checked }) });
   private readonly unusualText = h("span", {}, "Only unusual");
-  private readonly count = h("span", { class: "tg-muted" });
+  private readonly card: Card;
   private readonly headers = new Map<string, HTMLElement>();
   private readonly rows: VirtualList;
   private readonly state = new PaneState();
@@ -83,9 +85,9 @@ export class Compare implements View {
     });
     const swap = button("⇄ Swap", () => this.swap(), { title: "Swap baseline and current" });
     this.summary = selectField("Values of", SUMMARIES, this.options.summary ?? "merged", (summary) => this.updateOptions({ summary }));
-    const sides = h("div", { class: "tg-tools" }, this.kind, this.baseline.element, swap, this.current.element, this.summary);
     const unusual = h("label", { class: "tg-choice" }, this.unusual, this.unusualText);
-    const tools = h("div", { class: "tg-tools" }, this.filter, unusual, this.count);
+    const more = new Menu("More", [this.summary, unusual, swap], { class: "tg-view-menu", label: "More choices" });
+    const tools = h("div", { class: "tg-tools" }, this.filter, this.kind, this.baseline.element, this.current.element, more.element);
     const header = h("div", { class: "tg-compare-row tg-compare-head", role: "row", "aria-rowindex": "1" });
     for (const [key, text] of COLUMNS) {
       const sort = button(text, () => this.sort(key), { title: COLUMN_HELP[key] });
@@ -101,7 +103,8 @@ export class Compare implements View {
       renderRow: (index) => this.row(this.order[index]),
       onOpen: (index) => this.openSeries(this.order[index]),
     });
-    this.element = h("section", { class: "tg-compare" }, sides, tools, this.rows.element, this.state.element);
+    this.card = new Card("Metrics", null, [this.rows.element, this.state.element], { class: "tg-compare-card" });
+    this.element = h("section", { class: "tg-compare" }, tools, this.card.element);
   }
 
   private get options(): Partial<Options> {
@@ -153,6 +156,7 @@ export class Compare implements View {
     this.current.show(choices, kind, sides?.[1] ?? null);
     if (document.activeElement !== this.filter) this.filter.value = filter;
     this.unusual.checked = unusual;
+    this.card.setTitle(...(sides ? [`${sideText(sides[1])} compared with ${sideText(sides[0])}`] : ["Metrics"]));
     if (!sides) {
       this.comparison = this.table = null;
       this.tableKey = "";
@@ -226,7 +230,7 @@ export class Compare implements View {
     this.rows.element.hidden = !table;
     this.state.clear();
     if (!table || !data) {
-      this.count.textContent = "";
+      this.card.note.textContent = "";
       this.unusualText.textContent = "Only unusual";
       return;
     }
@@ -238,7 +242,9 @@ export class Compare implements View {
     this.unusualText.textContent = `Only unusual (${data.unusual.toLocaleString("en-US")})`;
     const omitted = data.total - data.rows;
     const count = this.order.length === data.rows ? pluralize(data.rows, "metric") : `${this.order.length.toLocaleString("en-US")} of ${pluralize(data.rows, "metric")}`;
-    this.count.textContent = omitted > 0 ? `${count}; the ${omitted.toLocaleString("en-US")} least surprising are not shown` : count;
+    const values = this.summary.hidden ? "" : ` · values of ${SUMMARIES.find(([key]) => key === data.summary)![1]}`;
+    const least = omitted > 0 ? `; the ${omitted.toLocaleString("en-US")} least surprising are not shown` : "";
+    this.card.note.textContent = `${count}${least}${values}`;
     if (!this.order.length) {
       const reason = unusual && !data.unusual ? "No unusual differences." : "No metric matches the filter.";
       this.showEmpty(data.rows ? reason : "No metrics in this dataset yet.");
