@@ -82,7 +82,7 @@ def test_features_are_ranked_selected_and_drawn(root):
     # With another metric.
     root.get_by_label("Rank by").select_option("missing")
     wait_until(
-        page, "document.querySelector('.tg-feature-head').innerText.includes('worst missing')"
+        page, "document.querySelector('.tg-feature-head').innerText.includes('Worst missing')"
     )
     assert names(root)[:2] == [f"team.ads {features.MARKUP}", "batch visits"]
     root.get_by_label("Group-by").select_option("stream")

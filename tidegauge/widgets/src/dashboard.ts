@@ -110,6 +110,7 @@ class Dashboard implements Shell {
       "header",
       { class: "tg-bar" },
       h("button", { type: "button", class: "tg-skip", onclick: () => this.page.focus() }, "Skip to the content"),
+      h("span", { class: "tg-brand" }, "Tidegauge"),
       h("div", { class: "tg-tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs.values()),
       this.datasetPicker.element,
       h("div", { class: "tg-page-tools" }, this.copyLink, data, this.exportMenu.element),

@@ -58,6 +58,11 @@ export function formatTime(seconds: number | null): string {
   return text.endsWith(" 00:00") ? text.slice(0, 10) : text;
 }
 
+/** Text that begins with a capital letter, for headings. */
+export function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** Format a count with its noun: `1 day`, `2,000 rows`. */
 export function pluralize(count: number, singular: string, plural = `${singular}s`): string {
   return `${count.toLocaleString("en-US")} ${count === 1 ? singular : plural}`;

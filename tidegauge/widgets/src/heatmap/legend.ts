@@ -3,8 +3,8 @@
 import type { LevelKind } from "../data/protocol";
 import type { Theme } from "../ui/theme";
 
-const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [230, 30, 192, 12];
-const SCORE_TICKS = [[0, "normal"], [3, "10⁻³"], [6, "p = 10⁻⁶"], [9, "10⁻⁹"]] as const;
+const [WIDTH, HEIGHT, STRIP_WIDTH, MARGIN] = [206, 30, 192, 0];
+const SCORE_TICKS = [[0, "p = 1"], [3, "10⁻³"], [6, "10⁻⁶"], [9, "10⁻⁹"]] as const;
 /** Ticks on the square-root scale of the relative change, which levels use as well. */
 const CHANGE_TICKS = [[-1, "to 0"], [-0.5, "−25%"], [0, "same"], [0.5, "+33%"], [1, "new"]] as const;
 

@@ -3,7 +3,7 @@
 import { FanChart, type Timeline } from "../chart/fan-chart";
 import { Sparklines } from "../chart/sparklines";
 import { filterFeatures, groupIntoCharts, isRate, metricLabel, TOTAL_ERROR } from "../data/features";
-import { decimalsWidth, formatTime, formatValue, pluralize } from "../data/format";
+import { capitalize, decimalsWidth, formatTime, formatValue, pluralize } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { ConsistencyQuestion, ConsistencySubject } from "../data/protocol";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
@@ -80,8 +80,8 @@ export class Consistency implements View {
       { class: "tg-feature-row tg-feature-head", role: "row", "aria-rowindex": "1" },
       h("div", { role: "columnheader" }, "Feature"),
       this.worstHeading,
-      ...RATE_CELLS.map((cell) => h("div", { role: "columnheader", title: "Share of all matched rows in the range" }, cell)),
-      h("div", { role: "columnheader", class: "tg-feature-line" }, "over time"),
+      ...RATE_CELLS.map((cell) => h("div", { role: "columnheader", title: "Share of all matched rows in the range" }, capitalize(cell))),
+      h("div", { role: "columnheader", class: "tg-feature-line" }, "Over time"),
       h("div", { role: "columnheader" }, ""),
     );
     this.rows = new VirtualList({
@@ -186,7 +186,7 @@ export class Consistency implements View {
     setOptions(select(this.group), [["", "all"], ...data.groups.map((name) => [name, name || "none"] as const)], data.groups.includes(group) ? group : "");
     this.segment.hidden = data.segments.length < 2;
     setOptions(select(this.segment), data.segments.map((name) => [name, name || "all rows"] as const), data.segment);
-    this.worstHeading.textContent = data.metric === TOTAL_ERROR ? "worst" : `worst ${metricLabel(data.metric)}`;
+    this.worstHeading.textContent = data.metric === TOTAL_ERROR ? "Worst" : `Worst ${metricLabel(data.metric)}`;
     this.worstHeading.title = `The worst ${metricLabel(data.metric)} of one partition in the range`;
   }
 

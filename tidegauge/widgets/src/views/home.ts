@@ -42,7 +42,8 @@ const HEALTH_SYMBOLS: Record<string, string> = {
 };
 /** Statuses of runs that ended before they were complete. */
 const FAILED_RUN_STATUSES = new Set(["failed", "interrupted"]);
-const SPARKLINE = { width: 84, height: 18 };
+/** Size in pixels, and number of the newest partitions: a year of weeks would be a blot. */
+const SPARKLINE = { width: 84, height: 18, partitions: 90 };
 
 /** List of tables with their health. */
 export class Home implements View {
@@ -82,7 +83,7 @@ export class Home implements View {
     this.rows = new VirtualList({
       roles: ["grid", "row"],
       label: "Tables; Enter opens the heat map",
-      rowHeight: 30,
+      rowHeight: 38,
       header,
       renderRow: (index) => this.row(this.visibleTables[index]),
       onOpen: (index) => this.openTable(this.visibleTables[index]),
@@ -128,8 +129,9 @@ export class Home implements View {
       this.pendingTables = null;
       const answer = await request;
       this.catalogue = catalogue;
-      const values = async (rows: readonly number[]) => (await link.ask("sparklines", { rows })).arrays.values;
-      this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw());
+      const values = async (rows: readonly number[], first: number) => (await link.ask("sparklines", { rows, first })).arrays.values;
+      const first = Math.max(0, catalogue.columns - SPARKLINE.partitions);
+      this.sparklines = new Sparklines(values, catalogue.columns, () => this.rows.redraw(), first);
       this.showTables(answer);
     } else this.arrangeRows();
     const { failed } = this.options;

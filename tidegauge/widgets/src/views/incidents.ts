@@ -73,7 +73,7 @@ export class Incidents implements View {
     this.rows = new VirtualList({
       roles: ["grid", "row"],
       label: "Incidents; arrow keys show them, Space selects",
-      rowHeight: 108,
+      rowHeight: 104,
       renderRow: (index) => this.renderEntry(this.entries[index]),
       onOpen: (index) => this.openEntry(this.entries[index]),
       onMove: (index) => this.handleMove(this.entries[index]),
@@ -350,9 +350,9 @@ export class Incidents implements View {
       h(
         "div",
         { role: "gridcell", class: "tg-inbox-cell", "aria-expanded": String(open) },
-        h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", {}, `began ${startTime}`)),
-        h("div", { class: "tg-inbox-headline" }, `${open ? "▾" : "▸"} ${pluralize(items.length, "incident")} in ${pluralize(tables, "table")}`),
-        h("div", { class: "tg-muted tg-inbox-range" }, renderName(shared, 160)),
+        h("div", { class: "tg-inbox-top" }, severityBadge(worst), h("span", { class: "tg-muted" }, `began ${startTime}`)),
+        h("div", { class: "tg-inbox-headline" }, renderName(shared, 160)),
+        h("div", { class: "tg-muted tg-inbox-range" }, `${open ? "▾" : "▸"} ${pluralize(items.length, "incident")} in ${pluralize(tables, "table")}`),
       ),
     );
   }

@@ -272,9 +272,10 @@ export class Overview implements View {
 
   private incident(item: InboxItem, named: boolean): HTMLElement {
     const open = button("", () => this.shell.go("incidents", { id: item.id, table: this.options.table }), { title: item.headline });
-    const name = named && this.shell.catalogue.datasets.length > 1 ? renderName(item.dataset, 30) : null;
+    const name = named && this.shell.catalogue.datasets.length > 1 ? h("strong", {}, renderName(item.dataset, 24)) : null;
     const time = Number.isNaN(item.since) ? item.first : formatTime(item.since);
-    const top = h("span", { class: "tg-worst-top" }, severityBadge(item.severity), h("span", {}, time), h("span", { class: "tg-muted" }, item.status), name);
+    const status = item.status === "open" ? "" : `${item.status} · `;
+    const top = h("span", { class: "tg-worst-top" }, severityBadge(item.severity), name, h("span", { class: "tg-muted tg-worst-time" }, `${status}${time}`));
     open.append(top, h("span", { class: "tg-worst-headline" }, renderName(withoutPeriod(item.headline), 160)));
     return h("li", {}, open);
   }
