@@ -10,6 +10,9 @@ Each round measures partitions into a new repository, by each route in turn, aft
 The tables are those of `benchmarks.deequ`, as folders. CPU seconds include the JVM and all Python workers.
 
     python -m benchmarks.columnar [--rounds 3] [--scale 1.0] [--cases whole40 cheap] [--json FILE]
+
+With ``--fit`` it prints the constants of the planner's cost model instead, with the estimates and the measured CPU
+seconds of each case: of four days in this process, then in Spark's tasks.
 """
 
 from __future__ import annotations
@@ -20,12 +23,15 @@ import statistics
 import tempfile
 import time
 from functools import partial
+from math import inf
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import psutil
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import nnls
 
 import tidegauge as tg
 from benchmarks.deequ import data
@@ -37,13 +43,14 @@ from benchmarks.deequ.cases import (
     MIXED_ANALYZERS,
     SCAN40_ANALYZERS,
 )
+from tidegauge.analysis import open_named
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner
+from tidegauge.analyzers.columnar.tasks import scanner_for
 from tidegauge.analyzers.runs import runner
 
-UNLIMITED = 2**60
 PLANNERS = {
-    "here": partial(ColumnarPlanner, bytes_left=UNLIMITED),
-    "tasks": partial(ColumnarPlanner, bytes_left=-1),
+    "here": partial(ColumnarPlanner, seconds_left=inf),
+    "tasks": partial(ColumnarPlanner, seconds_left=-1),
     "auto": ColumnarPlanner,
 }
 ONE_PATTERN = [["PatternMatch", "email", r"^[a-z0-9.]+@[a-z0-9]+\.[a-z]+$"]]
@@ -100,6 +107,57 @@ def measure(spark, folder: Path, count: int | None, analyzers, route: str) -> di
     return {"s": seconds, "cpu": cpu, "routes": run.routes}
 
 
+FITTED_PARTITIONS = 4
+"""Number of partitions by which the cost model is fitted."""
+
+
+def plans_of(folder: Path, count: int | None, analyzers):
+    """Return the plans of some partitions of a folder."""
+    source = open_named(str(folder), ["ds"])
+    chosen = [p.partition for p in source.list_partitions()][: count or FITTED_PARTITIONS]
+    files = source.parquet_files(chosen)
+    suite = [getattr(tg, kind)(*args) for kind, *args in analyzers]
+    planner = ColumnarPlanner()
+    return [planner.plan(files[partition], suite) for partition in chosen]
+
+
+def cpu_of(function, rounds: int) -> float:
+    """Return the least CPU seconds of a call, of this process and its children, after one to warm up."""
+    seconds = []
+    for _ in range(rounds + 1):
+        before = cpu_by_process()
+        function()
+        seconds.append(sum(c - before.get(key, 0.0) for key, c in cpu_by_process().items()))
+    return min(seconds[1:])
+
+
+def fit(folder: Path, rounds: int) -> None:
+    """Print the constants of the cost model, as fitted to the CPU seconds of the cases."""
+    plans = {name: plans_of(folder / case[0], *case[1:]) for name, case in CASES.items()}
+    plans = {name: case for name, case in plans.items() if case[0].kernels}
+    here = {}
+    for name, case in plans.items():
+        planner = ColumnarPlanner(seconds_left=inf)
+        here[name] = cpu_of(lambda p=planner, c=case: p.scan(dict(enumerate(c))), rounds)
+    counts = np.array([np.sum([p.values_to_scan for p in c], axis=0) for c in plans.values()])
+    measured = np.array(list(here.values()))
+    value, slow_value = nnls(counts, measured)[0]
+    print(f"CPU seconds of a value {value:.2g}; of one without a dictionary {slow_value:.2g}")
+    before = sum(cpu_by_process().values())
+    spark = tg.spark_session()
+    scan_by_tasks = scanner_for(spark)
+    scan_by_tasks(plans["mean1"])
+    print(f"CPU seconds of Spark's start {sum(cpu_by_process().values()) - before:.1f}")
+    tasks = {n: cpu_of(lambda c=case: scan_by_tasks(c), rounds) for n, case in plans.items()}
+    spark.stop()
+    factor, job = np.polyfit(measured, list(tasks.values()), 1)
+    print(f"CPU seconds of a job {job:.2g}; factor of tasks {factor:.2f}")
+    for name, estimate in zip(plans, counts @ (value, slow_value), strict=True):
+        print(
+            f"{name}: estimated {estimate:.3f}, here {here[name]:.3f}, in tasks {tasks[name]:.3f}"
+        )
+
+
 def main() -> None:
     """Print a table and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -109,7 +167,11 @@ def main() -> None:
     parser.add_argument("--routes", nargs="*", default=["sql", *PLANNERS])
     parser.add_argument("--data", type=Path, default=Path("benchmarks/results/data"))
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/columnar.json"))
+    parser.add_argument("--fit", action="store_true")
     args = parser.parse_args()
+    if args.fit:
+        fit(args.data, args.rounds)
+        return
     table = Table()
     for title in (
         "case",

@@ -37,7 +37,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import tidegauge as tg
 from tidegauge.analyzers.columnar.engines import LazySession, Route
-from tidegauge.analyzers.columnar.planner import MAX_SCANNED_BYTES, ColumnarPlanner, PartitionFiles
+from tidegauge.analyzers.columnar.planner import ColumnarPlanner, PartitionFiles
 from tidegauge.analyzers.columnar.table_logs import TablePartition, read_iceberg
 from tidegauge.analyzers.sources.opening import open_folder
 
@@ -214,11 +214,12 @@ def share_of(name: str, format: str, suite: tg.Suite, folder: Path, catalog: Sql
     for partition in partitions:
         planner = ColumnarPlanner()
         before = planner.footers_left
-        result = planner.measure(partition, analyzers)
-        assert result is not None
+        plan = planner.plan(partition, analyzers)
+        assert plan is not None
+        result = planner.scan({0: plan})[0]
         routes.update(result.routes.values())
         routes[Route.SPARK] += len(analyzers) - len(result.outcomes)
-        data += MAX_SCANNED_BYTES - planner.bytes_left
+        data += plan.scanned_bytes
         if planner.footers_left < before:
             locations = (
                 partition.locations if isinstance(partition, TablePartition) else partition.files

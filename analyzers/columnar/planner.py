@@ -2,7 +2,7 @@
 
 1. Metadata: the log of a Delta or Iceberg table determines the state, or the footers of the files do.
 2. Columnar scan: Arrow reads the columns, one row group at a time, and kernels compute a state for each row
-   group. It runs in this process if a run needs few bytes, and otherwise in Spark's tasks
+   group. It runs in this process if it takes less time than a job, and otherwise in Spark's tasks
    (`tidegauge.analyzers.columnar.tasks`).
 3. Spark SQL: all other analyzers, and partitions that only Spark can read.
 
@@ -43,11 +43,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_SCANNED_BYTES = 64 * 2**20
-"""Compressed bytes of columns that one run reads in this process if Spark has started. With two cores, more is
-read sooner in Spark's tasks, although they cost more CPU time (`python -m benchmarks.columnar`)."""
-STARTING_FACTOR = 4
-"""Factor by which this process may read more if Spark has not started, because its start takes seconds."""
+VALUE_SECONDS = 1.2e-8
+SLOW_VALUE_SECONDS = 6.5e-8
+"""CPU seconds of one value of a column for one statistic; and of a string without a dictionary, or of a value that
+is kept. All constants of the cost model were fitted by `python -m benchmarks.columnar --fit`."""
+JOB_SECONDS = 0.3
+TASK_FACTOR = 1.6
+"""CPU seconds of a job of tasks without values, and of tasks relative to this process."""
+START_SECONDS = 14.0
+"""CPU seconds of Spark's start, which a run saves if it reads in this process."""
+MAX_SCAN_SECONDS = JOB_SECONDS / (1 - TASK_FACTOR / 2)
+"""CPU seconds up to which one run reads in this process if Spark has started. A job with two tasks at a time takes
+as long then, and more CPU time."""
 MAX_GROUP_BYTES = 2**29
 """Bytes in memory of the columns of one row group, at 8 bytes a value: half of the default memory of Spark's
 driver. A few compressed bytes can hold any number of repeated values."""
@@ -129,6 +136,29 @@ class PartitionPlan:
         return sum(f.chunk_bytes(c.casefold()) for f in self.files.footers for c in self.columns)
 
     @cached_property
+    def values_to_scan(self) -> tuple[int, int]:
+        """Number of values of columns for all statistics: of quick ones, and of slow ones.
+
+        Strings without a dictionary, and values that are kept, cost `SLOW_VALUE_SECONDS`.
+        """
+        rows = {c: self.files.rows_without_dictionary(c) for c in self.columns}
+        strings = {c for c in self.columns if self.files.schema.field_type(c) == "string"}
+        total = slow = 0
+        for kernel in {a.statistic(): kernel for a, kernel in self.kernels.items()}.values():
+            keeps_values = kernel.count_values is not None
+            total += self.answered.rows
+            slow += max(
+                (rows[c] for c in kernel.columns if keeps_values or c in strings), default=0
+            )
+        return total - slow, slow
+
+    @property
+    def scan_seconds(self) -> float:
+        """Estimated CPU seconds of the scan in one process."""
+        quick, slow = self.values_to_scan
+        return quick * VALUE_SECONDS + slow * SLOW_VALUE_SECONDS
+
+    @cached_property
     def has_large_groups(self) -> bool:
         """Whether a row group takes too much memory to be read at once."""
         groups = (
@@ -186,20 +216,20 @@ class ColumnarPlanner:
 
     Attributes
     ----------
-    bytes_left : int
-        Compressed bytes of columns that may still be read in this process.
+    seconds_left : float
+        Estimated CPU seconds of scans that may still run in this process.
     footers_left : int
         Number of footers that may still be read.
     scan_by_tasks : callable or None
-        Scans partitions in Spark's tasks, which happens if all plans together need more than ``bytes_left``:
+        Scans partitions in Spark's tasks, which happens if all plans together need more than ``seconds_left``:
         takes plans and returns for each the states by statistic, or None if Spark must read the partition.
         The result as a whole is None if the tasks cannot read the files.
     """
 
-    bytes_left: int = MAX_SCANNED_BYTES
+    seconds_left: float = MAX_SCAN_SECONDS
     footers_left: int = MAX_FOOTERS
     scan_by_tasks: TaskScanner | None = None
-    _planned_bytes: int = field(default=0, init=False)
+    _planned_seconds: float = field(default=0.0, init=False)
 
     def plan(
         self, partition: PartitionFiles, analyzers: Iterable[AnyAnalyzer]
@@ -211,7 +241,7 @@ class ColumnarPlanner:
         else:
             plan = self._plan_files(partition, chosen)
         if plan is not None and not plan.has_large_groups:
-            self._planned_bytes += plan.scanned_bytes
+            self._planned_seconds += plan.scan_seconds
         return plan
 
     def _plan_files(
@@ -270,7 +300,11 @@ class ColumnarPlanner:
         readable = {
             key: plan for key, plan in plans.items() if plan.columns and not plan.has_large_groups
         }
-        if readable and self._planned_bytes > self.bytes_left and self.scan_by_tasks is not None:
+        if (
+            readable
+            and self._planned_seconds > self.seconds_left
+            and self.scan_by_tasks is not None
+        ):
             by_tasks = {key: plan.only(plan.has_few_values) for key, plan in readable.items()}
             by_tasks = {key: plan for key, plan in by_tasks.items() if plan.columns}
             scanned = self.scan_by_tasks(list(by_tasks.values())) if by_tasks else []
@@ -282,8 +316,8 @@ class ColumnarPlanner:
                         results[key] = plan.with_states(states, Route.TASKS)
                 return results
         for key, plan in readable.items():
-            if plan.scanned_bytes <= self.bytes_left:
-                self.bytes_left -= plan.scanned_bytes
+            if plan.scan_seconds <= self.seconds_left:
+                self.seconds_left -= plan.scan_seconds
                 result = _scan_here(plan)
                 if result is None:
                     del results[key]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine, Route
 from tidegauge.analyzers.columnar.planner import (
-    STARTING_FACTOR,
+    START_SECONDS,
     ColumnarPlanner,
     ColumnarResult,
     PartitionFiles,
@@ -357,7 +357,7 @@ def estimate_routes(
     if plan is None:
         return {str(Route.SPARK): len(analyzers)}
     route = Route.COLUMNS
-    if plan.scanned_bytes > planner.bytes_left:
+    if plan.scan_seconds > planner.seconds_left:
         route = Route.SPARK if planner.scan_by_tasks is None else Route.TASKS
         plan = plan.only(plan.has_few_values)
     counts = Counter(map(str, plan.answered.routes.values()))
@@ -416,7 +416,7 @@ def _planner_for(source: Source) -> ColumnarPlanner:
     session = getattr(source, "spark", None)
     planner = ColumnarPlanner(scan_by_tasks=None if session is None else scanner_for(session))
     if isinstance(session, LazySession) and not session.is_started:
-        planner.bytes_left *= STARTING_FACTOR
+        planner.seconds_left += START_SECONDS
     return planner
 
 

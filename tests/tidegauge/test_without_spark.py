@@ -142,7 +142,7 @@ def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_se
     assert str(plan).splitlines()[3] == (
         "estimate for ds=2026-01-02: 1 of 3 measurements from metadata, 1 from a columnar scan, 1 from Spark SQL"
     )
-    monkeypatch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, bytes_left=1))
+    monkeypatch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, seconds_left=-1))
     expected = {"metadata": 1, "a columnar scan in Spark's tasks": 1, "Spark SQL": 1}
     assert estimate_routes(source, newest, analyzers) == expected
 

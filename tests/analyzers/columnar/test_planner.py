@@ -210,8 +210,21 @@ def test_files_without_rows_give_the_states_of_no_data(tmp_path):
     assert [outcome.value for outcome in outcomes.values()] == [SumAndCount(), NumMatches()]
 
 
-def test_only_a_bounded_number_of_bytes_and_footers_is_read(tmp_path):
-    tables, planner = [pa.table({"n": [1, 2]})], ColumnarPlanner(bytes_left=10)
+def test_the_cost_of_a_scan_counts_values_by_statistic(tmp_path):
+    """Three quick statistics of three rows, one by a dictionary, and three slow ones, one of integers that are kept."""
+    table = pa.table({"n": [1, 2, 3], "s": ["a", "b", "c"], "d": ["a", "a", "a"]})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=["d"])
+    partition = ParquetPartition((str(tmp_path / "a.parquet"),), ())
+    quick = (tg.Sum("n"), tg.Mean("n"), tg.Sum("n", where="n > 1"), tg.CountDistinct("d"))
+    slow = (tg.MaxLength("s"), tg.CountDistinct("s"), tg.Distinctness("s"), tg.Uniqueness("n"))
+    plan = ColumnarPlanner().plan(partition, [tg.Size(), *quick, *slow])
+    assert plan.values_to_scan == (9, 9)
+    seconds = 9 * (planner_module.VALUE_SECONDS + planner_module.SLOW_VALUE_SECONDS)
+    assert plan.scan_seconds == pytest.approx(seconds)
+
+
+def test_only_a_bounded_time_is_spent_and_a_bounded_number_of_footers_read(tmp_path):
+    tables, planner = [pa.table({"n": [1, 2]})], ColumnarPlanner(seconds_left=1e-9)
     assert list(measure(tmp_path, tables, tg.Size(), tg.Mean("n"), planner=planner)) == [tg.Size()]
     planner = ColumnarPlanner(footers_left=1)
     assert measure(tmp_path, tables, tg.Size(), planner=planner) is not None
@@ -507,11 +520,11 @@ def test_frequencies_of_columns_without_a_dictionary_are_not_counted_in_tasks(
 
     tables = [pa.table({"n": [1, 2, 3], "m": [1, 1, 1]})]
     suite = [tg.Uniqueness("n"), tg.CountDistinct(["n", "m"]), tg.Sum("n"), tg.Uniqueness("m")]
-    planner = ColumnarPlanner(bytes_left=-1, scan_by_tasks=scan)
+    planner = ColumnarPlanner(seconds_left=-1, scan_by_tasks=scan)
     assert measure(tmp_path, tables, *suite, planner=planner, use_dictionary=["m"]) == {}
     (plan,) = scanned
     assert list(plan.kernels) == [tg.Sum("n"), tg.Uniqueness("m")]
-    planner = ColumnarPlanner(bytes_left=-1, scan_by_tasks=scan)
+    planner = ColumnarPlanner(seconds_left=-1, scan_by_tasks=scan)
     assert measure(tmp_path, tables, *suite[:2], planner=planner, use_dictionary=["m"]) == {}
     assert len(scanned) == 1
 

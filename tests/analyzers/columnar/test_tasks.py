@@ -11,8 +11,8 @@ import tidegauge as tg
 from tidegauge.analyzers.columnar import tasks
 from tidegauge.analyzers.columnar.engines import LazySession, Route
 from tidegauge.analyzers.columnar.planner import (
-    MAX_SCANNED_BYTES,
-    STARTING_FACTOR,
+    MAX_SCAN_SECONDS,
+    START_SECONDS,
     ColumnarPlanner,
     ParquetPartition,
 )
@@ -70,9 +70,9 @@ def written(tmp_path, *tables, **options):
     return ParquetPartition(tuple(files), ())
 
 
-def scan(session, partitions, suite=SUITE, bytes_left=-1):
+def scan(session, partitions, suite=SUITE, seconds_left=-1):
     """Return the results of partitions by position."""
-    planner = ColumnarPlanner(bytes_left=bytes_left, scan_by_tasks=tasks.scanner_for(session))
+    planner = ColumnarPlanner(seconds_left=seconds_left, scan_by_tasks=tasks.scanner_for(session))
     plans = {i: planner.plan(partition, suite) for i, partition in enumerate(partitions)}
     return planner.scan(plans)
 
@@ -103,9 +103,9 @@ def test_a_session_is_probed_once(tmp_path):
     assert session.jobs == [2, 1, 1]
 
 
-def test_few_bytes_are_read_in_this_process(tmp_path):
+def test_little_is_read_in_this_process(tmp_path):
     session = Session()
-    results = scan(session, [written(tmp_path, NUMBERS)], bytes_left=1 << 20)
+    results = scan(session, [written(tmp_path, NUMBERS)], seconds_left=1.0)
     assert results[0].routes[tg.Sum("n")] is Route.COLUMNS
     assert session.jobs == []
 
@@ -114,7 +114,7 @@ def test_all_partitions_count_before_the_first_is_read(tmp_path):
     partitions = [written(tmp_path, NUMBERS), written(tmp_path, NUMBERS)]
     planner = ColumnarPlanner()
     plan = planner.plan(partitions[0], SUITE)
-    results = scan(Session(), partitions, bytes_left=2 * plan.scanned_bytes - 1)
+    results = scan(Session(), partitions, seconds_left=1.9 * plan.scan_seconds)
     assert {result.routes[tg.Sum("n")] for result in results.values()} == {Route.TASKS}
 
 
@@ -142,7 +142,7 @@ def test_columns_with_a_default_are_left_to_spark_where_a_file_lacks_them(tmp_pa
 
 def test_a_file_that_changes_is_left_to_spark_alone(tmp_path):
     partitions = [written(tmp_path, NUMBERS), written(tmp_path, NUMBERS)]
-    planner = ColumnarPlanner(bytes_left=-1, scan_by_tasks=tasks.scanner_for(Session()))
+    planner = ColumnarPlanner(seconds_left=-1, scan_by_tasks=tasks.scanner_for(Session()))
     plans = {i: planner.plan(partition, SUITE) for i, partition in enumerate(partitions)}
     pq.write_table(NUMBERS.slice(0, 3), partitions[0].files[0])
     assert list(planner.scan(plans)) == [1]
@@ -220,8 +220,8 @@ def test_this_process_reads_more_before_spark_has_started():
     planners = [_planner_for(SimpleNamespace(spark=session))]
     assert session.slots == 2  # starts it
     planners.append(_planner_for(SimpleNamespace(spark=session)))
-    assert [planner.bytes_left for planner in planners] == [
-        STARTING_FACTOR * MAX_SCANNED_BYTES,
-        MAX_SCANNED_BYTES,
+    assert [planner.seconds_left for planner in planners] == [
+        MAX_SCAN_SECONDS + START_SECONDS,
+        MAX_SCAN_SECONDS,
     ]
     assert _planner_for(SimpleNamespace()).scan_by_tasks is None
