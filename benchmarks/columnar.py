@@ -50,7 +50,7 @@ from tidegauge.analyzers.runs import runner
 
 PLANNERS = {
     "here": partial(ColumnarPlanner, seconds_left=inf),
-    "tasks": partial(ColumnarPlanner, seconds_left=-1),
+    "tasks": partial(ColumnarPlanner, seconds_left=-inf),
     "auto": ColumnarPlanner,
 }
 ONE_PATTERN = [["PatternMatch", "email", r"^[a-z0-9.]+@[a-z0-9]+\.[a-z]+$"]]

@@ -10,16 +10,17 @@ from tidegauge.analysis import (
     Run,
     as_partition,
     measure_source,
+    open_named,
     open_source,
     recording_start,
 )
 from tidegauge.analyzers.columnar.engines import reads_by_default
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, SuiteError
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import check_frame
 from tidegauge.analyzers.core.sql import is_folder
-from tidegauge.analyzers.runs.observed import ObservedRows, Observer
+from tidegauge.analyzers.runs.observed import ObservedRows, Observer, is_measured_by_files
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.files.suite_files import SuiteFile
@@ -27,7 +28,7 @@ from tidegauge.repository.repository import as_repository
 from tidegauge.suite import Suite
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegauge.repository.repository import Repository
 
@@ -47,7 +48,7 @@ class ObservedFrame:
     analyzers : tuple of Analyzer
         The analyzers that are computed during the write. `record` measures the others.
     source : str or None
-        The folder that is written, if `observe` was told.
+        The folder or table that is written, if `observe` was told.
 
     Examples
     --------
@@ -193,9 +194,10 @@ def observe(
         The partition that is written, as in ``{"ds": "2026-01-05"}`` or ``"ds=2026-01-05"``; by default the
         table is not partitioned.
     source : str, optional
-        The folder that will be written as Parquet files, if the driver or Spark's Python workers can read it.
-        Then the write is observed only for analyzers that need Spark SQL, and `record` measures the others by
-        the files' [metadata and columns](performance.md#without-spark), which takes less CPU time.
+        The folder that will be written as Parquet files, or the table, if the driver or Spark's Python workers can
+        read its files. Then the write is observed only for analyzers that need Spark SQL, and `record` measures
+        the others by the files' [metadata and columns](performance.md#without-spark), which takes less CPU time.
+        A table that has no partitions yet, or that only Spark can read, is observed for all analyzers.
 
     Returns
     -------
@@ -227,15 +229,22 @@ def observe(
     if keys and partition is None:
         msg = f"the suite is partitioned by {', '.join(keys)}: name the written partition with partition="
         raise SourceError(msg)
-    if source is not None and not is_folder(source):
-        msg = f"source= of observe() is the folder of Parquet files that is written, not {source!r}; pass a table to record()"
-        raise SourceError(msg)
     measured = [] if suite.segments else suite.measured
-    reads_files = source is not None and reads_by_default(frame.sparkSession)
+    reads_files = source is not None and _reads_files(source, keys, frame.sparkSession)
     observer = Observer.of_frame(frame, measured, named.keys, reads_files=reads_files)
     values = dict(zip(named.keys, named.values, strict=True))
     data = frame.drop(*named.keys)
     return ObservedFrame(observer.frame, suite, values, observer.analyzers, source, data, observer)
+
+
+def _reads_files(source: str, keys: tuple[str, ...], spark: SparkSession) -> bool:
+    """Return whether the written files will be measured without Spark SQL; False if a table does not exist yet."""
+    if is_folder(source):
+        return reads_by_default(spark)
+    try:
+        return is_measured_by_files(open_named(source, keys or None, spark))
+    except NoSuchTableError:
+        return False
 
 
 def _as_suite(suite: Suite | SuiteFile | Sequence[AnyAnalyzer | str], dataset: str | None) -> Suite:

@@ -286,6 +286,22 @@ def format_of(source: Source) -> str:
     return str(getattr(source, "format", provider)).casefold()
 
 
+def is_measured_by_files(source: Source) -> bool:
+    """Return whether the partitions of a table are measured by their files; False if it has no partitions.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> is_measured_by_files(SimpleNamespace(format="csv"))
+    False
+    """
+    list_files = getattr(source, "parquet_files", None)
+    if list_files is None:
+        return False
+    partitions = [listed.partition for listed in source.list_partitions()][:1]
+    return bool(list_files(partitions))
+
+
 def count_rows_of(source: Source, partition: Partition) -> int:
     """Return the number of rows of a partition, from the footers of its files if they are Parquet.
 

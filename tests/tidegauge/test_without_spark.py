@@ -1,5 +1,6 @@
 """Folders of Parquet files are measured without a Spark session, and Spark starts where it is needed."""
 
+import math
 from contextlib import nullcontext
 from functools import partial
 
@@ -142,7 +143,7 @@ def test_the_routes_of_a_partition_are_estimated_from_its_metadata(folder, no_se
     assert str(plan).splitlines()[3] == (
         "estimate for ds=2026-01-02: 1 of 3 measurements from metadata, 1 from a columnar scan, 1 from Spark SQL"
     )
-    monkeypatch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, seconds_left=-1))
+    monkeypatch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, seconds_left=-math.inf))
     expected = {"metadata": 1, "a columnar scan in Spark's tasks": 1, "Spark SQL": 1}
     assert estimate_routes(source, newest, analyzers) == expected
 

@@ -130,7 +130,7 @@ def test_all_routes_give_the_same_states(spark, tmp_path_factory, seed):
     suite = analyzers()
     own, report = measured_by(MeasuringEngine.AUTO, spark, folder, suite)
     with pytest.MonkeyPatch.context() as patch:  # a run that may read no bytes in its process
-        patch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, seconds_left=-1))
+        patch.setattr(runner, "ColumnarPlanner", partial(ColumnarPlanner, seconds_left=-math.inf))
         by_tasks, report_of_tasks = measured_by(MeasuringEngine.AUTO, spark, folder, suite)
     reference, by_spark = measured_by(MeasuringEngine.SPARK, spark, folder, suite)
     assert_all_same(own, reference)

@@ -8,7 +8,7 @@ import pytest
 
 import tidegauge as tg
 from tests.support.memory_store import MemoryRunStore
-from tidegauge.analyzers.columnar.engines import MeasuringEngine, Route
+from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine, Route
 from tidegauge.analyzers.core.analyzer import ROWS, Aggregate, Sketch
 from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.partitions import Partition
@@ -21,8 +21,10 @@ from tidegauge.analyzers.runs.observed import (
     Observer,
     accepts_every_value,
     count_rows_of,
+    is_measured_by_files,
 )
 from tidegauge.analyzers.runs.runner import run_incremental
+from tidegauge.analyzers.sources.opening import open_folder
 from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.analyzers.sources.sources import ListedPartition
 
@@ -126,6 +128,17 @@ class DefaultSession:
     """A session with Spark's default settings that reads nothing."""
 
     conf = SimpleNamespace(get=lambda _, default=None: default)
+
+
+def test_tables_of_parquet_files_are_measured_by_files(tmp_path):
+    """A table without partitions shows no files, so its first write is observed."""
+    (tmp_path / "ds=1").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "ds=1" / "a.parquet")
+    session = LazySession(lambda: None)
+    assert is_measured_by_files(open_folder(session, str(tmp_path), ("ds",)))
+    assert not is_measured_by_files(open_folder(session, str(tmp_path), ("ds",), "csv"))
+    without = SimpleNamespace(list_partitions=list, parquet_files=dict.fromkeys)
+    assert not is_measured_by_files(without)
 
 
 def test_results_are_renamed_to_their_requests():

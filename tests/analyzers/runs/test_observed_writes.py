@@ -76,6 +76,8 @@ def test_a_known_folder_answers_what_needs_no_spark_sql(rows, spark, tmp_path):
 
 def test_a_folder_that_answers_everything_needs_no_observation(rows, tmp_path):
     folder, suite = str(tmp_path / "t"), tg.Suite("t", [tg.Size(), tg.Mean("d")])
+    unknown = tg.observe(rows, suite, source="a_table_that_is_written_later")
+    assert unknown.analyzers == suite.analyzers
     observed = tg.observe(rows, suite, source=folder)
     assert (observed.analyzers, observed.frame.schema) == ((), rows.schema)
     observed.frame.write.parquet(folder)
