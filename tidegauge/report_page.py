@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from tidegauge.repository.history.svg import PlotData, PlottedSeries, sparkline,
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
-from tidegauge.repository.store.listing import coverage_counts
+from tidegauge.repository.store.listing import coverage_words
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Record
 from tidegauge.rules.judging import MAX_VERDICTS, current_failures
@@ -428,7 +428,7 @@ def write_report(
         for row in rows_in_full
     )
     with repository.database.read() as connection:
-        coverage = coverage_counts(connection) if dataset is None else {}
+        coverage = coverage_words(connection) if dataset is None else ""
     page = _render_page(
         repository.database.short_name, rows, groups, contents, created_at, since, coverage
     )
@@ -442,7 +442,7 @@ def _render_page(
     contents: Iterator[Contents],
     created_at: datetime,
     since: Moment,
-    coverage: Mapping[str, int],
+    coverage: str,
 ) -> Iterator[str]:
     subject = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(subject)} - Tidegauge</title>'
@@ -454,9 +454,8 @@ def _render_page(
     yield note(f"Created {created_at:%Y-%m-%d %H:%M} UTC{source}{scope}.", 400)
     if not rows:
         yield note("The repository is empty.")
-    if coverage.get("watched") or coverage.get("not seen"):
-        words = ", ".join(f"{count:,} {kind}" for kind, count in coverage.items())
-        yield note(f"Coverage of tables: {words}.")
+    if coverage:
+        yield note(f"Coverage of tables: {coverage}.", 800)
     if len(rows) > 1:
         yield _render_overview(rows)
     if groups:

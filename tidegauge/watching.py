@@ -33,6 +33,7 @@ from tidegauge.analyzers.runs.metadata import BATCH_BYTES, run_metadata
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
 from tidegauge.analyzers.sources.lake import (
     SNAPSHOT_KEY,
+    CatalogPattern,
     LakeSource,
     LakeTable,
     find_catalog_tables,
@@ -161,11 +162,10 @@ class WatchFields(Document):
                 merged |= settings.model_dump(exclude_none=True)
         return TableSettings(**merged)
 
-    def chooses(self, dataset: str) -> bool:
-        """Return whether a dataset is watched, as far as its name decides."""
-        is_included = not self.include or any(fnmatchcase(dataset, p) for p in self.include)
-        is_excluded = any(fnmatchcase(dataset, p) for p in self.exclude)
-        return is_included and not is_excluded and not self.of(dataset).exclude
+    def chooses(self, names: Collection[str]) -> bool:
+        """Return whether a table is watched, as far as its names decide."""
+        is_excluded = any(self.of(name).exclude for name in names)
+        return not is_excluded and _is_chosen(names, self.include, self.exclude)
 
 
 def read_watch_file(path: str | Path) -> WatchFields:
@@ -206,7 +206,7 @@ class Coverage(StrEnum):
     UNCHANGED = "unchanged"
     BY_SUITE = "measured by a suite"
     UNSUPPORTED = "not supported"
-    EXCLUDED = "excluded by a property"
+    EXCLUDED = "excluded"
     NOT_SEEN = NOT_SEEN
     RETIRED = "retired"
     NOT_REACHED = "not reached"
@@ -235,6 +235,8 @@ class TableCoverage:
         Whether a table without changes may miss a partition.
     is_muted : bool
         Whether incidents of the table are not notified.
+    is_told : bool
+        Whether an earlier watch has listed the table as not seen.
     """
 
     dataset: str
@@ -245,6 +247,7 @@ class TableCoverage:
     listing: str = field(default="", repr=False)
     is_due: bool = False
     is_muted: bool = False
+    is_told: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield a problem for each partition that cannot be read."""
@@ -340,7 +343,11 @@ class WatchResult(JobResult[TableCoverage]):
         if self.failed:
             words.append(f"{len(self.failed):,} failed")
         total = len(self.tables) + len(self.failed)
-        lines = [f"{self.pattern}: {plural(total, 'table')}: {', '.join(words) or 'none'}"]
+        lines = [f"{self.pattern}: {plural(total, 'table')}: {', '.join(words)}"]
+        if not total:
+            lines = [
+                f"{self.pattern}: no tables: no folder has Parquet files or the log of a table"
+            ]
         lines += self._incident_lines(options)
         if self.muted_incidents:
             muted = sorted({row["dataset"] for row in self.muted_incidents})
@@ -349,7 +356,11 @@ class WatchResult(JobResult[TableCoverage]):
         unwatched = {Coverage.UNSUPPORTED, Coverage.NOT_SEEN}
         lines += _some(
             "not watched:",
-            [f"{t.dataset}: {t.reason}" for t in self.tables if t.coverage in unwatched],
+            [
+                f"{t.dataset}: {t.reason}"
+                for t in self.tables
+                if t.coverage in unwatched and not t.is_told
+            ],
         )
         lines += _some(
             "partitions that cannot be read:",
@@ -511,32 +522,42 @@ class _Datasets:
             self._taken.add(name)
         return _Known(name)
 
-    def unseen(
-        self,
-        found: Collection[LakeTable],
-        patterns: Sequence[str],
-        is_chosen: Callable[[str], bool],
-    ) -> list[TableCoverage]:
-        """Return the chosen watched tables below the folders of the patterns that were not found anymore.
+    def names(self, table: LakeTable) -> set[str]:
+        """Return the names by which patterns choose a table: its own, and those of its datasets."""
+        names = {table.name, *(known.dataset for known in self._stored(table.source))}
+        if table.format == "parquet" and table.files and not table.has_partition_folders:
+            names.add(f"{table.name}{SNAPSHOTS_ENDING}")
+        return names
 
-        Tables in a folder that cannot be listed may still exist.
+    def unseen(
+        self, searches: Sequence[_Search], is_chosen: Callable[[Collection[str]], bool]
+    ) -> list[TableCoverage]:
+        """Return the chosen watched tables that the searches cover and did not find anymore.
+
+        Tables in a folder or database that cannot be listed may still exist.
         """
+        found = [table for search in searches for table in search.tables]
         keys = {_source_key(table.source) for table in found}
-        unlisted = tuple(f"{_source_key(t.source)}/" for t in found if t.problem and not t.files)
-        folders = [pattern for pattern in patterns if _is_folder(pattern)]
+        unlisted = tuple(
+            f"{_source_key(t.source)}{'.' if t.catalog_name else '/'}"
+            for t in found
+            if t.problem and not t.files
+        )
         return [
             TableCoverage(
                 known.dataset,
                 hide_secrets(known.source),
                 Coverage.NOT_SEEN,
-                reason="its folder has no table anymore; retire it with `tidegauge dataset retire`",
+                reason=f"{'its folder has no table' if is_folder(key) else 'the catalog does not have it'} anymore;"
+                " retire it with `tidegauge dataset retire`",
+                is_told=known.tag == NOT_SEEN,
             )
             for key, datasets in self._by_source.items()
             if key not in keys and not key.startswith(unlisted)
-            if is_folder(key) and any(is_searched(folder, key) for folder in folders)
+            if any(search.covers(key) for search in searches)
             for known in datasets
             if known.tag is not None and not known.is_retired and known.source is not None
-            if is_chosen(known.dataset.removesuffix(SNAPSHOTS_ENDING))
+            if is_chosen({known.dataset, known.dataset.removesuffix(SNAPSHOTS_ENDING)})
         ]
 
     def _stored(self, source: str) -> list[_Known]:
@@ -580,6 +601,7 @@ class _Watch:
     batch_bytes: int
     dry_run: bool
     settings: WatchFields
+    is_chosen: Callable[[Collection[str]], bool]
     must_stop: Callable[[], str]
 
     def table(self, table: LakeTable) -> TableCoverage:
@@ -618,7 +640,8 @@ class _Watch:
             **_settings_of(source.properties)
             | self.settings.of(known.dataset).model_dump(exclude_none=True)
         )
-        if settings.exclude:
+        # The dataset of an unpartitioned table with a log is known only now.
+        if settings.exclude or not self.is_chosen({known.dataset, table.name}):
             coverage = Coverage.EXCLUDED
         if coverage is not Coverage.PLANNED or self.dry_run:
             return TableCoverage(known.dataset, location, coverage, is_muted=bool(settings.muted))
@@ -805,33 +828,36 @@ def watch(
     repository = as_repository(repository)
     must_stop = _stopper(minutes, memory_mb)
     patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-    tables_by_source = {t.source: t for p in patterns for t in _find(p, spark)}
+    searches = [_search(p, spark) for p in patterns]
+    tables_by_source = {t.source: t for search in searches for t in search.tables}
     chosen = WatchFields() if settings is None else read_watch_file(settings)
 
-    def is_chosen(name: str) -> bool:
-        return chosen.chooses(name) and _is_chosen(name, include, exclude)
+    def is_chosen(names: Collection[str]) -> bool:
+        return chosen.chooses(names) and _is_chosen(names, include, exclude)
 
-    tables = [table for table in tables_by_source.values() if is_chosen(table.name)]
+    datasets = _Datasets(repository)
+    tables = [table for table in tables_by_source.values() if is_chosen(datasets.names(table))]
     batch_bytes = BATCH_BYTES if memory_mb is None else int(memory_mb * 2**20 / 8 / jobs)
     work = _Watch(
         repository,
-        _Datasets(repository),
+        datasets,
         sample,
         wait,
         min(batch_bytes, BATCH_BYTES),
         dry_run,
         chosen,
+        is_chosen,
         must_stop,
     )
     result = WatchResult(pattern=hide_secrets(", ".join(patterns)))
     for table, outcome in run_tables(tables, work.table, None, jobs=jobs):
         result.add(table.name, outcome)
-    result.tables += work.datasets.unseen(tables_by_source.values(), patterns, is_chosen)
+    unseen = datasets.unseen(searches, is_chosen)
+    result.tables += unseen
+    _require_tables(searches, unseen)
     included = [*include, *chosen.include]
-    if included and tables_by_source and not tables and not result.tables:
-        available = sorted({table.name for table in tables_by_source.values()})
-        msg = f"no table is included by {', '.join(map(repr, included))}; there are: {', '.join(available[:MAX_NAMED])}"
-        raise NoSuchTableError(msg)
+    if included and not result.tables and not result.failed:
+        _require_included(searches, included)
     if not dry_run:
         _detect(repository, result)
     result.stopped = next(
@@ -853,10 +879,34 @@ def _is_folder(pattern: str) -> bool:
     return is_folder(pattern) or Path(pattern).is_dir()
 
 
-def _find(pattern: str, spark: SparkSession | None) -> list[LakeTable]:
+@dataclass(frozen=True)
+class _Search:
+    """The tables of a pattern.
+
+    Attributes
+    ----------
+    pattern : str
+    tables : list of LakeTable
+    covers : callable
+        Whether a table of a source would have been found.
+    is_catalog : bool
+        Whether tables of a catalog were searched.
+    """
+
+    pattern: str
+    tables: list[LakeTable]
+    covers: Callable[[str], bool]
+    is_catalog: bool = False
+
+
+def _search(pattern: str, spark: SparkSession | None) -> _Search:
     """Find the tables of a pattern: below a folder, or in the catalog of a session."""
     if _is_folder(pattern):
-        return find_tables(pattern)
+        return _Search(
+            pattern,
+            find_tables(pattern),
+            lambda source: is_folder(source) and is_searched(pattern, source),
+        )
     session = spark or active_session()
     if session is None:
         msg = (
@@ -864,7 +914,29 @@ def _find(pattern: str, spark: SparkSession | None) -> list[LakeTable]:
             f" a slash, such as './{pattern}'"
         )
         raise SourceError(msg)
-    return find_catalog_tables(session, pattern)
+    names = CatalogPattern.parse(pattern, session)
+    return _Search(pattern, find_catalog_tables(session, names), names.covers, is_catalog=True)
+
+
+def _require_tables(searches: Sequence[_Search], unseen: Sequence[TableCoverage]) -> None:
+    """Raise an error if a pattern of a catalog matches no table, and none that has disappeared."""
+    for search in searches:
+        is_known = any(search.covers(table.location) for table in unseen)
+        if search.is_catalog and not search.tables and not is_known:
+            msg = f"no table matches {search.pattern!r}"
+            raise NoSuchTableError(msg)
+
+
+def _require_included(searches: Sequence[_Search], included: Sequence[str]) -> None:
+    """Raise an error that names the tables that exist, if there are any."""
+    names = sorted({table.name for search in searches for table in search.tables})
+    if names:
+        others = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+        msg = (
+            f"no table is included by {', '.join(map(repr, included))};"
+            f" there are: {', '.join(names[:MAX_NAMED])}{others}"
+        )
+        raise NoSuchTableError(msg)
 
 
 def _detect(repository: Repository, result: WatchResult) -> None:
@@ -881,7 +953,7 @@ def _detect(repository: Repository, result: WatchResult) -> None:
     tag = s.run_tag
     listings = {t.run.run: t.listing for t in chosen if t.run is not None and t.listing}
 
-    unseen = [t.dataset for t in result.tables if t.coverage is Coverage.NOT_SEEN]
+    unseen = [t.dataset for t in result.tables if t.coverage is Coverage.NOT_SEEN and not t.is_told]
 
     def store(connection: Connection) -> None:
         for run, listing in listings.items():
@@ -901,9 +973,13 @@ def _detect(repository: Repository, result: WatchResult) -> None:
         repository.database.write(store)
 
 
-def _is_chosen(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
-    is_included = not include or any(fnmatchcase(name, pattern) for pattern in include)
-    return is_included and not any(fnmatchcase(name, pattern) for pattern in exclude)
+def _is_chosen(names: Collection[str], include: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Return whether patterns include one of a table's names, and exclude none."""
+
+    def matches(patterns: Sequence[str]) -> bool:
+        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+    return (not include or matches(include)) and not matches(exclude)
 
 
 def _stopper(minutes: float | None, memory_mb: float | None) -> Callable[[], str]:

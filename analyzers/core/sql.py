@@ -69,6 +69,20 @@ def table_name(path: Sequence[str]) -> str:
     return ".".join(quote(part) if set(".`") & set(part) else part for part in path)
 
 
+def table_parts(name: str) -> list[str]:
+    """Split a table's name as `table_name` writes it.
+
+    Examples
+    --------
+    >>> table_parts("lake.`sales.eu`.big orders")
+    ['lake', 'sales.eu', 'big orders']
+    """
+    return [
+        quoted.replace("``", "`") if quoted else plain
+        for quoted, plain in re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", name)
+    ]
+
+
 def table_sql(name: str) -> str:
     """Return SQL for a table's name as `table_name` writes it, with every part quoted.
 
@@ -77,11 +91,7 @@ def table_sql(name: str) -> str:
     >>> table_sql("lake.`sales.eu`.big orders")
     '`lake`.`sales.eu`.`big orders`'
     """
-    names = [
-        quoted.replace("``", "`") if quoted else plain
-        for quoted, plain in re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", name)
-    ]
-    return ".".join(map(quote, names))
+    return ".".join(map(quote, table_parts(name)))
 
 
 def path_table(name: str) -> tuple[str, str] | None:

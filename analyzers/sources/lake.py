@@ -49,7 +49,7 @@ from tidegauge.analyzers.core.filesystems import (
 from tidegauge.analyzers.core.formatting import hide_secrets, plural
 from tidegauge.analyzers.core.partitions import Partition, TimeFormat, recognise_time
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import table_name, table_sql
+from tidegauge.analyzers.core.sql import table_name, table_parts, table_sql
 from tidegauge.analyzers.sources.hive_table import describe_table
 from tidegauge.analyzers.sources.path_source import newest_first
 from tidegauge.analyzers.sources.sources import (
@@ -131,6 +131,11 @@ class LakeTable:
         return ".".join([*(folder.removesuffix(".db") for folder in folders), table])
 
     @property
+    def has_partition_folders(self) -> bool:
+        """Whether data files are in folders ``key=value``."""
+        return any("=" in posixpath.dirname(file.path) for file in self.files)
+
+    @property
     def unsupported(self) -> str:
         """Why tables of this format have no metadata to read; empty if they have."""
         if self.format == VIEW:
@@ -179,64 +184,112 @@ def find_tables(pattern: str) -> list[LakeTable]:
     return sorted(tables, key=lambda table: table.path)
 
 
-def find_catalog_tables(spark: SparkSession, pattern: str) -> list[LakeTable]:
+@dataclass(frozen=True)
+class CatalogPattern:
+    """A pattern of tables in one of Spark's catalogs.
+
+    Attributes
+    ----------
+    catalog : tuple of str
+        The catalog, and the databases above the database if they are nested.
+    database, table : str
+        Patterns of names.
+    """
+
+    catalog: tuple[str, ...]
+    database: str
+    table: str
+
+    @classmethod
+    def parse(cls, pattern: str, spark: SparkSession) -> CatalogPattern:
+        """Complete a pattern such as ``warehouse.*`` with the current catalog, and ``orders*`` with the database."""
+        *above, table = pattern.split(".")
+        database = above.pop() if above else str(spark.catalog.currentDatabase())
+        return cls(tuple(above) or (str(spark.catalog.currentCatalog()),), database, table)
+
+    def covers(self, source: str) -> bool:
+        """Return whether the full name of a table matches.
+
+        Examples
+        --------
+        >>> CatalogPattern(("lake",), "sales*", "*").covers("lake.`sales.eu`.orders")
+        True
+        >>> CatalogPattern(("lake",), "sales", "*").covers("other.sales.orders")
+        False
+        """
+        *catalog, database, table = ["", "", *table_parts(source)]
+        return (
+            catalog[2:] == list(self.catalog)
+            and fnmatchcase(database, self.database)
+            and fnmatchcase(table, self.table)
+        )
+
+
+def find_catalog_tables(spark: SparkSession, pattern: CatalogPattern) -> list[LakeTable]:
     """Find the tables and views of Spark's catalog that match a pattern, in order of their names.
 
     Tables are listed and described by SQL. The files of Hive and Delta tables are listed by Arrow. Of a Hive table,
-    only the partitions below its folder count that the metastore has.
+    only the partitions below its folder count that the metastore has. A database that cannot be listed is returned as a
+    table with a problem.
 
     Parameters
     ----------
     spark : SparkSession
         The session whose catalog is searched.
-    pattern : str
-        Such as ``warehouse.*``, ``*.orders`` or ``catalog.database.*``; without a dot, tables of the current database.
+    pattern : CatalogPattern
+        Patterns of databases and tables.
 
     Raises
     ------
     NoSuchTableError
-        If no database or no table matches.
+        If no database matches.
     """
-    *above, table_pattern = pattern.split(".")
-    database_pattern = above.pop() if above else str(spark.catalog.currentDatabase())
-    inside = f" IN {table_sql('.'.join(above))}" if above else ""
-    rows = spark.sql(f"SHOW NAMESPACES{inside}").collect()
-    databases = [str(row[0]) for row in rows if fnmatchcase(str(row[0]), database_pattern)]
+    rows = spark.sql(f"SHOW NAMESPACES IN {table_sql(table_name(pattern.catalog))}").collect()
+    databases = [str(row[0]) for row in rows if fnmatchcase(str(row[0]), pattern.database)]
     if not databases:
-        msg = f"no database matches {pattern!r}"
+        msg = f"no database of catalog {table_name(pattern.catalog)} matches {pattern.database!r}"
         raise NoSuchTableError(msg)
-    tables = []
-    for database in sorted(databases):
-        path = [*above, database]
-        sql = table_sql(table_name(path))
-        names = spark.sql(f"SHOW TABLES IN {sql}").collect()
-        views = {row["viewName"] for row in spark.sql(f"SHOW VIEWS IN {sql}").collect()}
-        for row in sorted(names, key=lambda row: str(row["tableName"])):
-            name = str(row["tableName"])
-            if row["isTemporary"] or not fnmatchcase(name, table_pattern):
-                continue
-            table = LakeTable(
-                f"{database}/{name}", "", VIEW, catalog_name=table_name([*path, name])
-            )
-            tables.append(table if name in views else _described(spark, table, above))
-    if not tables:
-        msg = f"no table matches {pattern!r}"
-        raise NoSuchTableError(msg)
-    return tables
+    return [
+        table
+        for database in sorted(databases)
+        for table in _tables_of_database(spark, (*pattern.catalog, database), pattern.table)
+    ]
 
 
-def _described(spark: SparkSession, table: LakeTable, catalog: Sequence[str]) -> LakeTable:
+def _tables_of_database(
+    spark: SparkSession, database: Sequence[str], pattern: str
+) -> Iterator[LakeTable]:
+    """Yield the tables and views of a database whose names match a pattern."""
+    sql = table_sql(table_name(database))
+    try:
+        rows = spark.sql(f"SHOW TABLES IN {sql}").collect()
+    except Exception as error:  # noqa: BLE001 - catalogs raise their own errors; the other databases are watched
+        problem = f"cannot list its tables: {message_of(error)}"
+        yield LakeTable(database[-1], "", problem=problem, catalog_name=table_name(database))
+        return
+    try:
+        views = {str(row["viewName"]) for row in spark.sql(f"SHOW VIEWS IN {sql}").collect()}
+    except Exception:  # noqa: BLE001 - catalogs without views raise their own errors
+        views = set()
+    for row in sorted(rows, key=lambda row: str(row["tableName"])):
+        name = str(row["tableName"])
+        if row["isTemporary"] or not fnmatchcase(name, pattern):
+            continue
+        full_name = table_name([*database, name])
+        table = LakeTable(f"{database[-1]}/{name}", "", VIEW, catalog_name=full_name)
+        yield table if name in views else _described(spark, table)
+
+
+def _described(spark: SparkSession, table: LakeTable) -> LakeTable:
     """Return a table of the catalog with its format, location and files, or with the reason why they are unknown."""
     try:
         sql = table_sql(table.catalog_name)
         description = describe_table(spark, sql)
-        full_name = table.catalog_name if catalog else f"spark_catalog.{table.catalog_name}"
         serde = description.details.get("serde library", "").casefold()
         format = description.provider
         format = "parquet" if format == "hive" and "parquet" in serde else format
         found = replace(
             table,
-            catalog_name=full_name,
             format=format,
             location=description.location.rstrip("/"),
             properties=_properties(description.details.get("table properties", "")),

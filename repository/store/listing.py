@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import RetiredDatasetError
+from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, next_commit
@@ -97,10 +98,15 @@ SNAPSHOTS_ENDING = ".snapshots"
 """Ending of the names of datasets of unpartitioned tables that are watched."""
 
 
-def coverage_counts(connection: Connection) -> dict[str, int]:
-    """Return the numbers of active datasets that are watched, measured by suites, checked, and not seen.
+MAX_NAMED_UNSEEN = 5
+"""Maximum number of tables that have disappeared whose names are in the coverage."""
 
-    Checked datasets have verdicts of rules or checks; they are also watched or measured.
+
+def coverage_words(connection: Connection) -> str:
+    """Return how many active datasets are watched, measured by suites, checked, and not seen; empty without a watch.
+
+    Checked datasets have verdicts of rules or checks; they are also watched or measured. Datasets whose tables have
+    disappeared are named.
     """
     retired = set(connection.execute(retired_datasets()).scalars())
     d, run_tag, run = s.dataset.c, s.run_tag.c, s.run.c
@@ -113,13 +119,19 @@ def coverage_counts(connection: Connection) -> dict[str, int]:
     )
     tags = {number: tag for number, tag in connection.execute(query) if number not in retired}
     checked = set(connection.execute(sa.select(s.verdict.c.dataset_id).distinct()).scalars())
-    active = set(connection.execute(sa.select(d.id)).scalars()) - retired
-    return {
-        "watched": sum(tag is not None and tag != NOT_SEEN for tag in tags.values()),
-        "measured": sum(tag is None for tag in tags.values()),
-        "checked": len(checked & active),
-        "not seen": sum(tag == NOT_SEEN for tag in tags.values()),
-    }
+    names = {row.id: row.name for row in connection.execute(sa.select(d.id, d.name))}
+    watched = [number for number, tag in tags.items() if tag is not None]
+    if not watched:
+        return ""
+    unseen = sorted(names[number] for number in watched if tags[number] == NOT_SEEN)
+    named = [plain(name) for name in unseen[:MAX_NAMED_UNSEEN]]
+    if len(unseen) > MAX_NAMED_UNSEEN:
+        named.append(f"and {len(unseen) - MAX_NAMED_UNSEEN:,} more")
+    return (
+        f"{len(watched) - len(unseen):,} watched, {len(tags) - len(watched):,} measured,"
+        f" {len(checked & names.keys() - retired):,} checked, {len(unseen):,} not seen"
+        + (f" ({', '.join(named)})" if named else "")
+    )
 
 
 def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:

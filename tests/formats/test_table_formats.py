@@ -725,3 +725,28 @@ def test_names_can_contain_dots_and_quotes(spark, repo, provider):
     assert not run.failed
     assert not tg.analyze(name, suite, repository=repo, spark=spark).changes
     spark.sql(f"DROP TABLE {name}")
+
+
+def test_a_catalog_is_watched_by_its_logs(spark, repo, table):
+    """A catalog of Iceberg has no views to list."""
+    catalog, database, _ = table.split(".")
+
+    def watched():
+        result = tg.watch(f"{catalog}.{database}.orders", repository=repo, spark=spark)
+        assert not result.failed
+        return [(t.dataset, str(t.coverage)) for t in result.tables]
+
+    assert watched() == [("sales.orders", "measured")]
+    spark.sql(f"INSERT INTO {table} VALUES (4, NULL, '2024-01-03')")
+    assert watched() == [("sales.orders", "measured")]
+    assert watched() == [("sales.orders", "unchanged")]
+    sizes = repo.metrics("sales.orders", name="Size")
+    assert dict(zip(sizes["partition"], sizes["value"], strict=True)) == {
+        ONE: 2,
+        TWO: 1,
+        "ds=2024-01-03": 1,
+    }
+    nulls = repo.metrics("sales.orders", name="Completeness", instance="amount")
+    assert nulls["value"].tolist() == [1, 1, 0]
+    spark.sql(f"DROP TABLE {table}")
+    assert watched() == [("sales.orders", "not seen")]

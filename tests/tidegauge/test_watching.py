@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -649,9 +651,15 @@ def test_a_catalog_is_watched_without_scanning(repo, spark, tmp_path):
         spark.sql(f"CREATE TABLE watched.lost (a INT) USING parquet LOCATION '{tmp_path}/lost'")
         shutil.rmtree(tmp_path / "lost", ignore_errors=True)
         spark.sql("CREATE VIEW watched.seen AS SELECT 1 AS a")
+        for form in ("PARQUET", "ORC"):
+            name = f"watched.hive_{form.lower()}"
+            spark.sql(f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (ds STRING) STORED AS {form}")
+            spark.sql(f"INSERT INTO {name} PARTITION (ds='2026-01-01') VALUES (7L), (NULL)")
         result = watch("watched.*", repository=repo, spark=spark)
         assert coverage(result) == {
             "watched.orders": Coverage.MEASURED,
+            "watched.hive_parquet": Coverage.MEASURED,
+            "watched.hive_orc": Coverage.UNSUPPORTED,
             "watched.texts": Coverage.UNSUPPORTED,
             "watched.seen": Coverage.UNSUPPORTED,
         }
@@ -664,6 +672,17 @@ def test_a_catalog_is_watched_without_scanning(repo, spark, tmp_path):
             ("Minimum", "id"): 1,
             ("Maximum", "id"): 2,
         }
+        of_hive = data_values(repo, "watched.hive_parquet", "ds=2026-01-01")
+        assert {name: value for (name, _), value in of_hive.items()} == {
+            "Size": 2,
+            "Completeness": 0.5,
+            "Minimum": 7,
+            "Maximum": 7,
+        }
+        spark.sql("DROP TABLE watched.hive_parquet")
+        dropped = coverage(watch("watched.*", repository=repo, spark=spark))
+        assert dropped["watched.hive_parquet"] is Coverage.NOT_SEEN
+        assert dropped["watched.orders"] is Coverage.UNCHANGED
         suite = tg.Suite("watched.orders", [tg.Size(), tg.Completeness("name")])
         run = tg.analyze("watched.orders", suite, repository=repo, spark=spark)
         assert run.report.scanned == 0
@@ -723,7 +742,7 @@ def test_including_no_table_is_an_error(repo, lake_folder, tmp_path):
     """A watch with a misspelled pattern would pass forever."""
     for name in "abcdef":
         write(lake_folder / name / "ds=2026-01-01", rows(1))
-    message = "no table is included by 'x', 'y'; there are: a, b, c, d, e$"
+    message = "no table is included by 'x', 'y'; there are: a, b, c, d, e and 1 more$"
     with pytest.raises(NoSuchTableError, match=message):
         watch(str(lake_folder), repository=repo, include=["x", "y"])
     (tmp_path / "watch.yml").write_text("include: [x]\n")
@@ -786,12 +805,102 @@ def test_a_table_that_disappeared_is_listed(repo, lake_folder):
     result = watch(str(lake_folder), repository=repo)
     assert coverage(result) == {"a": Coverage.UNCHANGED, "b": Coverage.NOT_SEEN}
     assert "b: its folder has no table anymore" in result.text()
+    again = watch(str(lake_folder), repository=repo)
+    assert "1 not seen" in again.text()
+    assert "its folder has no table" not in again.text()
     write_days(lake_folder / "b", last_days(2))
     assert coverage(watch(str(lake_folder), repository=repo))["b"] is Coverage.MEASURED
     shutil.rmtree(lake_folder / "b")
     watch(str(lake_folder), repository=repo)
     repo.retire("b")
     assert coverage(watch(str(lake_folder), repository=repo)) == {"a": Coverage.UNCHANGED}
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_patterns_name_unpartitioned_tables_with_or_without_their_ending(repo, lake_folder, log):
+    if log:
+        write_deltalake(lake_folder / "db" / "flat", rows(3))
+    else:
+        write(lake_folder / "db" / "flat", rows(3))
+    write(lake_folder / "db" / "parted" / "ds=2026-01-01", rows(3))
+
+    def names(**patterns):
+        tables = watch(str(lake_folder), repository=repo, **patterns).tables
+        return sorted(t.dataset for t in tables if t.coverage is not Coverage.EXCLUDED)
+
+    both = ["db.flat.snapshots", "db.parted"]
+    assert names(exclude=["*.snapshots"]) == ["db.parted"]
+    assert names(exclude=["db.parted.snapshots"]) == both
+    for name in ("db.flat", "db.flat.snapshots"):
+        assert names(exclude=[name]) == ["db.parted"]
+        assert names(include=[name]) == ["db.flat.snapshots"]
+
+
+class FakeCatalog:
+    """A session whose catalog answers listings from a dictionary of databases; an error replaces a database."""
+
+    def __init__(self, databases):
+        self.databases = databases
+        self.catalog = SimpleNamespace(currentDatabase=lambda: "a", currentCatalog=lambda: "lake")
+
+    def sql(self, query):
+        if query.startswith("SHOW NAMESPACES"):
+            rows = [(name,) for name in self.databases]
+        elif query.startswith("SHOW VIEWS"):
+            raise RuntimeError("catalog lake does not support views")
+        else:
+            tables = self.databases[query.rpartition(".")[2].strip("`")]
+            if isinstance(tables, Exception):
+                raise tables
+            rows = [{"tableName": name, "isTemporary": False} for name in tables]
+        return SimpleNamespace(collect=lambda: rows)
+
+
+@pytest.fixture
+def described(monkeypatch, lake_folder):
+    """Describe each table of a catalog as a folder."""
+
+    def describe(_spark, table):
+        location = str(lake_folder / table.path)
+        (found,) = lake.find_tables(location)
+        return replace(found, path=table.path, catalog_name=table.catalog_name)
+
+    monkeypatch.setattr(lake, "_described", describe)
+    for name in ("a/x", "a/y", "b/x"):
+        write_days(lake_folder / name, last_days(2))
+
+
+@pytest.mark.usefixtures("described")
+def test_a_table_dropped_from_a_catalog_is_listed_once(repo):
+    databases = {"a": ["x", "y"], "b": ["x"]}
+    spark = FakeCatalog(databases)
+    assert len(watch("*.*", repository=repo, spark=spark).tables) == 3
+    databases["a"] = ["x"]
+    assert "a.y" not in coverage(watch("*.x", repository=repo, spark=spark))
+    assert "a.y" not in coverage(watch("b.*", repository=repo, spark=spark))
+    result = watch("*.*", repository=repo, spark=spark)
+    assert coverage(result)["a.y"] is Coverage.NOT_SEEN
+    assert "a.y: the catalog does not have it anymore; retire it" in result.text()
+    result = watch("*.*", repository=repo, spark=spark)
+    assert "1 not seen" in result.text()
+    assert "a.y" not in result.text()
+    databases["b"] = []
+    assert coverage(watch("b.*", repository=repo, spark=spark)) == {"b.x": Coverage.NOT_SEEN}
+    with pytest.raises(NoSuchTableError, match="no table matches 'b.z'"):
+        watch("b.z", repository=repo, spark=spark)
+    with pytest.raises(NoSuchTableError, match="no database of catalog lake matches 'c'"):
+        watch("c.*", repository=repo, spark=spark)
+
+
+@pytest.mark.usefixtures("described")
+def test_a_database_that_cannot_be_listed_does_not_hide_the_others(repo):
+    databases = {"a": ["x", "y"], "b": ["x"]}
+    spark = FakeCatalog(databases)
+    watch("*.*", repository=repo, spark=spark)
+    databases["a"] = PermissionError("ann may not list a")
+    result = watch("*.*", repository=repo, spark=spark)
+    assert coverage(result) == {"b.x": Coverage.UNCHANGED}
+    assert result.failed == ["a: cannot list its tables: PermissionError: ann may not list a"]
 
 
 def test_tables_that_disappeared_are_listed_only_where_the_watch_looked(
@@ -836,7 +945,7 @@ def test_the_report_shows_the_coverage(repo, lake_folder, tmp_path):
     )
     shutil.rmtree(lake_folder / "gone")
     watch(str(lake_folder), repository=repo)
-    words = "1 watched, 1 measured, 1 checked, 1 not seen"
+    words = "1 watched, 1 measured, 1 checked, 1 not seen (gone)"
     screen = CliRunner().invoke(app, ["report", "--db", f"sqlite:///{tmp_path}/repo.db"])
     assert f"coverage: {words}" in screen.output
     page = write_report(repo, tmp_path / "report.html").read_text()

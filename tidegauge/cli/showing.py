@@ -88,12 +88,12 @@ def report(
 
 def _print_coverage(repository: Repository) -> None:
     """Print how many tables are watched, measured by suites, checked, and not seen, if any are watched."""
-    from tidegauge.repository.store.listing import coverage_counts
+    from tidegauge.repository.store.listing import coverage_words
 
     with repository.database.read() as connection:
-        counts = coverage_counts(connection)
-    if counts["watched"] or counts["not seen"]:
-        print("\ncoverage: " + ", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
+        words = coverage_words(connection)
+    if words:
+        print(f"\ncoverage: {words}")
 
 
 def _print_resolved_count(
