@@ -653,7 +653,9 @@ def test_a_catalog_is_watched_without_scanning(repo, spark, tmp_path):
         spark.sql("CREATE VIEW watched.seen AS SELECT 1 AS a")
         for form in ("PARQUET", "ORC"):
             name = f"watched.hive_{form.lower()}"
-            spark.sql(f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (ds STRING) STORED AS {form}")
+            spark.sql(
+                f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (ds STRING) STORED AS {form}"
+            )
             spark.sql(f"INSERT INTO {name} PARTITION (ds='2026-01-01') VALUES (7L), (NULL)")
         result = watch("watched.*", repository=repo, spark=spark)
         assert coverage(result) == {
