@@ -125,8 +125,25 @@ def test_a_printed_page_has_no_controls_and_cuts_nothing(page, served, view, opt
     if view == "compare":
         rows = int(count.get_attribute("aria-rowcount"))
         assert root.locator(".tg-row").count() == rows - 1 >= shown
+    if view == "overview":
+        drawn = "({heatmap, order}) => [heatmap.inner.height, order.length * heatmap.viewport.rowHeight]"
+        height, needed = root.evaluate(f"e => ({drawn})(e.tidegauge.view('overview'))")
+        assert height >= needed
+        assert root.get_by_text("Incidents, the worst first").is_visible()
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert root.get_by_role("tab").first.is_visible()
+    leave(page)
+
+
+def test_paper_is_light_also_in_the_dark_theme(page, served):
+    root = open_served(page, served, theme="dark")
+    background = "e => getComputedStyle(e).backgroundColor"
+    assert root.evaluate(background) != "rgb(255, 255, 255)"
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert root.evaluate(background) == "rgb(255, 255, 255)"
+    assert not root.evaluate("e => e.tidegauge.theme.dark")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert root.evaluate("e => e.tidegauge.theme.dark")
     leave(page)
 
 

@@ -280,6 +280,7 @@ class Dashboard implements Shell {
     this.heading.textContent = printing ? (this.views.get(name)?.title?.() ?? subject) : `${VIEW_TITLES[name]} – Tidegauge`;
     this.root.classList.toggle("tg-without-controls", printing);
     this.root.classList.toggle("tg-printing", printing);
+    this.theme = readTheme(this.root); // paper is light
     this.resizeView();
   }
 

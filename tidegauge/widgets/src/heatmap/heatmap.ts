@@ -46,6 +46,8 @@ export class Heatmap {
   readonly canvas: HTMLCanvasElement;
   /** Visible part, in CSS pixels. */
   viewport: Viewport = { top: 0, left: 0, rowHeight: 18, columnWidth: 10 };
+  /** Whether small lines are drawn beside the names, where there is space. */
+  withSparklines = true;
   private width = 0;
   private height = 0;
   private readonly fittedTexts = new Map<number, string>();
@@ -227,7 +229,7 @@ export class Heatmap {
         context.fillRect(0, y - rowHeight / 2 + 1, 3, rowHeight - 2);
       }
       context.fillStyle = theme.muted;
-      const hasSparkline = this.gutter >= MIN_SPARKLINE_GUTTER;
+      const hasSparkline = this.withSparklines && this.gutter >= MIN_SPARKLINE_GUTTER;
       const width = this.gutter - (hasSparkline ? SPARKLINE_WIDTH + 24 : 18);
       context.fillText(this.fitText(context, content.title(row), width, row), 12, y);
       if (!hasSparkline) continue;

@@ -30,6 +30,8 @@ const MAX_CELLS = 64e6;
 const MAX_SELECTED = 50;
 
 const COLOUR_BY = [["score", "anomaly score"], ["change", "change"]] as const;
+/** Maximum number of printed rows, which take about eight pages. */
+const MAX_PRINTED_ROWS = 400;
 /** Maximum number of incidents beside the map. */
 const MAX_INCIDENTS = 25;
 /** Number of rows above which groups are folded at first. */
@@ -276,7 +278,7 @@ export class Overview implements View {
     const time = Number.isNaN(item.since) ? item.first : formatTime(item.since);
     const status = item.status === "open" ? "" : `${item.status} · `;
     const top = h("span", { class: "tg-worst-top" }, severityBadge(item.severity), name, h("span", { class: "tg-muted tg-worst-time" }, `${status}${time}`));
-    open.append(top, h("span", { class: "tg-worst-headline" }, renderName(withoutPeriod(item.headline), 160)));
+    open.append(top, h("span", { class: "tg-worst-headline" }, renderName(withoutPeriod(item.headline), 400)));
     return h("li", {}, open);
   }
 
@@ -431,6 +433,11 @@ export class Overview implements View {
 
   private fitCanvas(): void {
     const field = this.canvas.parentElement!;
+    // Paper shows all rows, but no small lines: only those of rows that were visible have been fetched.
+    const printing = this.element.closest(".tg-printing") !== null;
+    const rows = Math.min(this.order.length, MAX_PRINTED_ROWS);
+    field.style.height = printing ? `${AXIS_HEIGHT + rows * this.heatmap.viewport.rowHeight}px` : "";
+    this.heatmap.withSparklines = !printing;
     const { clientWidth, clientHeight } = field;
     if (clientWidth && clientHeight) this.heatmap.resize(clientWidth, clientHeight);
   }
