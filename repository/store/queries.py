@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from calendar import monthrange
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -88,8 +89,11 @@ class Window:
         return sa.and_(*tests)
 
 
+_MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
+
+
 def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None:
-    """Parse a moment as users write it, in UTC; a date is its first moment, or its last with ``end``.
+    """Parse a moment as users write it, in UTC; a date or month is its first moment, or its last with ``end``.
 
     Raises
     ------
@@ -100,6 +104,8 @@ def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None
     --------
     >>> print(moment_of("2013-02-08", "since"))
     2013-02-08 00:00:00+00:00
+    >>> print(moment_of("2013-02", "until", end=True))
+    2013-02-28 23:59:59.999999+00:00
     """
     if value is None:
         return None
@@ -108,6 +114,9 @@ def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None
     elif hasattr(value, "to_pydatetime"):  # of pandas
         value = value.to_pydatetime(warn=False) if str(value) != "NaT" else value
     whole_day = isinstance(value, date) and not isinstance(value, datetime)
+    if isinstance(value, str) and (month := _MONTH.fullmatch(value.strip())):
+        days = monthrange(int(month[1]), int(month[2]))[1]
+        value = f"{value.strip()}-{days if end else 1:02}"
     if isinstance(value, str):
         whole_day = len(value.strip()) <= len("2013-02-08")
         try:

@@ -307,6 +307,21 @@ def test_the_end_of_a_snooze_accepts_every_format():
             repo.label(number, "snoozed", until="soon")
 
 
+def test_a_month_is_included_whole():
+    with tg.Repository("sqlite://") as repo:
+        commit(
+            repo, *(day(n, rows=n) for n in (31, 32, 59, 60))
+        )  # the ends of January and February
+        sizes = repo.metrics("d", "Size", since="2013-02", until="2013-02")["value"].tolist()
+        assert sizes == [32.0, 59.0]
+        assert repo.merge("d", tg.Size(), until="2013-01").value == 31
+        row = repo.compare("d", ("2013-01", "2013-01"), ("2013-02", None), name="Size").iloc[0]
+        assert (row["baseline"], row["current"]) == (31, 32 + 59 + 60)
+        for text in ("2013-13", "2013-00", "0000-01", "201-01"):
+            with pytest.raises(tg.HistoryError, match="is not a time"):
+                repo.metrics("d", "Size", since=text)
+
+
 def test_invalid_moments_and_ages_before_all_dates_are_refused(monkeypatch):
     with tg.Repository("sqlite://") as repo:
         repo.record("d", "x", {"ds=2013-01-01": -1.7e308, "ds=2013-01-02": 1.7e308})

@@ -36,7 +36,8 @@ export function formatMetric(value: number | null | undefined, scale: string): s
 /** Format a change with its sign: changes of shares in percentage points, others as numbers. */
 export function formatChange(change: number, percent: boolean): string {
   const inPoints = percent && Number.isFinite(change);
-  const text = inPoints ? `${Number((100 * change).toFixed(Math.abs(change) < 0.1 ? 2 : 1))} pp` : formatNumber(change);
+  const points = (100 * change).toFixed(Math.abs(change) < 0.1 ? 2 : 1);
+  const text = inPoints ? `${Number(points) ? points : 0} pp` : formatNumber(change);
   return change > 0 && text !== "0 pp" ? `+${text}` : text;
 }
 
@@ -44,7 +45,7 @@ export function formatChange(change: number, percent: boolean): string {
 export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
   const percent = 100 * share;
-  let digits = Math.abs(percent) < 10 ? 1 : 0;
+  let digits = Math.abs(percent) < 9.95 ? 1 : 0; // 10%, not 10.0%
   while (digits < 12 && Math.abs(percent) !== 100 && Number(Math.abs(percent).toFixed(digits)) === 100) digits++;
   const text = Math.abs(percent).toFixed(digits);
   const sign = Number(text) === 0 ? "" : percent > 0 ? "+" : "-"; // no -0.0%

@@ -14,6 +14,14 @@ export function parseDateText(text: string): string | null {
   return time === undefined ? date : `${date} ${time}`;
 }
 
+/** Return the first day of a month such as `2013-02`, or its last day; null for other strings. */
+export function parseMonthText(text: string, last: boolean): string | null {
+  const match = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(text.trim());
+  if (!match) return null;
+  const days = new Date(Date.UTC(Number(match[1]), Number(match[2]), 0)).getUTCDate();
+  return `${match[0]}-${last ? days : "01"}`;
+}
+
 /** Text field for a date, with a button that opens the browser's calendar. */
 export class DateField {
   readonly element: HTMLElement;
@@ -21,8 +29,8 @@ export class DateField {
   private readonly calendar: HTMLInputElement;
   private saved = "";
 
-  /** `onChange` receives a complete date, or an empty string. */
-  constructor(label: string, private readonly onChange: (text: string) => void) {
+  /** `onChange` receives a complete date, or an empty string. A typed month is its first day, or its last day with `last`. */
+  constructor(label: string, private readonly onChange: (text: string) => void, private readonly last = false) {
     this.input = h("input", { type: "text", size: 11, placeholder: "2013-02-08", autocomplete: "off", spellcheck: "false", inputmode: "numeric", "aria-label": label, oninput: () => this.accept(), onchange: () => this.report() });
     this.calendar = h("input", { type: "date", tabindex: "-1", "aria-hidden": "true", class: "tg-calendar-input", onchange: () => this.calendar.value && this.choose(this.calendar.value) });
     const open = button("▾", () => this.openCalendar(), { title: "Choose a day", "aria-label": `${label}: choose a day` });
@@ -44,7 +52,7 @@ export class DateField {
   private accept(): void {
     const { value } = this.input;
     const text = value.trim() === "" ? "" : parseDateText(value);
-    this.input.setCustomValidity(text === null ? `“${value}” is not a date such as 2013-02-08.` : "");
+    this.input.setCustomValidity(text === null ? `“${value}” is not a date such as 2013-02-08, or a month such as 2013-02.` : "");
     if (text !== null && text !== this.saved) {
       this.saved = text;
       this.onChange(text);
@@ -52,6 +60,7 @@ export class DateField {
   }
 
   private report(): void {
+    this.input.value = parseMonthText(this.input.value, this.last) ?? this.input.value;
     this.accept();
     this.input.reportValidity();
   }

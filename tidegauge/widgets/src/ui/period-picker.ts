@@ -36,7 +36,7 @@ export class PeriodPicker {
   ) {
     const label = (end: string) => (name ? `${name}: ${end.toLowerCase()}` : end);
     this.from = new DateField(label("From"), (text) => this.pickEnd(0, text));
-    this.to = new DateField(label("To"), (text) => this.pickEnd(1, text));
+    this.to = new DateField(label("To"), (text) => this.pickEnd(1, text), true);
     const presets = h("div", { class: "tg-group", role: "group", "aria-label": "Newest days" }, ...this.presets);
     const shifts = h("div", { class: "tg-group", role: "group", "aria-label": "Earlier periods" }, this.before, this.yearEarlier);
     const ends = h("div", { class: "tg-period-ends" }, h("span", {}, "From"), this.from.element, h("span", {}, "to"), this.to.element);

@@ -14,6 +14,7 @@ test("shares, moments, counts", () => {
   assert.equal(formatPercent(0.123), "+12%");
   assert.equal(formatPercent(-0.0123), "-1.2%");
   assert.equal(formatPercent(-0.9972), "-99.7%");
+  assert.deepEqual([formatPercent(-0.09996), formatPercent(0.0994)], ["-10%", "+9.9%"]);
   assert.equal(formatPercent(-1), "-100%");
   assert.equal(formatPercent(-0.00004), "0.0%");
   assert.equal(formatPercent(null), "–");
@@ -59,7 +60,7 @@ test("a metric is formatted by its scale", () => {
 
 test("changes have a sign, and changes of shares are in points", () => {
   assert.deepEqual([formatChange(12, false), formatChange(-0.25, false), formatChange(0, true)], ["+12", "-0.25", "0 pp"]);
-  assert.deepEqual([0.13781, -0.5, -0.00553, 0.0000237, NaN].map((change) => formatChange(change, true)), ["+13.8 pp", "-50 pp", "-0.55 pp", "0 pp", "–"]);
+  assert.deepEqual([0.13781, -0.5, -0.00553, 0.0000237, NaN].map((change) => formatChange(change, true)), ["+13.8 pp", "-50.0 pp", "-0.55 pp", "0 pp", "–"]);
 });
 
 test("numbers are split before their decimal point, and their unit stays with the decimals", () => {

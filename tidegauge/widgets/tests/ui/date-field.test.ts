@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { parseDateText } from "../../src/ui/date-field";
+import { parseDateText, parseMonthText } from "../../src/ui/date-field";
 
 test("complete dates and times are accepted", () => {
   assert.equal(parseDateText(" 2013-02-08 "), "2013-02-08");
@@ -10,4 +10,10 @@ test("complete dates and times are accepted", () => {
 
 test("unfinished and impossible dates are refused", () => {
   for (const text of ["", "2013-02", "2013-02-30", "2013-13-01", "08.02.2013", "2013-02-08 25:00"]) assert.equal(parseDateText(text), null, text);
+});
+
+test("a month is its first or its last day", () => {
+  assert.deepEqual([parseMonthText("2013-02", false), parseMonthText(" 2013-02 ", true)], ["2013-02-01", "2013-02-28"]);
+  assert.deepEqual([parseMonthText("2012-02", true), parseMonthText("2013-12", true)], ["2012-02-29", "2013-12-31"]);
+  for (const text of ["", "2013", "2013-13", "2013-00", "2013-02-08"]) assert.equal(parseMonthText(text, true), null, text);
 });
