@@ -27,7 +27,7 @@ export function axisTitle(text: string, length: number, small = false): Partial<
 /** X axis with times, or with labels if partitions have no time. */
 export function xAxis(theme: Theme, small: boolean, axis: Axis, labels: readonly string[]): uPlot.Axis {
   const style = { ...axisStyle(theme, small), size: small ? 20 : 30 };
-  if (axis.timed) return { ...style, space: small ? 70 : 90, values: (_, splits, __, ___, step) => splits.map((tick) => timeText(tick, step)) };
+  if (axis.timed) return { ...style, space: small ? 60 : 90, values: (_, splits, __, ___, step) => splits.map((tick) => timeText(tick, step)) };
   const name = (tick: number) => labels[axis.columns[tick]] ?? "";
   return {
     ...style,

@@ -191,8 +191,7 @@ export function drawDrift(
       axes: [xAxis(theme, false, axis, labels), { ...yAxis(theme, false, false, percent), ...axisTitle(title, height - 40) }],
       series: [{}, { stroke: colour, width: 1.5, points: { size: 4, fill: colour } }],
       hooks: {
-        drawAxes: [(u) => drawThresholds(u, thresholds, theme)],
-        draw: [(u) => currentIndex >= 0 && drawFocus(u, axis.x[currentIndex], labels[currentIndex], theme)],
+        draw: [(u) => drawThresholds(u, thresholds, theme), (u) => currentIndex >= 0 && drawFocus(u, axis.x[currentIndex], labels[currentIndex], theme)],
         setCursor: [(u) => onHover((u.cursor.left ?? -1) < 0 ? null : (u.cursor.idx ?? null), u.cursor.left ?? 0)],
         ready: [(u) => u.over.addEventListener("click", () => typeof u.cursor.idx === "number" && onSelect(u.cursor.idx))],
       },
@@ -220,8 +219,20 @@ function drawThresholds(u: uPlot, thresholds: readonly number[], theme: Theme): 
     context.moveTo(bbox.left, y);
     context.lineTo(bbox.left + bbox.width, y);
     context.stroke();
-    if (y < nextFree) context.fillText(["moderate", "large"][n], bbox.left + 4 * ratio, y - ratio);
+    if (y < nextFree) outlinedText(context, ["moderate", "large"][n], bbox.left + 4 * ratio, y - ratio, theme.background);
     nextFree = y - 13 * ratio;
   });
   context.restore();
+}
+
+/** Draw text that is readable on top of lines. */
+function outlinedText(context: CanvasRenderingContext2D, text: string, x: number, y: number, background: string): void {
+  context.save();
+  context.setLineDash([]);
+  context.lineJoin = "round";
+  context.lineWidth = 4 * uPlot.pxRatio;
+  context.strokeStyle = background;
+  context.strokeText(text, x, y);
+  context.restore();
+  context.fillText(text, x, y);
 }

@@ -213,7 +213,7 @@ export class SeriesChart {
       series,
       bands,
       // The right padding holds half of the last tick label.
-      padding: [small ? 6 : 10, endLabels ? this.endLabelsWidth(width) : small ? 24 : 32, 0, 0],
+      padding: [small ? 6 : 10, endLabels ? this.endLabelsWidth(width) : small ? 30 : 32, 0, 0],
       legend: { show: false },
       tzDate: utc,
       scales: { x: { time: axis.timed, range: () => this.visibleRange() }, y: { distr: log ? 3 : 1, range: (u, low, high) => this.yRange(u, low, high) } },

@@ -232,7 +232,8 @@ export class IncidentPane {
     const open = hasValues
       ? button("Open series", () => this.openSeries([id]), { "aria-label": `Open series: ${text}` })
       : button("Open calendar", () => this.shell.go("partitions", { partition: incident.last }, incident.dataset));
-    const name = row < 0 ? "" : seriesName(this.evidence!, row);
+    const catalogueRow = this.shell.catalogue.rowOf(id);
+    const name = catalogueRow >= 0 ? this.shell.catalogue.title(catalogueRow) : row < 0 ? "" : seriesName(this.evidence!, row);
     const card = new Card("", this.shell, [this.charts[n], h("div", { class: "tg-evidence-text" }, renderName(text, 300))], { class: "tg-evidence", level: 4, tag: n ? "li" : "section" });
     card.setTitle(renderName(name, 80));
     card.tools.prepend(open);
