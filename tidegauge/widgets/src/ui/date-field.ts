@@ -14,12 +14,12 @@ export function parseDateText(text: string): string | null {
   return time === undefined ? date : `${date} ${time}`;
 }
 
-/** Return the first day of a month such as `2013-02`, or its last day; null for other strings. */
-export function parseMonthText(text: string, last: boolean): string | null {
+/** Return the first and the last day of a month such as `2013-02`; null for other strings. */
+export function parseMonthText(text: string): [first: string, last: string] | null {
   const match = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(text.trim());
   if (!match) return null;
   const days = new Date(Date.UTC(Number(match[1]), Number(match[2]), 0)).getUTCDate();
-  return `${match[0]}-${last ? days : "01"}`;
+  return [`${match[0]}-01`, `${match[0]}-${days}`];
 }
 
 /** Text field for a date, with a button that opens the browser's calendar. */
@@ -29,8 +29,8 @@ export class DateField {
   private readonly calendar: HTMLInputElement;
   private saved = "";
 
-  /** `onChange` receives a complete date, or an empty string. A typed month is its first day, or its last day with `last`. */
-  constructor(label: string, private readonly onChange: (text: string) => void, private readonly last = false) {
+  /** `onChange` receives a complete date, or an empty string; `onMonth` receives the first and the last day of a typed month. */
+  constructor(label: string, private readonly onChange: (text: string) => void, private readonly onMonth: (first: string, last: string) => void) {
     this.input = h("input", { type: "text", size: 11, placeholder: "2013-02-08", autocomplete: "off", spellcheck: "false", inputmode: "numeric", "aria-label": label, oninput: () => this.accept(), onchange: () => this.report() });
     this.calendar = h("input", { type: "date", tabindex: "-1", "aria-hidden": "true", class: "tg-calendar-input", onchange: () => this.calendar.value && this.choose(this.calendar.value) });
     const open = button("▾", () => this.openCalendar(), { title: "Choose a day", "aria-label": `${label}: choose a day` });
@@ -60,7 +60,12 @@ export class DateField {
   }
 
   private report(): void {
-    this.input.value = parseMonthText(this.input.value, this.last) ?? this.input.value;
+    const month = parseMonthText(this.input.value);
+    if (month) {
+      this.input.setCustomValidity("");
+      this.onMonth(...month);
+      return;
+    }
     this.accept();
     this.input.reportValidity();
   }

@@ -35,8 +35,8 @@ export class PeriodPicker {
     name = "",
   ) {
     const label = (end: string) => (name ? `${name}: ${end.toLowerCase()}` : end);
-    this.from = new DateField(label("From"), (text) => this.pickEnd(0, text));
-    this.to = new DateField(label("To"), (text) => this.pickEnd(1, text), true);
+    this.from = new DateField(label("From"), (text) => this.pickEnd(0, text), (first, last) => this.pickMonth(first, last));
+    this.to = new DateField(label("To"), (text) => this.pickEnd(1, text), (_, last) => this.pickEnd(1, last));
     const presets = h("div", { class: "tg-group", role: "group", "aria-label": "Newest days" }, ...this.presets);
     const shifts = h("div", { class: "tg-group", role: "group", "aria-label": "Earlier periods" }, this.before, this.yearEarlier);
     const ends = h("div", { class: "tg-period-ends" }, h("span", {}, "From"), this.from.element, h("span", {}, "to"), this.to.element);
@@ -75,6 +75,12 @@ export class PeriodPicker {
     const newest = this.full[1];
     // The first of 30 days is 29 days before the last.
     this.onChange(days ? [newest - (days - 1) * SECONDS_PER_DAY, newest] : null);
+  }
+
+  /** Pick the month that was typed as the first end. */
+  private pickMonth(first: string, last: string): void {
+    this.menu.close();
+    this.onChange([Date.parse(first) / 1000, Date.parse(last) / 1000 + SECONDS_PER_DAY - 1]);
   }
 
   /** Pick an end; a day as the last end includes the entire day. */
