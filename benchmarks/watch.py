@@ -7,7 +7,13 @@ the newest day. The first watch measures all tables and detects; before the next
 
 A fault is found if an incident of its table covers its day. Other incidents are false.
 
-    python benchmarks/watch.py [--tables 100] [--partitions 400] [--together 8] [--jobs 1] [--seed 0] [--json FILE]
+With `--sql N`, the first N tables of Parquet files are also measured as a user of SQL would: one aggregation on Spark for each
+table, with the rows, the share of nulls of each column and the newest time of each day, of the same days as the first watch
+and then of the newest day. The same tables are watched again in an empty repository. Without detection and without Spark's
+start. Its CPU seconds and bytes are those of its processes; the metrics of Spark's tasks count fewer bytes, because they leave
+out footers and reads of several ranges at once.
+
+    python benchmarks/watch.py [--tables 100] [--partitions 400] [--together 8] [--jobs 1] [--seed 0] [--sql N] [--json FILE]
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
+from urllib.request import urlopen
 
 # The folder of this script contains a script named like one of our packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -295,6 +302,104 @@ def measured(work) -> tuple[object, dict[str, float]]:
     return result, {name: round(after[name] - before[name], 2) for name in after}
 
 
+def changed_tables(result) -> int:
+    """Return the number of tables that a watch measured."""
+    return sum(table.run is not None for table in result.tables)
+
+
+class SqlMonitors:
+    """One SQL aggregation on Spark for each table, as in the monitors of dbt packages."""
+
+    def __init__(self) -> None:
+        from pyspark.sql import SparkSession
+
+        options = {
+            "spark.ui.port": "0",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.ui.retainedStages": "1000000",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in options.items():
+            builder = builder.config(name, value)
+        self.spark = builder.getOrCreate()
+        self.spark.sparkContext.setLogLevel("OFF")
+        self.spark.range(10).count()
+
+    def measure(self, folder: Path, newest: int) -> int:
+        """Measure the newest days of a table; return their number."""
+        frame = self.spark.read.parquet(str(folder))
+        columns = [name for name in frame.columns if name != "ds"]
+        frame.createOrReplaceTempView("measured")
+        nulls = ", ".join(f"count_if({name} IS NULL) / count(*) AS {name}" for name in columns)
+        days = sorted(path.name.removeprefix("ds=") for path in folder.glob("ds=*"))[-newest:]
+        query = (
+            f"SELECT ds, count(*) AS size, {nulls}, max(at) AS newest FROM measured"
+            f" WHERE ds >= '{days[0]}' GROUP BY ds"
+        )
+        return len(self.spark.sql(query).collect())
+
+    def usage(self) -> dict[str, float]:
+        """Return the CPU seconds and the MB read by Spark's processes, and the MB in the metrics of its tasks."""
+        context = self.spark.sparkContext
+        url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages"
+        with urlopen(url) as answer:
+            stages = json.load(answer)
+        ticks = read = 0
+        for process in _processes_below(os.getpid()):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+            read += int(Path(f"/proc/{process}/io").read_text().split()[1])
+        return {
+            "cpu": ticks / os.sysconf("SC_CLK_TCK"),
+            "MB read": read / 1e6,
+            "MB in task metrics": sum(stage["inputBytes"] for stage in stages) / 1e6,
+        }
+
+    def measured(self, folders: list[Path], newest: int) -> dict[str, float]:
+        """Measure tables, and return the seconds, CPU seconds and MB read, and the numbers of days and failures."""
+        before, began, days, failed = self.usage(), time.perf_counter(), 0, 0
+        for folder in folders:
+            try:
+                days += self.measure(folder, newest)
+            except Exception:  # noqa: BLE001 - a table whose column has changed its type
+                failed += 1
+        seconds = time.perf_counter() - began
+        after = self.usage()
+        used = {name: round(after[name] - before[name], 2) for name in after}
+        return {"seconds": round(seconds, 2), **used, "days": days, "failed tables": failed}
+
+
+def _processes_below(parent: int) -> list[int]:
+    """Return a process and its descendants."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [parent, *(pid for child in children for pid in _processes_below(int(child)))]
+
+
+def compare_with_sql(plans: list[Plan], lake: Path, database: Path) -> dict[str, object]:
+    """Watch tables in an empty repository and measure them by SQL; return what both used, first and next."""
+    import tidegauge as tg
+    from tidegauge.watching import DEFAULT_SAMPLE
+
+    folders = [lake / plan.name for plan in plans]
+    results: dict[str, object] = {}
+    with tg.Repository(f"sqlite:///{database}") as repository:
+
+        def watch():
+            return tg.watch([str(folder) for folder in folders], repository=repository)
+
+        _, results["watch, first"] = measured(watch)
+        change_some(plans, lake, seed=0)
+        again, results["watch, next"] = measured(watch)
+        results["watch, next, tables measured"] = changed_tables(again)
+    sql = SqlMonitors()
+    results["sql, first"] = sql.measured(folders, DEFAULT_SAMPLE)
+    results["sql, next"] = sql.measured(folders, 1)
+    sql.spark.stop()
+    return {f"{len(plans)} tables: {name}": value for name, value in results.items()}
+
+
 def judge(repository, plans: list[Plan], today: datetime) -> dict[str, object]:
     """Return the recall by fault, and the number of false incidents for 100 tables and 30 days."""
     by_dataset: dict[str, list[dict]] = {}
@@ -339,6 +444,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="Folder of the lakehouse, which is kept.")
+    parser.add_argument("--sql", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     # The loads of yesterday are there some hours after midnight.
@@ -366,6 +472,10 @@ def main() -> None:
             change_some(plans, lake, args.seed)
             again, next_use = measured(watch)
             assert not again.failed, again.failed[:5]
+        compared = {}
+        if args.sql:
+            of_files = [plan for plan in plans if plan.format == "parquet"][: args.sql]
+            compared = compare_with_sql(of_files, lake, folder / "sql.db")
         partitions = sum(len(t.run.changes) for t in first.tables if t.run)
         screen = first.text().splitlines()
     results = {
@@ -375,10 +485,11 @@ def main() -> None:
         "first, seconds a table": round(first_use["seconds"] / args.tables, 4),
         "first, CPU seconds a table": round(first_use["cpu"] / args.tables, 4),
         "next": next_use,
-        "next, tables measured": sum(t.run is not None for t in again.tables),
+        "next, tables measured": changed_tables(again),
         "MB stored": round(stored / 1e6, 1),
         "peak MB of memory": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         **verdict,
+        **compared,
     }
     table = Table(title=f"{args.tables} tables, {partitions:,} partitions, --jobs {args.jobs}")
     table.add_column("number", no_wrap=True)
