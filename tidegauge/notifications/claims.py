@@ -64,7 +64,7 @@ CLAIM_LEASE = timedelta(hours=1)
 MAX_RESOLVED_NEWS_AGE = timedelta(days=7)
 """Maximum age at which a resolved incident is still news, so that a new sink does not receive the whole history."""
 MAX_SINGLE_MESSAGES = 5
-"""Maximum number of resolved or closed incidents of a dataset that get a message each; more share one."""
+"""Maximum number of resolved or closed incidents that get a message each; more share one."""
 
 
 @dataclass
@@ -186,7 +186,9 @@ def _messages(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     def similar(row: Mapping[str, Any]) -> tuple[Any, ...]:
         if not row["series"]:
             return ("closed",)
-        return ("group", row["group"]) if row["group"] else (row["status"], row["dataset"])
+        if row["group"]:
+            return "group", row["group"]
+        return (row["status"], row["dataset"]) if row["status"] == "open" else (row["status"],)
 
     counts = Counter(map(similar, rows))
     messages: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

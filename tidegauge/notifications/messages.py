@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import SEVERITY_MARKS, one_line
+from tidegauge.analyzers.core.formatting import SEVERITY_MARKS, one_line, plural
 from tidegauge.repository.incidents.common_cause import IncidentGroup
 from tidegauge.widgets.script import dataset_address, incident_address
 
@@ -141,7 +141,7 @@ def group_message(
 def resolved_message(
     incidents: Sequence[Mapping[str, Any]], url: str | None = None
 ) -> tuple[str, str]:
-    """Return title and body of a message about several resolved incidents of a dataset.
+    """Return title and body of a message about several resolved incidents, such as those of a first run.
 
     Examples
     --------
@@ -154,11 +154,26 @@ def resolved_message(
     - 2013-02-08: volume -52% (back to normal since ds=2013-02-09)
     - 2013-03-09: volume +99%
     See: tidegauge anomalies show 7
+    >>> title, body = resolved_message([first, other | {"dataset": "e"}])
+    >>> print(title, body, sep=chr(10))
+    Tidegauge: ◆ error in 2 tables
+    2 incidents are resolved
+    - d: 2013-02-08: volume -52%
+    - e: 2013-03-09: volume +99%
+    See: tidegauge anomalies show 7
     """
     first = incidents[0]
-    title = f"Tidegauge: {_severity(first)} in {plain(first['dataset'], _MAX_NAME_LENGTH)}"
+    tables = {
+        incident["dataset"]: plain(incident["dataset"], _MAX_NAME_LENGTH) for incident in incidents
+    }
+    is_one = len(tables) == 1
+    title = f"Tidegauge: {_severity(first)} in {tables[first['dataset']] if is_one else plural(len(tables), 'table')}"
     lines = [
-        f"- {plain(_headline_with_note(incident), _MAX_LINE_LENGTH)}"
+        "- "
+        + plain(
+            ("" if is_one else f"{tables[incident['dataset']]}: ") + _headline_with_note(incident),
+            _MAX_LINE_LENGTH,
+        )
         for incident in incidents[:MAX_LISTED_INCIDENTS]
     ]
     head = f"{len(incidents)} incidents are resolved"
@@ -285,12 +300,12 @@ def _count_partitions(
     if not any((*failed, *warned, *recovered)):
         return ""
     counts: list[str] = []
-    for names, singular, plural in (
+    for names, singular, several in (
         (failed, "fails", "fail"),
         (warned, "warns", "warn"),
         (recovered, "passes again", "pass again"),
     ):
         if names:
             unit = "" if counts else " partition" if len(names) == 1 else " partitions"
-            counts.append(f"{len(names)}{unit} {singular if len(names) == 1 else plural}")
+            counts.append(f"{len(names)}{unit} {singular if len(names) == 1 else several}")
     return ", ".join(counts)

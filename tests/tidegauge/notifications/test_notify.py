@@ -23,6 +23,7 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     UnknownDatasetError,
 )
+from tidegauge.notifications import claims
 from tidegauge.notifications import notify as module
 from tidegauge.notifications.claims import claim
 from tidegauge.notifications.messages import verdict_message
@@ -259,6 +260,18 @@ def test_only_open_incidents_of_sufficient_severity_are_notified(repo):
         tg.notify(repo, "log", dataset="quite")
     with pytest.raises(SuiteError, match="unknown severity 'grave'"):
         tg.notify(repo, "log", severity="grave")
+
+
+@pytest.mark.parametrize(("resolved", "messages"), [(5, 5), (6, 1)])
+def test_many_resolved_incidents_of_a_first_run_are_one_message_and_open_ones_stay_single(
+    resolved, messages
+):
+    row = {"series": 1, "group": None, "status": "resolved"}
+    over = [row | {"id": n, "dataset": f"t{n}"} for n in range(resolved)]
+    open_rows = [row | {"id": 100 + n, "dataset": "t0", "status": "open"} for n in range(9)]
+    grouped = [row | {"id": 200 + n, "dataset": f"g{n}", "group": 200} for n in range(9)]
+    sizes = sorted(map(len, claims._messages([*over, *open_rows, *grouped])))
+    assert sizes == sorted([resolved // messages] * messages + [1] * 9 + [9])
 
 
 def test_a_read_only_repository_refuses_to_notify(repo):
