@@ -348,7 +348,12 @@ class WatchResult(JobResult[TableCoverage]):
             lines = [
                 f"{self.pattern}: no tables: no folder has Parquet files or the log of a table"
             ]
-        lines += self._incident_lines(options)
+        planned = [
+            f"{t.dataset}: {t.location}" for t in self.tables if t.coverage is Coverage.PLANNED
+        ]
+        lines += _some("to be measured:", planned)
+        if self.incidents or not planned:
+            lines += self._incident_lines(options)
         if self.muted_incidents:
             muted = sorted({row["dataset"] for row in self.muted_incidents})
             count = plural(len(self.muted_incidents), "open incident")
@@ -923,7 +928,10 @@ def _require_tables(searches: Sequence[_Search], unseen: Sequence[TableCoverage]
     for search in searches:
         is_known = any(search.covers(table.location) for table in unseen)
         if search.is_catalog and not search.tables and not is_known:
-            msg = f"no table matches {search.pattern!r}"
+            msg = (
+                f"no table of Spark's catalog matches {search.pattern!r}; write a folder with a slash, such as"
+                f" './{search.pattern}'"
+            )
             raise NoSuchTableError(msg)
 
 

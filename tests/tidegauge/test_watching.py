@@ -123,6 +123,46 @@ def test_a_suite_goes_on_from_the_watched_series(repo, lake_folder):
     assert coverage(watch(str(lake_folder), repository=repo)) == {"orders": Coverage.BY_SUITE}
 
 
+def test_a_profiled_suite_goes_on_from_the_watched_series_without_a_jump(repo, spark, lake_folder):
+    """The suite of a profile measures the same numbers as the watch, and stores them in the same series."""
+    days = last_days(4)
+    moment = pa.array([datetime(2026, 1, 5, 7, tzinfo=UTC)] * 4, pa.timestamp("us", tz="UTC"))
+    for n, day in enumerate(days[:3]):
+        folder = lake_folder / "sales" / "orders" / f"ds={day:%Y-%m-%d}"
+        write(folder, rows(4, nulls=n, at=moment, price=pa.array([1.5, None, 2.5, 9.0])))
+    watch(str(lake_folder), repository=repo)
+    identity = ["segment", "name", "instance", "analyzer"]
+    keys = [*identity, "partition"]
+    before = repo.metrics("sales.orders").set_index(keys)["value"]
+    suite = tg.profile(str(lake_folder / "sales/orders"), "sales.orders", spark=spark).suite
+
+    def run():
+        folder = str(lake_folder / "sales" / "orders")
+        return tg.analyze(folder, suite, repository=repo, spark=spark, progress=Silent())
+
+    run()
+    after = repo.metrics("sales.orders").set_index(keys)["value"]
+    assert after.index.is_unique
+    assert after[before.index].equals(before)
+    assert len(after) > len(before)
+    # Nothing of the watch is measured again, and the whole past would be measured as it is.
+    assert set(repo.partitions("sales.orders")["version"]) == {1}
+    again = tg.Repository("sqlite://")
+    folder = str(lake_folder / "sales" / "orders")
+    tg.analyze(folder, suite, repository=again, spark=spark, progress=Silent())
+    scanned = again.metrics("sales.orders").set_index(keys)["value"]
+    common = scanned.index.intersection(before.index)
+    assert {"Size", "Completeness"} <= set(common.get_level_values("name"))
+    assert scanned[common].equals(before[common])
+    # The next partition is measured in the same series.
+    write(lake_folder / "sales" / "orders" / f"ds={days[3]:%Y-%m-%d}", rows(5, nulls=1))
+    run()
+    series = repo.metrics("sales.orders", name="Completeness", instance="name")
+    assert len(series.drop_duplicates(identity)) == 1
+    assert series["value"].tolist() == [1, 0.75, 0.5, 0.8]
+    again.close()
+
+
 def test_later_watches_measure_only_tables_whose_listing_moved(repo, lake_folder):
     days = last_days(4)
     for name in ("a", "b"):
@@ -496,6 +536,8 @@ def test_the_command_prints_one_screen(lake_folder, tmp_path):
     plan = runner.invoke(app, [*arguments, "--dry-run"])
     assert plan.exit_code == 0, plan.output
     assert "7 to be measured" in plan.output
+    assert f"dropped: {lake_folder}/dropped" in plan.output
+    assert "no open incidents" not in plan.output
     assert not (tmp_path / "new.db").exists()
     first = runner.invoke(app, [*arguments, "--fail-on-incident"], standalone_mode=False)
     assert first.return_value == 2
@@ -888,7 +930,7 @@ def test_a_table_dropped_from_a_catalog_is_listed_once(repo):
     assert "a.y" not in result.text()
     databases["b"] = []
     assert coverage(watch("b.*", repository=repo, spark=spark)) == {"b.x": Coverage.NOT_SEEN}
-    with pytest.raises(NoSuchTableError, match="no table matches 'b.z'"):
+    with pytest.raises(NoSuchTableError, match="no table of Spark's catalog matches 'b.z'"):
         watch("b.z", repository=repo, spark=spark)
     with pytest.raises(NoSuchTableError, match="no database of catalog lake matches 'c'"):
         watch("c.*", repository=repo, spark=spark)
