@@ -950,8 +950,8 @@ def _require_included(searches: Sequence[_Search], included: Sequence[str]) -> N
 def _detect(repository: Repository, result: WatchResult) -> None:
     """Detect anomalies in the measured tables, and in tables that may miss a partition.
 
-    The listings of the measured tables are stored only then, so that an interrupted watch is repeated. Tables that
-    have disappeared are marked.
+    The listings of the measured tables are stored only then, so that an interrupted watch is repeated, and a failed
+    detection too. Tables that have disappeared are marked.
     """
     chosen = [table for table in result.tables if table.run is not None or table.is_due]
     names = [table.dataset for table in chosen]
@@ -959,7 +959,11 @@ def _detect(repository: Repository, result: WatchResult) -> None:
     for name, error in detected.failed.items():
         result.failed.append(f"detection in {name}: {message_of(error)}")
     tag = s.run_tag
-    listings = {t.run.run: t.listing for t in chosen if t.run is not None and t.listing}
+    listings = {
+        t.run.run: t.listing
+        for t in chosen
+        if t.run is not None and t.listing and t.dataset not in detected.failed
+    }
 
     unseen = [t.dataset for t in result.tables if t.coverage is Coverage.NOT_SEEN and not t.is_told]
 

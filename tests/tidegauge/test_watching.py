@@ -435,6 +435,25 @@ def test_patterns_choose_tables(repo, lake_folder):
     assert repo.datasets() == []
 
 
+def test_a_failed_detection_is_repeated_by_the_next_watch(repo, lake_folder, monkeypatch):
+    for name in ("a", "b"):
+        write_days(lake_folder / name, last_days(40)[:-5])
+    detect = watching.detect
+
+    def fail_b(database, artifacts, names, *settings):
+        done = detect(database, artifacts, [n for n in names if n != "b"], *settings)
+        return replace(done, failed={"b": ValueError("no memory")})
+
+    monkeypatch.setattr(watching, "detect", fail_b)
+    result = watch(str(lake_folder), repository=repo)
+    assert result.failed == ["detection in b: ValueError: no memory"]
+    assert result.status() == 1
+    monkeypatch.undo()
+    result = watch(str(lake_folder), repository=repo)
+    assert coverage(result) == {"a": Coverage.UNCHANGED, "b": Coverage.MEASURED}
+    assert {incident["dataset"] for incident in result.incidents} == {"a", "b"}
+
+
 def test_limits_stop_before_the_next_table_and_the_next_watch_resumes(repo, lake_folder):
     for name in "ab":
         write(lake_folder / name / "ds=2026-01-01", rows(1))
