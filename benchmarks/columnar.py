@@ -111,6 +111,11 @@ FITTED_PARTITIONS = 4
 """Number of partitions by which the cost model is fitted."""
 
 
+def cpu_now() -> float:
+    """Return the CPU seconds of this process and its children until now."""
+    return sum(cpu_by_process().values())
+
+
 def plans_of(folder: Path, count: int | None, analyzers):
     """Return the plans of some partitions of a folder."""
     source = open_named(str(folder), ["ds"])
@@ -143,15 +148,21 @@ def fit(folder: Path, rounds: int) -> None:
     measured = np.array(list(here.values()))
     value, slow_value = nnls(counts, measured)[0]
     print(f"CPU seconds of a value {value:.2g}; of one without a dictionary {slow_value:.2g}")
-    before = sum(cpu_by_process().values())
+    before = cpu_now()
     spark = tg.spark_session()
+    spark.range(1).count()
+    print(f"CPU seconds of Spark's start {cpu_now() - before:.1f}")
     scan_by_tasks = scanner_for(spark)
+    before = cpu_now()
     scan_by_tasks(plans["mean1"])
-    print(f"CPU seconds of Spark's start {sum(cpu_by_process().values()) - before:.1f}")
+    first_job = cpu_now() - before
     tasks = {n: cpu_of(lambda c=case: scan_by_tasks(c), rounds) for n, case in plans.items()}
     spark.stop()
     factor, job = np.polyfit(measured, list(tasks.values()), 1)
-    print(f"CPU seconds of a job {job:.2g}; factor of tasks {factor:.2f}")
+    print(
+        f"CPU seconds of the first job of tasks, which starts their processes, {first_job:.2g}; of a later one"
+        f" {job:.2g}; factor of tasks {factor:.2f}"
+    )
     for name, estimate in zip(plans, counts @ (value, slow_value), strict=True):
         print(
             f"{name}: estimated {estimate:.3f}, here {here[name]:.3f}, in tasks {tasks[name]:.3f}"

@@ -43,18 +43,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-VALUE_SECONDS = 1.2e-8
-SLOW_VALUE_SECONDS = 6.5e-8
+VALUE_SECONDS = 1.3e-8
+SLOW_VALUE_SECONDS = 6.7e-8
 """CPU seconds of one value of a column for one statistic; and of a string without a dictionary, or of a value that
 is kept. All constants of the cost model were fitted by `python -m benchmarks.columnar --fit`."""
-JOB_SECONDS = 0.3
-TASK_FACTOR = 1.6
-"""CPU seconds of a job of tasks without values, and of tasks relative to this process."""
 START_SECONDS = 14.0
 """CPU seconds of Spark's start, which a run saves if it reads in this process."""
-MAX_SCAN_SECONDS = JOB_SECONDS / (1 - TASK_FACTOR / 2)
-"""CPU seconds up to which one run reads in this process if Spark has started. A job with two tasks at a time takes
-as long then, and more CPU time."""
+MAX_SCAN_SECONDS = 5.0
+"""CPU seconds up to which one run reads in this process if Spark has started. The first job of tasks takes these
+without reading anything, because it starts Python processes. They end when they are idle for a minute."""
 MAX_GROUP_BYTES = 2**29
 """Bytes in memory of the columns of one row group, at 8 bytes a value: half of the default memory of Spark's
 driver. A few compressed bytes can hold any number of repeated values."""
