@@ -96,6 +96,43 @@ def test_charts_explain_their_lines_and_marks(page, harbour_served):
     leave(page)
 
 
+@pytest.mark.parametrize(
+    ("view", "text", "action"),
+    [
+        ("home", "No table matches the search.", "Show all tables"),
+        ("overview", "No series matches the filter.", "Clear the filter"),
+        ("compare", "No metric matches the filter.", "Show all metrics"),
+    ],
+)
+def test_a_view_without_matches_offers_to_show_everything(page, served, view, text, action):
+    root = go(page, served, f"#/{view}?filter=zzz")
+    shown = root.locator(f".tg-{view}")
+    shown.get_by_text(text).wait_for()
+    shown.get_by_role("button", name=action).click()
+    shown.get_by_text(text).wait_for(state="hidden")
+    assert shown.get_by_role("searchbox").first.input_value() == ""
+    assert "zzz" not in page.evaluate("location.hash")
+    leave(page)
+
+
+def test_a_comparison_has_one_row_of_controls_and_says_what_it_shows(page, served):
+    sides = "&".join(
+        f"{name}=%7B%22since%22%3A%222013-02-0{first}%22%2C%22until%22%3A%222013-02-0{first + 2}%22%7D"
+        for name, first in (("baseline", 1), ("current", 4))
+    )
+    root = go(page, served, f"#/compare?dataset={PLAIN}&kind=windows&{sides}")
+    card = root.locator(".tg-compare-card")
+    card.get_by_text("2013-02-04 to 2013-02-06 compared with 2013-02-01 to 2013-02-03").wait_for()
+    card.get_by_text("values of the whole window").wait_for()
+    tools = root.locator(".tg-compare > .tg-tools")
+    assert tools.count() == 1
+    assert not root.get_by_label("Values of").is_visible()
+    tools.get_by_role("button", name="More", exact=True).click()
+    root.get_by_label("Values of").select_option("median")
+    card.get_by_text("values of a typical partition (median)").wait_for()
+    leave(page)
+
+
 FIRST_ROWS = """() => {
   const {currentCatalogue: own, order, marks} = document.querySelector('.tidegauge').tidegauge.view('overview');
   return [...order].slice(0, 3).map(row => [own.keyValue('dataset', row), marks.has(row)]);

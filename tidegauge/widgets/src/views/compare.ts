@@ -247,13 +247,14 @@ export class Compare implements View {
     this.card.note.textContent = `${count}${least}${values}`;
     if (!this.order.length) {
       const reason = unusual && !data.unusual ? "No unusual differences." : "No metric matches the filter.";
-      this.showEmpty(data.rows ? reason : "No metrics in this dataset yet.");
+      const all = button("Show all metrics", () => this.updateOptions({ filter: "", unusual: false }));
+      this.showEmpty(data.rows ? reason : "No metrics in this dataset yet.", data.rows ? all : null);
     }
   }
 
-  private showEmpty(text: string): void {
+  private showEmpty(text: string, action: HTMLElement | null = null): void {
     this.rows.element.hidden = true;
-    this.state.empty(text);
+    this.state.empty(text, action);
   }
 
   /** Numbers of a row as text. */

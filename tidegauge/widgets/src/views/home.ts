@@ -164,7 +164,7 @@ export class Home implements View {
     this.count.textContent = this.visibleTables.length === tableCount ? pluralize(tableCount, "table") : `${this.visibleTables.length.toLocaleString("en-US")} of ${pluralize(tableCount, "table")}`;
     this.rows.element.hidden = !this.visibleTables.length;
     if (this.visibleTables.length) this.state.clear();
-    else this.state.empty("No table matches the search.");
+    else this.state.empty("No table matches the search.", button("Show all tables", () => this.updateOptions({ filter: "", health: "" })));
     this.rows.setCount(this.visibleTables.length);
     this.requestSparklines();
   }

@@ -404,7 +404,11 @@ export class Overview implements View {
     this.map.setTitle(table ?? "All series");
     this.map.note.textContent = `${count} · ${pluralize(catalogue.columns, "partition")}`;
     if (rows.length) this.hasLevels && this.state.clear();
-    else this.state.empty(table !== null && !catalogue.datasets.includes(table) ? `Unknown table: ${table}` : "No series matches the filter.");
+    else {
+      const unknown = table !== null && !catalogue.datasets.includes(table);
+      const clear = filter ? button("Clear the filter", () => this.updateOptions({ filter: "" })) : null;
+      this.state.empty(unknown ? `Unknown table: ${table}` : "No series matches the filter.", clear);
+    }
   }
 
   private get content(): HeatmapContent | null {
