@@ -41,6 +41,11 @@ MAX_GROUPS = 10
 """Maximum number of groups of incidents across tables. Incidents of further groups are shown with their datasets."""
 MAX_CHARTS_PER_INCIDENT = 3
 """Maximum number of plotted series of an incident."""
+MAX_CHARTS = 40
+"""Number of plotted series on the page after which each dataset has only one incident in full, with one plot.
+
+A plot takes 0.1 s and 20 kB, and its incident as much again.
+"""
 PARTITIONS_BEFORE, PARTITIONS_AFTER = 60, 10
 """Partitions before and after an incident in its plots."""
 SPARKLINE_PARTITIONS = 90
@@ -172,7 +177,7 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
     for group_rows in across_tables[:MAX_GROUPS]:
         worst = _worst_first(group_rows)
         ledger = repository.partitions(worst[0]["dataset"])
-        evidence = _read_evidence(repository, worst[0]["id"], ledger)
+        evidence = _read_evidence(repository, worst[0]["id"], ledger, MAX_CHARTS_PER_INCIDENT)
         report_groups.append(ReportGroup(groups[worst[0]["id"]].headline, worst, evidence))
     return report_groups
 
@@ -183,6 +188,7 @@ def contents_of(
     since: Moment = None,
     *,
     max_series: int = 200,
+    max_charts: int = MAX_CHARTS,
     grouped: Collection[int] = (),
 ) -> Contents:
     """Read the contents of a report on one dataset.
@@ -196,6 +202,8 @@ def contents_of(
         Only incidents that last until this partition time or later, and partitions from this time on.
     max_series : int
         Maximum number of series.
+    max_charts : int
+        Maximum number of plotted series of incidents, at least 1. Incidents beyond it are not in full.
     grouped : collection of int
         Ids of incidents that are reported in a group.
     """
@@ -204,12 +212,15 @@ def contents_of(
     incidents = records(repository.incidents(dataset, since=since))
     open_incidents = [incident for incident in incidents if incident["status"] == "open"]
     ungrouped = [incident for incident in open_incidents if incident["id"] not in grouped]
+    evidence: list[ReportEvidence] = []
+    for incident in _worst_first(ungrouped)[:MAX_INCIDENTS_IN_FULL]:
+        if max_charts <= 0:
+            break
+        evidence.append(_read_evidence(repository, incident["id"], ledger, max_charts))
+        max_charts -= max(1, len(evidence[-1].plots))
     return Contents(
         row=row,
-        evidence=[
-            _read_evidence(repository, incident["id"], ledger)
-            for incident in _worst_first(ungrouped)[:MAX_INCIDENTS_IN_FULL]
-        ],
+        evidence=evidence,
         incidents=incidents,
         partitions=records(_partitions_since(ledger, since)),
         series=_read_worst_series(repository, dataset, ledger, max_series),
@@ -231,14 +242,16 @@ def _partitions_since(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
     return ledger if start is None else ledger[ledger["time"] >= start]
 
 
-def _read_evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> ReportEvidence:
+def _read_evidence(
+    repository: Repository, incident: int, ledger: pd.DataFrame, max_charts: int
+) -> ReportEvidence:
     details = repository.incident(incident)
     window = _window_around(ledger, str(details.row["first"]), str(details.row["last"]))
     plots: list[PlotData] = []
     for anomaly in details.firsts.sort_values("score", ascending=False, kind="stable").to_dict(
         "records"
     ):
-        if len(plots) == MAX_CHARTS_PER_INCIDENT:
+        if len(plots) == min(MAX_CHARTS_PER_INCIDENT, max_charts):
             break
         segment, name, instance, analyzer = (str(anomaly[column]) for column in _SERIES_COLUMNS)
         try:
@@ -423,14 +436,25 @@ def write_report(
     max_series = max(MIN_SERIES_PER_DATASET, MAX_SERIES // max(1, len(rows_in_full)))
     groups = groups_of(repository, since) if dataset is None else []
     grouped = {incident["id"] for group in groups for incident in group.incidents}
-    contents = (
-        contents_of(repository, row, since, max_series=max_series, grouped=grouped)
-        for row in rows_in_full
-    )
+
+    def contents() -> Iterator[Contents]:
+        remaining = MAX_CHARTS
+        for row in rows_in_full:
+            section = contents_of(
+                repository,
+                row,
+                since,
+                max_series=max_series,
+                max_charts=max(1, remaining),
+                grouped=grouped,
+            )
+            remaining -= sum(len(evidence.plots) for evidence in section.evidence)
+            yield section
+
     with repository.database.read() as connection:
         coverage = coverage_words(connection) if dataset is None else ""
     page = _render_page(
-        repository.database.short_name, rows, groups, contents, created_at, since, coverage
+        repository.database.short_name, rows, groups, contents(), created_at, since, coverage
     )
     return write_output(file, "".join(page))
 
@@ -552,8 +576,12 @@ def _render_incidents(contents: Contents) -> Iterator[str]:
         yield note(f"Across tables: incident {incident['id']}, {incident['headline']}", 400)
     for evidence in contents.evidence:
         yield from _render_incident(evidence, contents.url)
-    if len(open_incidents) > len(contents.evidence):
-        yield note(f"and {len(open_incidents) - len(contents.evidence):,} more")
+    in_full = {evidence.details.row["id"] for evidence in contents.evidence}
+    others = _worst_first([i for i in open_incidents if i["id"] not in in_full])
+    for incident in others[:MAX_INCIDENTS_IN_FULL]:
+        yield note(f"Incident {incident['id']}: {incident['headline']}", 400)
+    if len(others) > MAX_INCIDENTS_IN_FULL:
+        yield note(f"and {len(others) - MAX_INCIDENTS_IN_FULL:,} more")
     settled = [incident for incident in contents.incidents if incident["status"] != "open"]
     if settled:
         yield "<h3>Settled incidents</h3>"

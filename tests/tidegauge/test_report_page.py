@@ -9,6 +9,7 @@ import pytest
 
 import tidegauge as tg
 from tests.support.pages import HOSTILE, LONG, read_page, shown
+from tidegauge import report_page
 from tidegauge.analysis import Run
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
@@ -83,6 +84,36 @@ def test_settled_incidents_are_listed_and_a_window_limits_the_page(url, repo, tm
     assert "✓ expected" in text
     late = write_report(repo, tmp_path / "b.html", since="2014-01-01", created_at=MADE)
     assert "Settled" not in read_page(late.read_text("utf-8"))[1]
+
+
+def test_a_page_of_many_incidents_draws_the_worst_and_lists_the_others(repo, tmp_path, monkeypatch):
+    for table, length in enumerate((30, 33, 36)):  # they do not fall on the same day
+        days = [f"ds={dt.date(2013, 1, 1) + dt.timedelta(days=n)}" for n in range(length)]
+        for name in ("m", "n"):
+            numbers = [100.0 + n % 3 for n in range(length - 1)]
+            repo.record(f"d{table}", name, dict(zip(days, [*numbers, 3.0], strict=True)))
+        repo.detect(f"d{table}")
+    assert repo.incidents()["series"].tolist() == [2, 2, 2]
+    drawn = []
+
+    def draw(plot, **options):
+        drawn.append(plot.dataset)
+        return ""
+
+    monkeypatch.setattr(report_page, "svg_of_plot", draw)
+    write_report(repo, tmp_path / "all.html")
+    assert sorted(drawn) == ["d0", "d0", "d1", "d1", "d2", "d2"]
+    drawn.clear()
+    monkeypatch.setattr(report_page, "MAX_CHARTS", 2)
+    write_report(repo, tmp_path / "few.html")
+    assert sorted(drawn.count(name) for name in ("d0", "d1", "d2")) == [1, 1, 2]
+    drawn.clear()
+    (row,) = records(repo.overview("d0"))
+    none = report_page.contents_of(repo, row, max_charts=0)
+    assert not none.evidence
+    page = "".join(report_page._render_incidents(none))
+    assert f"Incident {none.incidents[0]['id']}: " in page
+    assert str(none.incidents[0]["headline"])[:10] in page
 
 
 def test_the_page_shows_the_date_and_the_measuring_time_of_the_newest_partition(
