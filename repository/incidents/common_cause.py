@@ -145,8 +145,8 @@ def schema_of(dataset: str) -> str:
 def _scopes_of(name: str, table: WatchedTable) -> list[TableScope]:
     """Return what a table has in common with others, the strongest evidence first."""
     upstreams = [TableScope("upstream", upstream) for upstream in sorted(table.upstreams)]
-    owners = [TableScope("owner", table.owner)] if table.owner else []
-    return [*upstreams, TableScope("schema", schema_of(name)), *owners, ALL_TABLES]
+    own = [TableScope("schema", schema_of(name)), TableScope("owner", table.owner)]
+    return [*upstreams, *(scope for scope in own if scope.name), ALL_TABLES]
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,13 @@ def test_the_same_change_in_a_few_tables_of_a_large_warehouse_is_one_cause_in_a_
     assert group_by_cause(incidents_of(spread[:3], FEWER), one_owner) == []
 
 
+def test_tables_without_a_schema_have_none_in_common():
+    mixed = warehouse(2, 10) | tables(10)
+    (group,) = group_by_cause(incidents_of(["t1", "t2", "t3"], FEWER), mixed)
+    assert group.scope == ALL_TABLES
+    assert group.headline == "2026-05-01: fewer rows in 3 tables: t1, t2 and t3"
+
+
 def test_different_changes_below_one_upstream_are_one_cause_only_if_they_affect_half_of_its_tables():
     upstream_of = {f"t{n}": ["raw"] for n in range(10)}
     changes = [FEWER, "more nulls", "new columns", "lower Mean", "restated"]
