@@ -43,7 +43,7 @@ ALLOWED: Mapping[str, str] = {
     "Airflow calls them": "airflow_provider ti_key",
     "Click calls it": "format_commands",
     "DataSketches calls them": "get_size to_bytes",
-    "IPython calls it": "_render_traceback_",
+    "IPython calls them": "_ipython_display_ _render_traceback_",
     "Lark calls them, by the names of the grammar's rules": (
         "accuracy all_of between_listed bracketed from_clause group_clause like limit_clause"
         " null_test order_clause order_item where_clause"
