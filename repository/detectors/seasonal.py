@@ -10,7 +10,7 @@ Each point is scored from earlier points only. Points that alarmed are left out.
    recent errors is used.
 4. The spread is the robust standard deviation of the errors of these predictions. It has a lower bound
    that follows from the number of rows behind a value.
-5. The tail is Student's t distribution, heavier if there are few points.
+5. The tail is Student's t distribution, heavier if there are few points, or if earlier errors were often unusual.
 
 Small counts, and shares of few rows such as nulls, are scored by the distribution of their counts.
 Nearly constant series are scored by how rarely they leave their value. Only points with the same

@@ -15,6 +15,7 @@ import numpy as np
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.season_effects import (
+    DATE_WINDOW_DAYS,
     FEW_CYCLES,
     MAX_TRAINING_SCORE,
     MIN_CYCLE_POINTS,
@@ -75,6 +76,8 @@ _DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
     int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
 )
 """Plain integers, because arrays are compared with them thousands of times."""
+MAX_UNDAILY_FREEDOM = 12.0
+"""Degrees of freedom of errors, unless partitions are days. Parts of days have more false alarms with more."""
 NEW_POINT_INFLATION = 1.3
 """With few points, a new point's spread is this much larger than the spread of errors."""
 MIN_EARLIER_RECORDS = 2
@@ -601,6 +604,7 @@ class Walk:
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
         now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, min_spread = self._width(t, now)
+        now = replace(now, freedom=self._freedom(c, now, width))
         by_date = self.dates.expected(t, y, now.centre, width)
         expected_level = self._expect_previous_level(c, y, by_date, now, width)
         # Small counts and rare events have their own forecast, unless a season or the calendar explains the value.
@@ -636,6 +640,21 @@ class Walk:
             width = np.where(is_new, np.hypot(width, self.kinds.unknown_week), width)
             min_spread = np.where(is_new, np.hypot(min_spread, self.kinds.unknown_week), min_spread)
         return width, min_spread
+
+    def _freedom(self, c: np.intp, now: Forecast, width: Floats) -> Floats:
+        """Return the degrees of freedom of errors, given the number of points and of earlier unusual errors."""
+        if not self.grid.daily:
+            return np.minimum(now.freedom, MAX_UNDAILY_FREEDOM)
+        alarms = self.signs[:, c - self.windows.level : c] != 0
+        recent = np.where(tails.ongoing(alarms[:, 1:]), np.nan, now.surprises)
+        # A long memory tells tails apart more surely. Errors of the first weeks are too large.
+        past = slice(c - DATE_WINDOW_DAYS, c - self.windows.level + 1)
+        columns = np.arange(past.start, past.stop)
+        is_young = columns < self.first_columns[:, None] + MATURE_POINTS
+        is_unusable = self.excluded_from_tail[:, past] | is_young
+        earlier = np.where(is_unusable, np.nan, self.y[:, past] - self.centre[:, past])
+        errors = np.concatenate([earlier, recent], axis=1)
+        return np.minimum(now.freedom, tails.tail_freedom(errors, width))
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""

@@ -391,6 +391,12 @@ RECENT_ERRORS = 35
 """Number of recent errors that decide the level window: five weeks of days."""
 MIN_ERRORS_TO_JUDGE = 7
 """A level window needs this many errors, or a third of the number of points if that is smaller."""
+MAX_FREEDOM = 52.0
+"""Degrees of freedom of the errors of a long series without unusual errors.
+
+With 12, the normal noise of ``benchmarks/field_tables.py`` had a tenth of the nominal scores of 2 and more. With 52, more partial
+loads and more increases of noise are found, and as few false alarms are raised. With 72, t3 has more false alarms.
+"""
 
 
 @dataclass(frozen=True)
@@ -476,7 +482,7 @@ def forecast(
         points=points,
         centre=newest_level + effect,
         spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
-        freedom=np.clip(points / 2.5, 2.5, 12),
+        freedom=np.clip(points / 2.5, 2.5, MAX_FREEDOM),
         errors=errors,
         surprises=moved[:, 1:] - season[:, 1:] - forecasts,
         flat=flat,

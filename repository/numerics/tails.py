@@ -31,6 +31,7 @@ from tidegauge.repository.numerics.arrays import (
     zero_if_nan,
 )
 from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
+from tidegauge.repository.numerics.forecasts import MAX_FREEDOM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +54,18 @@ MAX_TAIL_EXCESS = 2.0
 """Larger errors count as this multiple of the start of the tail, because they can be incidents."""
 PRIOR_EXPONENT, PRIOR_ERRORS, PRIOR_POINTS = 4.0, 4.0, 60.0
 """Exponent of a tail without known errors, and the weight of this prior in errors and in points."""
+MAX_TAIL_SPREADS = 5.0
+"""Larger errors can be incidents, so they do not show how heavy the tail is."""
+TAIL_EVENT_POINTS = 3
+"""Errors to one side within this many points are one event, such as a drift."""
+TAIL_POINTS = 98
+"""The number of unusual errors is that of so many points, the window of daily series."""
+TAIL_DECAY, MIN_TAIL_FREEDOM = 1.5, 3.0
+"""The degrees of freedom are divided by (1 + unusual errors) to the power of 1.5, but remain at least 3.
+
+Of 98 points of normal noise, 0.8 are unusual; of t3, 2.3; of log-normal noise, 4.2. In `benchmarks/field_tables.py`, the
+power 2 loses faults of tables with paydays (.80 to .71), and the power 1 doubles the false alarms of log-normal noise.
+"""
 MIN_CONSTANT_SHARE = 0.6
 """A series is nearly constant if one value has at least this share."""
 COUNT_STEP_TOLERANCE = 1.5
@@ -88,6 +101,47 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
     p = 2 * special.stdtr(freedom, -np.abs(z))
     score: Floats = np.clip(-np.log10(np.maximum(p, 10.0**-MAX_SCORE)), 0, MAX_SCORE)
     return score
+
+
+def tail_freedom(errors: Floats, spread: Floats) -> Floats:
+    """Return the largest degrees of freedom that earlier errors allow, in halves, of shape (series,).
+
+    Unusual errors lie between 2.5 and 5 spreads. The more of them a series had, the heavier is its tail. Larger errors
+    can be incidents, from which a tail must not be learned. Errors to one side within three points count
+    once, so a drift is one event.
+
+    Parameters
+    ----------
+    errors : array of float, shape (series, memory)
+        Earlier errors; NaN where unknown.
+    spread : array of float, shape (series,)
+        Standard deviation of the next point.
+
+    Examples
+    --------
+    Three errors of the second series are unusual, so 52 / (1 + 3) ** 1.5 = 6.5 degrees of freedom remain:
+
+    >>> errors = np.zeros((2, 98))
+    >>> errors[:, 10] = 50
+    >>> errors[1, [20, 21, 40, 60]] = 3, 3, -3, 4
+    >>> tail_freedom(errors, np.ones(2)).tolist()
+    [52.0, 6.5]
+    """
+    freedom = np.full(len(errors), MAX_FREEDOM)
+    rows = np.flatnonzero((np.abs(errors) > TAIL_START * spread[:, None]).any(axis=1))
+    z = errors[rows] / spread[rows, None]
+    events = np.zeros(len(rows))
+    for side in (1, -1):
+        is_far = side * z > TAIL_START
+        padded = np.pad(is_far, ((0, 0), (TAIL_EVENT_POINTS + 1, 0)))
+        before = np.cumsum(padded, axis=1, dtype=np.intp)
+        begins = is_far & (before[:, TAIL_EVENT_POINTS:-1] == before[:, : -TAIL_EVENT_POINTS - 1])
+        events += (begins & (side * z <= MAX_TAIL_SPREADS)).sum(axis=1)
+    known = (~np.isnan(z)).sum(axis=1)
+    events *= TAIL_POINTS / np.maximum(known, TAIL_POINTS)
+    allowed = MAX_FREEDOM / (1 + events) ** TAIL_DECAY
+    freedom[rows] = np.maximum(np.round(2 * allowed) / 2, MIN_TAIL_FREEDOM)
+    return freedom
 
 
 @dataclass(frozen=True)

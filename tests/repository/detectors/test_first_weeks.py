@@ -19,6 +19,7 @@ from tidegauge.repository.numerics.tails import (
     PRIOR_POINTS,
     TAIL_START,
     HeavyTail,
+    tail_freedom,
 )
 
 MONDAY = np.datetime64("2021-02-01", "s")
@@ -111,8 +112,8 @@ def test_falls_and_rises_by_the_same_factor_are_equally_severe():
 
 
 def test_column_extremes_have_heavy_tails_on_any_scale():
-    minima = np.tile(-16 + np.random.default_rng(6).standard_t(3, 200), (2, 1))
-    minima[:, -1] = -27
+    minima = np.tile(-16 + np.random.default_rng(6).standard_normal(200), (2, 1))
+    minima[:, -1] = -22
     times = MONDAY + np.arange(200) * np.timedelta64(86_400, "s")
     extremes = np.array([False, True])  # a mean, and a minimum, which depends on one row
     history = History(times, minima, minima, [Scale.SIGNED] * 2, extremes=extremes)
@@ -166,3 +167,41 @@ def test_a_random_walk_is_expected_near_its_last_point(memory, most):
     past, season = values[:, 50:-1], np.zeros((2000, 99))
     error = values[:, -1] - forecast(past, past, season, np.zeros(2000)).centre
     assert np.sqrt(np.mean(error**2)) < most
+
+
+def test_unusual_errors_make_a_tail_heavier_and_incidents_do_not():
+    """One unusual error of 98 leaves 52 / 2 ** 1.5 = 18.4 degrees of freedom, seven leave 52 / 8 ** 1.5 = 2.3."""
+    errors = np.zeros((6, 98))
+    errors[1, 50] = 2.6
+    errors[2, [20, 40, 60, 80]] = 5.1, -9.0, 50.0, -1000.0  # too large to be of a tail
+    errors[3, 30:51] = 3.0  # a drift of three weeks is one event
+    errors[4, [30, 31]] = 3.0, -3.0  # both sides
+    errors[5, 10:80:10] = 4.0
+    freedom = tail_freedom(errors, np.ones(6))
+    assert freedom.tolist() == [52.0, 18.5, 52.0, 18.5, 10.0, 3.0]
+    assert tail_freedom(7 * errors, np.full(6, 7.0)).tolist() == freedom.tolist()
+
+
+def test_the_number_of_unusual_errors_is_that_of_98_points():
+    """Two of 196 points are as one of 98; one of 30 points is not counted as three."""
+    errors = np.full((2, 196), np.nan)
+    errors[0], errors[1, :30] = 0.0, 0.0
+    errors[0, [50, 150]], errors[1, 20] = 3.0, -3.0
+    assert tail_freedom(errors, np.ones(2)).tolist() == [18.5, 18.5]
+
+
+@pytest.mark.parametrize("scale", [Scale.COUNT, Scale.RATIO, Scale.SIGNED])
+def test_a_tame_series_is_judged_more_strictly_than_a_wild_one(scale):
+    """Both series have the same noise and the same deviation; one had five moderate deviations to each side."""
+    base, unit = {Scale.COUNT: (1e5, 5e3), Scale.RATIO: (0.5, 0.02)}.get(scale, (100.0, 5.0))
+    values = np.tile(base + unit * np.random.default_rng(9).normal(0, 1, 200), (2, 1))
+    values[1, 60:180:24] += 3.2 * unit
+    values[1, 70:190:24] -= 3.2 * unit
+    values[:, -1] = base - 5.5 * unit
+    times = MONDAY + np.arange(200) * np.timedelta64(86_400, "s")
+    history = History(times, values, np.full(values.shape, 1e6), [scale] * 2)
+    scores = tg.Seasonal().score(history)
+    tame, wild = scores.score[:, -1]
+    assert tame > wild + 0.5
+    assert values[0, -1] < scores.lower[0, -1]
+    assert scores.lower[1, -1] < scores.lower[0, -1]

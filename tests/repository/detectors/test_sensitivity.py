@@ -44,7 +44,7 @@ def labelled():
     """Two series with three deviations each: detected by all, by normal and high, by high only."""
     values = 1e5 + np.random.default_rng(4).normal(0, 500, 120)
     places = (60, 75, 90)
-    values[list(places)] += [6000, 3300, 3150]
+    values[list(places)] += [6000, 2600, 3000]
     days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(120)]
     with tg.Repository("sqlite://") as repo:
         for later, name in enumerate("xy"):
@@ -90,7 +90,11 @@ def test_few_labels_suggest_the_default(labelled):
 def test_a_backtest_shows_how_often_each_sensitivity_would_alert():
     draw = np.random.default_rng(4)
     values = 1e5 + draw.normal(0, 500, 120)
-    values[[60, 75, 90]] += [6000, 3300, 3150]  # 12, 6.6 and 6.3 standard deviations
+    values[[60, 75, 90]] += [
+        6000,
+        2600,
+        3000,
+    ]  # 12, 5.2 and 6 standard deviations; the second makes the tail heavier
     days = [f"ds={np.datetime64('2024-01-01') + d}" for d in range(120)]
     with tg.Repository("sqlite://") as repo:
         repo.record("t", "x", dict(zip(days, values.tolist(), strict=True)))
