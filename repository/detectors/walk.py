@@ -64,6 +64,8 @@ MIN_REASON_SCORE = 1.0
 """Points with lower scores have no reason."""
 BAND_P_VALUE = 0.1 / 450
 """P-value at the limits of the band: the level of `FalseDiscoveryRate` for a single series."""
+REPORTED_DRIFT_SCORE = -math.log10(BAND_P_VALUE)
+"""Drifts with this score are anomalies even if they are the only deviation of their partition."""
 NEW_WEEKS = 2.5
 """With fewer weeks of points, effects of the week are unknown."""
 SURE_WEEKS = 4
@@ -263,6 +265,8 @@ class Walk:
         Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
     drifted : array of bool
         Points at which a drift was reported.
+    drifts : array
+        1 or -1 for reported drifts.
     open : array
         1 or -1 for alarms that can still become a level shift.
     levels : list of _Level
@@ -314,6 +318,7 @@ class Walk:
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.excluded_from_tail = np.zeros(shape, dtype=bool)
         self.drifted = np.zeros(shape, dtype=bool)
+        self.drifts = np.zeros(shape)
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
         # Seasons and calendar.
@@ -510,7 +515,8 @@ class Walk:
         """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.
 
         No drift is reported for times that stay the same, for values that the calendar predicts, or for
-        series whose weekends are not known yet.
+        series whose weekends are not known yet. In the first two years of weeks and months, seasons are not
+        known either. Unless partitions are days, a drift that goes on is not reported again.
         """
         c = self.column[t]
         signs = self.signs[:, c - self.windows.level : c]
@@ -520,6 +526,12 @@ class Walk:
         score[self.dates.as_last_year(t, self.y[:, c], started, expected.width)] = 0
         rows = np.flatnonzero(score)
         score[rows[self._are_new(rows, c, SURE_WEEKS)]] = 0
+        if self.grid.yearly:
+            score[self.points < MIN_REPETITIONS * self.grid.cycle] = 0
+        if not self.grid.daily:
+            side = np.sign(self.y[:, c] - start)[:, None]
+            earlier = self.drifts[:, c - tails.DRIFT_REACH_POINTS : c]
+            score[(earlier * side > 0).any(axis=1)] = 0
         return score, start, spread
 
     def _constants(
@@ -824,6 +836,8 @@ class Walk:
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
+        is_reported = is_drift & (score >= REPORTED_DRIFT_SCORE)
+        self.drifts[:, c] = np.where(is_reported, np.sign(y - centre), 0)
         explained = ~alarm & by_date  # the calendar's value differs from the level
         repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
         self.excluded_from_tail[:, c] = explained | repeats_alarm

@@ -92,6 +92,8 @@ MIN_STEADY_POINTS = 21
 """With fewer points outside drifts, the spread of errors is estimated during drifts as well."""
 DRIFT_LAG_POINTS, DRIFT_BASELINE_POINTS = 14, 21
 """A drift is the change from the median of 21 points, 14 points ago, to the median of the last seven."""
+DRIFT_REACH_POINTS = DRIFT_LAG_POINTS + DRIFT_BASELINE_POINTS
+"""For this many points after a drift was reported, its continuation is not news."""
 
 
 def student_score(z: Floats, freedom: Floats) -> Floats:

@@ -268,3 +268,36 @@ def test_a_positive_number_that_is_always_zero_is_expected_to_be_zero():
     scores, found = score_one([0.0] * 60 + [1.5], Scale.POSITIVE)
     assert found == [60]
     assert (scores.expected[0, 60], scores.lower[0, 60]) == (0.0, 0.0)
+
+
+def drifts_of(times, values):
+    """Return a mask of the points that are reported as drifted, if they are the only deviation."""
+    history = History(times.astype("M8[s]"), values, values, [Scale.COUNT] * len(values))
+    scores = tg.Seasonal().score(history)
+    return (scores.reason == Reason.DRIFT) & (scores.score >= -np.log10(BAND_P_VALUE))
+
+
+@pytest.mark.parametrize(
+    ("times", "cycle"),
+    [
+        (np.datetime64("2021-01-04") + 7 * np.arange(104), 52),
+        (np.datetime64("2015-01") + np.arange(24), 12),
+    ],
+)
+def test_the_season_of_the_first_two_years_is_no_drift(times, cycle):
+    """The rows of a season halve within six months, and come back: a drift, if nothing is known of seasons."""
+    draw = np.random.default_rng(4)
+    phase = draw.uniform(0, 2 * np.pi, (12, 1))
+    season = 0.35 * np.sin(2 * np.pi * np.arange(len(times)) / cycle + phase)
+    values = np.rint(1e5 * np.exp(season + draw.normal(0, 0.02, season.shape)))
+    assert not drifts_of(times, values).any()
+
+
+def test_a_drift_of_hours_is_reported_once():
+    """The rows rise by half in 40 hours. Without memory, the first 13 to 17 larger changes would be reported."""
+    draw = np.random.default_rng(4)
+    hours = np.arange(24 * 34)
+    path = 0.4 * np.clip((hours - 700) / 40, 0, 1)
+    values = np.rint(1e5 * np.exp(path + draw.normal(0, 0.02, (12, len(hours)))))
+    found = drifts_of(np.datetime64("2024-01-01T00") + hours, values)
+    assert found[:, 700:775].sum(axis=1).tolist() == [1] * 12
