@@ -303,7 +303,8 @@ class _UsualRates:
                 self._scopes[scope.name].insert(0, scope)
             elif scope.role in {"schema", "owner"} and len(names) == len(tables):
                 # What all tables have in common does not distinguish them.
-                self._scopes = {n: [s for s in of if s != scope] for n, of in self._scopes.items()}
+                for others in self._scopes.values():
+                    others.remove(scope)
         self._begun = {
             scope: _StartTimes([tables[name].since for name in names])
             for scope, names in names_by_scope.items()
