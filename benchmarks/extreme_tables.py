@@ -10,7 +10,6 @@ planner's limit of files. Analyzers without an answer are left to Spark SQL.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -71,8 +70,9 @@ def write(case: str, folder: Path) -> None:
 
 
 def peak_bytes() -> int:
-    """Return the largest memory of the process until now; Linux counts in kilobytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Return the largest memory of this process until now, as Linux knows it."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line) * 1024
 
 
 def measure(case: str, folder: str, footers: int) -> None:

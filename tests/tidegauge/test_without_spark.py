@@ -14,6 +14,7 @@ from tidegauge import analysis
 from tidegauge.analyzers.columnar.engines import LazySession, MeasuringEngine
 from tidegauge.analyzers.columnar.planner import ColumnarPlanner
 from tidegauge.analyzers.core.errors import NoSuchColumnError, SourceError, SuiteError
+from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.runner import estimate_routes, newest_partition
@@ -90,6 +91,18 @@ def test_metrics_of_a_folder_are_calculated_over_all_partitions_without_a_sessio
     assert isinstance(metrics[4].outcome.error, NoSuchColumnError)
     (one,) = tg.calculate(str(folder / "ds=2026-01-01"), [tg.Mean("amount")])
     assert one.value == 2.0
+
+
+def test_a_folder_on_s3_is_measured_without_a_session(bucket, no_session):
+    table, orders = f"s3://{bucket}/orders", tg.Suite("orders", [tg.Size(), tg.Mean("amount")])
+    for day, amounts in (("2026-01-01", [1.0, None]), ("2026-01-02", [4.0])):
+        system, path = file_system(f"{table}/ds={day}/a.parquet")
+        pq.write_table(pa.table({"amount": amounts}), path, filesystem=system)
+    with tg.Repository("sqlite://") as repo:
+        run = tg.analyze(table, orders, repository=repo)
+        assert run.routes == "2 of 4 measurements from metadata, 2 from a columnar scan"
+        assert tg.analyze(table, orders, repository=repo).report.skipped == 2
+    assert [m.value for m in tg.calculate(table, [tg.Size(), tg.Mean("amount")])] == [3.0, 2.5]
 
 
 def test_states_of_a_folder_are_kept_and_added_without_a_session(folder, no_session):
