@@ -59,8 +59,10 @@ _VALUE_BYTES = 8
 MAX_TASK_VALUES = 1 << 20
 """Rows of a partition without a dictionary up to which exact frequencies are counted in Spark's tasks."""
 MAX_VALUES = 1 << 21
-"""Distinct values of a state that one process counts, which take about 0.4 GB if they are strings. Spark counts
-more of them, in its shuffle."""
+"""Distinct values of a state that one process counts, with up to 0.7 GB if they are strings. Spark counts more of
+them, in its shuffle."""
+_SAMPLED_SHARE = 16
+"""A row group with less than one part in 16 of `MAX_VALUES` does not show whether values go on to differ."""
 MAX_FOOTERS = 1000
 """Number of footers that one run reads for their statistics: a second of CPU time on a local disk."""
 
@@ -408,16 +410,28 @@ def _scan_here(plan: PartitionPlan) -> ColumnarResult | None:
     from pyarrow import ArrowException
 
     try:
-        states = scan_groups(row_groups(plan.files, plan.columns), plan.kernels)
+        groups = row_groups(plan.files, plan.columns)
+        states = scan_groups(groups, plan.kernels, plan.answered.rows)
     except (ArrowException, OSError):  # Spark reports the reason
         return None
     return plan.with_states(states, Route.COLUMNS)
 
 
 def scan_groups(
-    groups: Iterable[RowGroup], kernels: Mapping[AnyAnalyzer, Kernel[Any]]
+    groups: Iterable[RowGroup], kernels: Mapping[AnyAnalyzer, Kernel[Any]], rows: int = 0
 ) -> dict[str, State | None]:
-    """Return the state of each statistic over row groups; None if only Spark can compute it."""
+    """Return the state of each statistic over row groups; None if only Spark can compute it.
+
+    Parameters
+    ----------
+    groups : iterable of RowGroup
+        The row groups.
+    kernels : mapping of Analyzer to Kernel
+        The kernels.
+    rows : int
+        Number of rows of all row groups, if it is known. Then a column in whose first row group most values differ
+        is left to Spark at once, if it would have too many values.
+    """
     by_statistic = {
         analyzer.statistic(): (analyzer, kernel) for analyzer, kernel in kernels.items()
     }
@@ -427,7 +441,7 @@ def scan_groups(
             if statistic in parts:
                 try:
                     parts[statistic].append(kernel.from_rows(group))
-                    _require_few_values(parts[statistic], kernel)
+                    _require_few_values(parts[statistic], kernel, group.rows, rows)
                 except InexactError:
                     del parts[statistic]
     return {
@@ -436,13 +450,23 @@ def scan_groups(
     }
 
 
-def _require_few_values(parts: list[State], kernel: Kernel[Any]) -> None:
-    """Merge the states of row groups if they hold many values; raise if many of them differ."""
+def _require_few_values(
+    parts: list[State], kernel: Kernel[Any], group_rows: int, rows: int
+) -> None:
+    """Merge the states of row groups if they hold many values; raise if too many of them differ."""
     count = kernel.count_values
-    if count is None or sum(map(count, parts)) <= MAX_VALUES:
+    if count is None:
         return
-    parts[:] = [type(parts[0]).merge(parts)]
-    if count(parts[0]) > MAX_VALUES:
+    values = sum(map(count, parts))
+    is_sample = values > max(group_rows / 2, MAX_VALUES / _SAMPLED_SHARE)
+    if len(parts) == 1 and is_sample:
+        values = max(
+            values, values * rows // group_rows
+        )  # of all row groups, if values go on to differ
+    elif values > MAX_VALUES:
+        parts[:] = [type(parts[0]).merge(parts)]
+        values = count(parts[0])
+    if values > MAX_VALUES:
         msg = f"more than {MAX_VALUES:,} distinct values"
         raise InexactError(msg)
 

@@ -499,12 +499,29 @@ def test_many_groups_are_counted_by_spark(tmp_path, monkeypatch):
 def test_frequencies_of_many_different_values_are_left_to_spark(tmp_path, monkeypatch):
     """Values of all row groups count, without those that a filter leaves out."""
     monkeypatch.setattr(planner_module, "MAX_VALUES", 2)
-    tables = [pa.table({"n": [1, 2, 2, 3], "m": [1, 1, 1, 2]})]
+    tables = [pa.table({"n": [1, 1, 2, 2, 3, 3], "m": [1, 1, 1, 1, 2, 2]})]
     kept = [tg.Sum("n"), tg.Uniqueness("m"), tg.Uniqueness("n", where="m = 1")]
     suite = [tg.Uniqueness("n"), tg.CountDistinct(["n", "m"]), *kept]
-    states = measure(tmp_path, tables, *suite, row_group_size=1)
+    states = measure(tmp_path, tables, *suite, row_group_size=2)
     assert list(states) == kept
-    assert states[kept[2]][0].as_dict() == {(1,): 1, (2,): 2}
+    assert states[kept[2]][0].as_dict() == {(1,): 2, (2,): 2}
+
+
+def test_a_column_whose_first_values_differ_is_left_to_spark_after_one_row_group(
+    tmp_path, monkeypatch
+):
+    """Of six rows, the first two differ: three times two values are more than five, but not more than six."""
+    calls = []
+    counted = frequencies.frequencies_in
+    monkeypatch.setattr(
+        frequencies, "frequencies_in", lambda *args: calls.append(args) or counted(*args)
+    )
+    for limit, groups, answered in ((5, 1, False), (6, 3, True)):
+        calls.clear()
+        monkeypatch.setattr(planner_module, "MAX_VALUES", limit)
+        table = pa.table({"n": [1, 2, 3, 4, 5, 6]})
+        states = measure(tmp_path, [table], tg.Uniqueness("n"), row_group_size=2)
+        assert (len(calls), bool(states)) == (groups, answered)
 
 
 def test_frequencies_of_columns_without_a_dictionary_are_not_counted_in_tasks(
