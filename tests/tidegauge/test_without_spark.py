@@ -19,6 +19,7 @@ from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.runs.runner import estimate_routes, newest_partition
 from tidegauge.analyzers.sources.opening import open_folder
+from tidegauge.checks import verification
 from tidegauge.cli.main import app
 from tidegauge.cli.options import SparkOptions
 from tidegauge.spark import session
@@ -43,7 +44,8 @@ def no_session(monkeypatch):
         msg = "Spark was started"
         raise SourceError(msg)
 
-    monkeypatch.setattr(analysis, "active_session", lambda: None)
+    for module in (analysis, verification):
+        monkeypatch.setattr(module, "active_session", lambda: None)
     monkeypatch.setattr(analysis, "_require_active_session", refused)
     monkeypatch.setattr(SparkOptions, "start", refused)
     monkeypatch.setattr(session, "has_default_reader", lambda settings: not settings)
@@ -91,6 +93,42 @@ def test_metrics_of_a_folder_are_calculated_over_all_partitions_without_a_sessio
     assert isinstance(metrics[4].outcome.error, NoSuchColumnError)
     (one,) = tg.calculate(str(folder / "ds=2026-01-01"), [tg.Mean("amount")])
     assert one.value == 2.0
+
+
+def test_a_folder_is_verified_without_a_session(folder, no_session):
+    """Three of four amounts are known, and their mean is 8 / 3."""
+    check = tg.Check("orders").has_size((4, 4)).is_complete("amount").has_mean("amount", (2, 3))
+    result = tg.verify(str(folder), check)
+    assert result.frame()["status"].tolist() == ["success", "failure", "success"]
+    assert result.failures["message"].tolist() == [
+        "amount is 75% complete, at least 100% required: 1 of 4 rows"
+    ]
+    with pytest.raises(SourceError, match="Spark was started"):
+        result.rows("orders")
+
+
+def test_a_folder_is_verified_against_a_history_without_a_session(folder, no_session):
+    check = tg.Check("orders").not_below(tg.Size(), "previous", by=0.5)
+    days = ["ds=2026-01-01", "ds=2026-01-02"]
+    with tg.Repository("sqlite://") as repo:
+        tg.analyze(
+            str(folder),
+            tg.Suite("orders", [tg.Size()], partition_by=["ds"]),
+            partitions=days[:1],
+            repository=repo,
+        )
+        results = [
+            tg.verify(
+                str(folder / day), check, repository=repo, dataset="orders", partition=days[1]
+            )
+            for day in days
+        ]
+    assert [result.passed for result in results] == [True, False]  # 3 and 1 rows, after 3
+
+
+def test_data_of_another_kind_is_not_verified():
+    with pytest.raises(SuiteError, match="a table's name, a folder, a run or a repository, not a"):
+        tg.verify(3, tg.Check("orders").has_size(1))
 
 
 def test_a_folder_on_s3_is_measured_without_a_session(bucket, no_session):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import Run
+from tidegauge.analysis import Run, open_named
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     CheckFailedError,
@@ -52,10 +53,11 @@ from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.queries import AsOf, Moment, Window
+from tidegauge.spark.session import active_session
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegauge.analyzers.sources.sources import Source
 
@@ -146,8 +148,8 @@ class Verification:
         The verified checks.
     judged : sequence of PartitionResult
         The result of each constraint in each partition.
-    data : DataFrame or None
-        The verified data, if the source was a DataFrame.
+    data : DataFrame, str or None
+        The verified data, if the source was a DataFrame, or the name of a table or folder.
 
     Examples
     --------
@@ -413,7 +415,7 @@ class Verification:
         if frame is None:
             msg = "no data was scanned, so no rows can be listed; pass the rows as data="
             raise SuiteError(msg)
-        return frame
+        return _read(frame)
 
     def _failed(self) -> list[PartitionResult]:
         return [judged for judged in self.judged if not judged.result.passed]
@@ -527,7 +529,7 @@ class Verification:
 
 
 def verify(
-    source: DataFrame | Run | Repository,
+    source: DataFrame | str | Run | Repository,
     checks: Check | Iterable[Check],
     *,
     dataset: str | None = None,
@@ -540,17 +542,20 @@ def verify(
     examples: bool = True,
     private: Collection[str] = (),
     on_empty: str | None = None,
+    spark: SparkSession | None = None,
 ) -> Verification:
-    """Evaluate checks on a DataFrame, a run or a repository.
+    """Evaluate checks on a DataFrame, a table, a folder, a run or a repository.
 
     A DataFrame is scanned once for all checks; if constraints fail, a second scan of their columns
-    finds some bad values for the messages. A run or a repository needs no scan: stored numbers are
-    read, and other numbers are computed from stored states.
+    finds some bad values for the messages. A table or folder is measured as by `calculate`, without Spark where
+    that is exact. A run or a repository needs no scan: stored numbers are read, and other numbers are computed
+    from stored states.
 
     Parameters
     ----------
-    source : DataFrame, Run or Repository
-        For a run, the partitions that it measured are verified in the state after the run.
+    source : DataFrame, str, Run or Repository
+        A text is a table's name or, with a slash, a folder. For a run, the partitions that it measured are
+        verified in the state after the run.
     checks : Check or iterable of Check
         The checks to evaluate.
     dataset : str, optional
@@ -564,21 +569,24 @@ def verify(
     as_of : str, date, datetime or int, optional
         Read the repository as of this time or run.
     repository : Repository or str, optional
-        With a DataFrame: the repository, or its URL, with the history of ``dataset`` for comparisons. An
+        With a DataFrame, table or folder: the repository, or its URL, with the history of ``dataset`` for comparisons. An
         unknown dataset has no history; if a known dataset has a similar name, there is a warning.
     partition : str
-        With a DataFrame: the partition that it contains, such as ``ds=2013-02-08``.
+        With a DataFrame, table or folder: the partition that it contains, such as ``ds=2013-02-08``.
     time : str, date or datetime, optional
-        With a DataFrame: the partition's time, if its name does not contain it.
+        With a DataFrame, table or folder: the partition's time, if its name does not contain it.
     examples : bool
-        With a DataFrame: whether messages name bad values.
+        Whether messages name bad values of a DataFrame, table or folder. For a table or folder this needs ``spark``
+        or an active session.
     private : collection of str
-        With a DataFrame: patterns of columns whose values are never shown in messages, such as
+        With a DataFrame, table or folder: patterns of columns whose values are never shown in messages, such as
         ``*email*``, in addition to the private columns of the configuration file.
     on_empty : str, optional
         ``pass``, ``warn`` or ``fail``: the outcome of a constraint without data that does not set it
         (`Check.on_empty`). By default it fails. If its filter matches no row of the partition but rows
         of another partition, it only warns.
+    spark : SparkSession, optional
+        With a table or folder: the session (default: the active session). It is used only if it is needed.
 
     Returns
     -------
@@ -588,6 +596,8 @@ def verify(
     ------
     SuiteError
         If no check is given, or an argument does not apply to the source.
+    SourceError
+        If a table or folder cannot be read.
     UnknownDatasetError, PartitionSelectionError
         If the dataset or partition does not exist.
 
@@ -606,7 +616,7 @@ def verify(
     default = None if on_empty is None else as_on_empty(on_empty)
     if isinstance(source, Run | Repository):
         if repository is not None or partition or time is not None:
-            msg = "repository=, partition= and time= apply only to a DataFrame"
+            msg = "repository=, partition= and time= apply only to a DataFrame, table or folder"
             raise SuiteError(msg)
         if isinstance(source, Run):
             dataset = source.dataset if dataset is None else dataset
@@ -615,26 +625,32 @@ def verify(
             source = source.repository
         stored = verify_stored(source, check_list, dataset, partitions, segment, as_of)
         return Verification(check_list, resolve_no_data(stored, default))
-    if not is_frame(source):
-        msg = f"verify takes a Spark DataFrame, a run or a repository, not {kind_of(source)}"
+    is_named = isinstance(source, str)
+    if not is_named and not is_frame(source):
+        msg = f"verify takes a Spark DataFrame, a table's name, a folder, a run or a repository, not {kind_of(source)}"
         raise SuiteError(msg)
     if partitions is not None:
-        msg = "partitions= applies only to a run or a repository; for a DataFrame, use partition="
+        msg = "partitions= applies only to a run or a repository; for other data, use partition="
         raise SuiteError(msg)
     from tidegauge.calculation import calculate
 
     analyzers = list(dict.fromkeys(a for check in check_list for a in check.analyzers))
-    metrics = dict(zip(analyzers, calculate(source, analyzers), strict=True)) if analyzers else {}
+    metrics = (
+        dict(zip(analyzers, calculate(source, analyzers, spark=spark), strict=True))
+        if analyzers
+        else {}
+    )
     given_target = CheckTarget(
         UNSTORED_ID, partition, Window.between(time, None).since, segment=segment
     )
     privacy = _privacy(private, (dataset, *(check.dataset for check in check_list)))
-    if privacy.columns_of(Schema.from_frame(source)):
+    if privacy.columns if is_named else privacy.columns_of(Schema.from_frame(source)):
         metrics = {
             given_target: _without_values(metric, privacy)
             for given_target, metric in metrics.items()
         }
-    comparer = Comparer(repository, lambda _: source, segment, as_of, privacy, examples)
+    read = partial(_read, source, spark)
+    comparer = Comparer(repository, lambda _: read(), segment, as_of, privacy, examples)
     results: list[PartitionResult] = []
     for index, check in enumerate(check_list):
         name, check_target = dataset or check.dataset or "", given_target
@@ -648,9 +664,15 @@ def verify(
         results += _judge_partition(
             index, check, name, check_target, ComparedEvidence(evidence, compared)
         )
-    if examples:
-        results = with_examples(results, source, privacy)
+    if examples and any(_violated(judged.result) for judged in results):
+        has_session = not is_named or (spark or active_session()) is not None
+        results = with_examples(results, read(), privacy) if has_session else results
     return Verification(check_list, resolve_no_data(results, default), source)
+
+
+def _read(data: DataFrame | str, spark: SparkSession | None = None) -> DataFrame:
+    """Return the rows of a DataFrame, table or folder."""
+    return open_named(data, spark=spark).read() if isinstance(data, str) else data
 
 
 def _without_values(metric: Metric[Any], private: Privacy) -> Metric[Any]:
