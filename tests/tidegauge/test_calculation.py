@@ -82,7 +82,7 @@ def test_states_of_several_providers_are_added():
             r"not a DataFrame of pandas; convert it with spark.createDataF",
         ),
         (None, "expected a Spark DataFrame, not None"),
-        ("flights", r"not a str; read a table with spark.table\(name\)"),
+        (("flights",), "expected a Spark DataFrame, not a tuple"),
     ],
 )
 def test_data_that_is_not_a_spark_data_frame_is_refused(data, message):

@@ -140,7 +140,6 @@ def test_a_frame_that_was_not_written_is_refused(rows, monkeypatch):
         ({"suite": SUITE, "partition": {"hr": "1"}}, "partitioned by ds: partition= names hr"),
         ({"suite": SUITE, "partition": "ds=1", "dataset": "u"}, "omit dataset='u'"),
         ({"suite": [tg.Size()]}, "name the dataset"),
-        ({"suite": [tg.Size()], "dataset": "t", "source": "db.t"}, "folder .* not 'db.t'"),
     ],
 )
 def test_wrong_arguments_are_refused(rows, params, message):
