@@ -331,6 +331,12 @@ class _UsualRates:
             return count >= MIN_SHARE_OF_UPSTREAM * table_count
         return count >= min(MIN_SHARE_OF_SCOPE * table_count, MAX_REQUIRED_TABLES)
 
+    def is_widespread(self, since: datetime, key: _Class, count: int) -> bool:
+        """Return whether tables outside a scope are so many that they share the cause of the tables in it."""
+        table_count = self._begun[key.scope].count_before(since)
+        required = min(int(MIN_SHARE_OF_SCOPE * table_count), MAX_REQUIRED_TABLES)
+        return count >= max(required, 1) and self.expected(since, key) <= MAX_EXPECTED_SHARE * count
+
     def add(self, since: datetime, incidents: Iterable[Candidate]) -> None:
         """Add incidents. A table with several incidents of a class at one time counts once."""
         everything = _Class("", ALL_TABLES)
@@ -398,14 +404,13 @@ def _most_surprising(
         for key, candidates in members.items()
     }
     counts = {key: count for key, count in counts.items() if usual.is_believable(since, key, count)}
-    for kind in {
-        key.kind
-        for key, count in counts.items()
-        if key.scope != ALL_TABLES and 2 * count >= counts.get(_Class(key.kind, ALL_TABLES), 0)
-    }:
-        if kind not in _KINDS_OF_ARRIVAL:
+    for key, count in list(counts.items()):
+        everywhere = _Class(key.kind, ALL_TABLES)
+        others = counts.get(everywhere, 0) - count
+        is_most = key.scope != ALL_TABLES and key.kind not in _KINDS_OF_ARRIVAL and others <= count
+        if is_most and not usual.is_widespread(since, everywhere, others):
             # The cause is in the scope of most tables. The others have it by themselves.
-            counts.pop(_Class(kind, ALL_TABLES), None)
+            counts.pop(everywhere, None)
     best: tuple[tuple[float, bool], IncidentGroup] | None = None
     for key, count in counts.items():
         expected = usual.expected(since, key)

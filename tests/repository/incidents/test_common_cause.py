@@ -176,6 +176,12 @@ def test_the_same_change_in_a_few_tables_of_a_large_warehouse_is_one_cause_in_a_
     assert group_by_cause(incidents_of(spread[:3], FEWER), one_owner) == []
 
 
+def test_a_cause_in_a_small_repository_is_not_only_of_the_owner_of_most_of_its_tables():
+    few = tables(24) | {name: WatchedTable(START, owner="ann") for name in ("t1", "t2", "t4")}
+    (group,) = group_by_cause(incidents(120, [1, 2, 3], FEWER), few)
+    assert group.datasets == ("t1", "t2", "t3")
+
+
 def test_tables_without_a_schema_have_none_in_common():
     mixed = warehouse(2, 10) | tables(10)
     (group,) = group_by_cause(incidents_of(["t1", "t2", "t3"], FEWER), mixed)
