@@ -69,14 +69,15 @@ def test_statistics_answer_counts_and_extremes_of_integers(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("threads", [2, 4])
 def test_states_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch, threads):
-    """Exact frequencies of floats are left to Spark, whatever thread finds that out."""
+    """Too many distinct values are left to Spark, whatever thread finds that out."""
     draw = np.random.default_rng(4)
     names = np.array(["ann", "bob", None, "eve@x.org"])[draw.integers(0, 4, 4000)]
     tables = [pa.table({"x": draw.normal(size=4000), "n": range(4000), "s": names})] * 2
     suite = [
-        *(cls("x") for cls in (tg.Mean, tg.StandardDeviation, tg.KLLSketch, tg.Entropy, tg.Sum)),
+        tg.Entropy("n"),
+        *(cls("x") for cls in (tg.Mean, tg.StandardDeviation, tg.KLLSketch, tg.Sum)),
         *(cls("s") for cls in (tg.ApproxCountDistinct, tg.DataType, tg.MaxLength, tg.Entropy)),
         tg.PatternMatch("s", "@"),
         tg.Correlation("x", "n"),
@@ -85,13 +86,14 @@ def test_states_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch, th
 
     def packed(count):
         monkeypatch.setattr(planner_module, "MIN_THREADED_ROWS", 0)
+        monkeypatch.setattr(planner_module, "MAX_VALUES", 1000)
         monkeypatch.setattr(planner_module, "MAX_THREADS", count)
         monkeypatch.setattr(planner_module.os, "cpu_count", lambda: count)
         states = measure(tmp_path, tables, *suite, row_group_size=500, write_statistics=False)
         return {a: state.pack() for a, (state, _) in states.items()}
 
     expected = packed(1)
-    assert tg.Entropy("x") not in expected
+    assert tg.Entropy("n") not in expected
     assert len(expected) == len(suite) - 1
     assert packed(threads) == expected
 
