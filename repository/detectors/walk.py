@@ -78,7 +78,7 @@ _DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
     int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
 )
 """Plain integers, because arrays are compared with them thousands of times."""
-MAX_UNDAILY_FREEDOM = 12.0
+MAX_NON_DAILY_FREEDOM = 12.0
 """Degrees of freedom of errors, unless partitions are days. Parts of days have more false alarms with more."""
 NEW_POINT_INFLATION = 1.3
 """With few points, a new point's spread is this much larger than the spread of errors."""
@@ -264,9 +264,9 @@ class Walk:
     excluded_from_tail : array of bool
         Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
     drifted : array of bool
-        Points at which a drift was reported.
-    drifts : array
-        1 or -1 for reported drifts.
+        Points that were scored as drifts, whether or not they became anomalies.
+    reported_drift_sides : array
+        1 or -1 for drifts that became anomalies.
     open : array
         1 or -1 for alarms that can still become a level shift.
     levels : list of _Level
@@ -318,7 +318,7 @@ class Walk:
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.excluded_from_tail = np.zeros(shape, dtype=bool)
         self.drifted = np.zeros(shape, dtype=bool)
-        self.drifts = np.zeros(shape)
+        self.reported_drift_sides = np.zeros(shape)
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
         # Seasons and calendar.
@@ -530,7 +530,7 @@ class Walk:
             score[self.points < MIN_REPETITIONS * self.grid.cycle] = 0
         if not self.grid.daily:
             side = np.sign(self.y[:, c] - start)[:, None]
-            earlier = self.drifts[:, c - tails.DRIFT_REACH_POINTS : c]
+            earlier = self.reported_drift_sides[:, c - tails.DRIFT_REACH_POINTS : c]
             score[(earlier * side > 0).any(axis=1)] = 0
         return score, start, spread
 
@@ -656,7 +656,7 @@ class Walk:
     def _freedom(self, c: np.intp, now: Forecast, width: Floats) -> Floats:
         """Return the degrees of freedom of errors, given the number of points and of earlier unusual errors."""
         if not self.grid.daily:
-            return np.minimum(now.freedom, MAX_UNDAILY_FREEDOM)
+            return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
         alarms = self.signs[:, c - self.windows.level : c] != 0
         recent = np.where(tails.ongoing(alarms[:, 1:]), np.nan, now.surprises)
         # A long memory tells tails apart more surely. Errors of the first weeks are too large.
@@ -837,7 +837,7 @@ class Walk:
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
         is_reported = is_drift & (score >= REPORTED_DRIFT_SCORE)
-        self.drifts[:, c] = np.where(is_reported, np.sign(y - centre), 0)
+        self.reported_drift_sides[:, c] = np.where(is_reported, np.sign(y - centre), 0)
         explained = ~alarm & by_date  # the calendar's value differs from the level
         repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
         self.excluded_from_tail[:, c] = explained | repeats_alarm

@@ -611,7 +611,7 @@ def during_drifts(
     Parameters
     ----------
     drifted : array of bool, shape (series, memory)
-        Points at which a drift was reported.
+        Points that were scored as drifts.
     usable : array of bool, shape (series, memory)
         Points from which the spread of errors is estimated.
 
@@ -626,11 +626,12 @@ def during_drifts(
     rows = np.flatnonzero(drifted.any(axis=1))
     if not rows.size:
         return None
-    mask = np.zeros_like(drifted)
-    first = np.cumsum(drifted[rows], axis=1)
-    padded = np.pad(first, ((0, 0), (7, DRIFT_LAG_POINTS)), mode="edge")
-    padded[:, :7] = 0
-    mask[rows] = padded[:, 7 + DRIFT_LAG_POINTS :] > padded[:, : drifted.shape[1]]
+    # A point is masked if a drift was scored up to 14 points later or six points earlier.
+    mask, before = np.zeros_like(drifted), 7
+    counts = np.cumsum(drifted[rows], axis=1)
+    counts = np.pad(counts, ((0, 0), (before, DRIFT_LAG_POINTS)), mode="edge")
+    counts[:, :before] = 0
+    mask[rows] = counts[:, before + DRIFT_LAG_POINTS :] > counts[:, : drifted.shape[1]]
     steady = (usable & ~mask).sum(axis=1)
     mask[steady < MIN_STEADY_POINTS] = False
     return mask
