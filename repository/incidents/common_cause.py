@@ -303,8 +303,8 @@ class _UsualRates:
                 self._scopes[scope.name].insert(0, scope)
             elif scope.role in {"schema", "owner"} and len(names) == len(tables):
                 # What all tables have in common does not distinguish them.
-                for others in self._scopes.values():
-                    others.remove(scope)
+                for scopes in self._scopes.values():
+                    scopes.remove(scope)
         self._begun = {
             scope: _StartTimes([tables[name].since for name in names])
             for scope, names in names_by_scope.items()
@@ -326,16 +326,18 @@ class _UsualRates:
             return False
         if key.kind in _KINDS_OF_ARRIVAL:
             return True
-        table_count = self._begun[key.scope].count_before(since)
         if not key.kind:
-            return count >= MIN_SHARE_OF_UPSTREAM * table_count
-        return count >= min(MIN_SHARE_OF_SCOPE * table_count, MAX_REQUIRED_TABLES)
+            return count >= MIN_SHARE_OF_UPSTREAM * self._begun[key.scope].count_before(since)
+        return count >= self._required_tables(since, key.scope)
 
     def is_widespread(self, since: datetime, key: _Class, count: int) -> bool:
         """Return whether tables outside a scope are so many that they share the cause of the tables in it."""
-        table_count = self._begun[key.scope].count_before(since)
-        required = min(int(MIN_SHARE_OF_SCOPE * table_count), MAX_REQUIRED_TABLES)
-        return count >= max(required, 1) and self.expected(since, key) <= MAX_EXPECTED_SHARE * count
+        required = max(int(self._required_tables(since, key.scope)), 1)
+        return count >= required and self.expected(since, key) <= MAX_EXPECTED_SHARE * count
+
+    def _required_tables(self, since: datetime, scope: TableScope) -> float:
+        table_count = self._begun[scope].count_before(since)
+        return min(MIN_SHARE_OF_SCOPE * table_count, MAX_REQUIRED_TABLES)
 
     def add(self, since: datetime, incidents: Iterable[Candidate]) -> None:
         """Add incidents. A table with several incidents of a class at one time counts once."""
