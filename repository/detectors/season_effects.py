@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.numerics.arrays import median
-from tidegauge.repository.numerics.forecasts import AGREEMENT_TOLERANCE, MAX_OCCURRENCES, Season
-from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.forecasts import (
+    AGREEMENT_TOLERANCE,
+    MAX_OCCURRENCES,
+    MAX_YEARLY_COLUMNS,
+    Forecast,
+    Season,
+    YearlyModels,
+)
+from tidegauge.repository.numerics.grid import WEEKS_PER_YEAR, Grid
+from tidegauge.repository.numerics.tails import student_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -478,6 +486,267 @@ class DateEffects:
             self.walk.moved[rows, c] - self.walk.effects[rows, self.walk.slot[c]] - level
         )
         return departure
+
+
+YEARLY_CLIP_WIDTHS = 2.5
+"""Errors of weeks and months count as at most this many widths in later forecasts."""
+ROBUST_SPREADS, ROBUST_VARIANCE = 2.5, 0.97756
+"""Squared errors are limited to 2.5 spreads; of normal errors, this share of the variance remains."""
+DRIFT_LENGTHS = (2, 3, 5, 8)
+"""Numbers of consecutive points whose errors are added up to find drifts of weeks and months."""
+DRIFT_SEARCH_PENALTY = 0.3
+"""The sums overlap, so they count as two tests."""
+MIN_DRIFT_WIDTHS = 1.5
+"""A point within this many widths of its expected value is not reported as drifted."""
+START_POINTS, START_SPREADS = 8, 5.0
+"""The first 8 points of a series are limited to 5 spreads around their median: a first load contains years."""
+
+
+class YearlyWalk(Protocol):
+    """State of a walk that forecasts of weeks and months depend on; arrays as in `Walk`."""
+
+    grid: Grid
+    windows: ScoringWindows
+    first_columns: NDArray[np.intp]
+    moved: Floats
+    usable: Floats
+    excluded_from_tail: NDArray[np.bool_]
+
+
+class YearlyForecasts:
+    """Forecasts of weeks and months, by the average of several models (`YearlyModels`).
+
+    Each model is weighted by the likelihood of its earlier forecasts, if errors have a Laplace distribution of
+    unknown scale, which resists outliers. Alarms are replaced by their forecasts. A surprise that recurs in the same
+    week or month is an effect of its own, because a smooth season cannot explain a sharp peak.
+
+    Parameters
+    ----------
+    walk : YearlyWalk
+    seasonal : bool
+        False to ignore the season of the year.
+
+    Attributes
+    ----------
+    begin : array of int, shape (series,)
+        The first column from which each series is learned.
+    regular : array, shape (series, columns)
+        The values without surprises, at the current level.
+    errors : array, shape (series, models, columns)
+        Errors of the models, in units of their deviations.
+    surprises : array, shape (series, columns)
+        Errors that were surprises; 0 for other points.
+    """
+
+    def __init__(self, walk: YearlyWalk, *, seasonal: bool) -> None:
+        self.walk, self.seasonal, cycle = walk, seasonal, walk.grid.cycle
+        self.models = YearlyModels.of_year(cycle, MAX_YEARLY_COLUMNS[cycle], seasonal=seasonal)
+        self.begin = walk.first_columns.copy()
+        shape = walk.moved.shape
+        self.regular, self.surprises = np.full(shape, np.nan), np.zeros(shape)
+        self.errors = np.full((shape[0], len(self.models.weights), shape[1]), np.nan)
+        self.next = int(self.begin.min(initial=shape[1]))
+
+    def refine(self, now: Forecast, c: int) -> Forecast:
+        """Return a forecast with the expected values, spreads and errors of the models."""
+        self._fill(c)
+        every = np.arange(len(self.regular))
+        forecasts, deviations = self._of_models(every, c)
+        past = slice(c - self.walk.windows.level, c)
+        weights = self._weights(past)
+        errors = np.einsum("sm,smt->st", weights, self.errors[:, :, past])
+        is_training = ~np.isnan(self.walk.usable[:, past])
+        spread = _robust_spread(np.where(is_training, errors, np.nan))
+        centre = np.einsum("sm,sm->s", weights, forecasts)
+        apart = np.square(forecasts - centre[:, None])
+        variance = np.square(spread[:, None] * deviations) + apart
+        ahead = np.sqrt(np.einsum("sm,sm->s", weights, variance))
+        scale = np.where(spread > 0, ahead / np.where(spread > 0, spread, 1), 0.0)[:, None]
+        own = errors[:, 1:] * scale
+        is_known = ~np.isnan(centre)
+        return replace(
+            now,
+            centre=np.where(is_known, centre, now.centre),
+            spread=np.where(is_known, ahead, now.spread),
+            errors=np.where(is_training[:, 1:], own, np.nan),
+            surprises=np.where(self.walk.excluded_from_tail[:, past][:, 1:], np.nan, own),
+        )
+
+    def learn(self, c: int, y: Floats, base: Floats, expected: Floats, width: Floats) -> None:
+        """Learn from the values of a column.
+
+        Parameters
+        ----------
+        c : int
+        y : array of float, shape (series,)
+        base, width : array of float, shape (series,)
+            The forecasts without recurring surprises, and the standard deviations of the values.
+        expected : array of float, shape (series,)
+            The expected values.
+        """
+        self._fill(c)
+        every = np.arange(len(self.regular))
+        forecasts, deviations = self._of_models(every, c)
+        recurring = np.where(np.isnan(expected), 0.0, expected - base)
+        error = y - base - recurring
+        limit = YEARLY_CLIP_WIDTHS * width
+        is_training = ~np.isnan(self.walk.usable[:, c])
+        kept = np.where(is_training, np.clip(error, -limit, limit), 0.0)
+        has_begun = ~np.isnan(forecasts[:, 0])
+        self.regular[:, c] = np.where(has_begun, base + kept, y)
+        self.errors[:, :, c] = ((y - recurring)[:, None] - forecasts) / deviations
+        is_surprise = has_begun & (np.abs(y - base) > SURPRISE_SPREADS * width)
+        self.surprises[:, c] = np.where(is_surprise, y - base, 0.0)
+        self._limit_start(c)
+        self.next = c + 1
+
+    def move(self, i: int, end: int, offset: float) -> None:
+        """Move the past of a series, before column ``end``, to another level."""
+        self.regular[i, :end] += offset
+
+    def accept(self, i: int, first: int, last: int) -> None:
+        """Learn a new level of a series from the columns of its alarms."""
+        row = np.array([i])
+        for c in range(first, last + 1):
+            forecasts, deviations = self._of_models(row, c)
+            y = self.walk.moved[i, c]
+            if np.isnan(y):
+                weights = self._weights(slice(c - self.walk.windows.level, c), row)
+                self.regular[i, c] = float(np.einsum("sm,sm->s", weights, forecasts)[0])
+                continue
+            self.regular[i, c], self.surprises[i, c] = y, 0.0
+            self.errors[i, :, c] = (y - forecasts[0]) / deviations[0]
+
+    def leave(self, i: int, first: int, last: int, offset: float) -> None:
+        """End a level of a series that was an incident: its points become surprises."""
+        self.regular[i, first:last] -= offset
+        away = self.walk.moved[i, first:last] - self.regular[i, first:last]
+        self.surprises[i, first:last] = np.nan_to_num(away)
+        self.regular[i, last] = self.walk.moved[i, last]
+
+    def explain(self, c: int, y: Floats, now: Forecast, width: Floats) -> Floats:
+        """Return the expected values, with the surprises that recurred in the same week or month.
+
+        A surprise of two of the last three years is expected. A week of the year begins up to six days earlier or later
+        than in other years, so a value between those of neighboring weeks is expected too. In the second year a
+        repetition of the first year's surprise is not a surprise.
+        """
+        if not self.seasonal:
+            return now.centre
+        cycle = self.walk.grid.cycle
+        near = (-1, 0, 1) if cycle == WEEKS_PER_YEAR else (0,)
+        effects = np.stack([self._recurring(c + shift, cycle) for shift in near])
+        expected = now.centre + effects[len(near) // 2]
+        between = np.clip(y, now.centre + effects.min(axis=0), now.centre + effects.max(axis=0))
+        expected = np.where(np.abs(y - expected) > SURPRISE_SPREADS * width, between, expected)
+        is_second = c - self.begin < 2 * cycle
+        for shift in near:
+            once = now.centre + self.surprises[:, c + shift - cycle]
+            is_nearer = np.abs(y - once) < np.abs(y - expected)
+            expected = np.where(is_second & is_nearer, once, expected)
+        return expected
+
+    def drift(self, y: Floats, now: Forecast, width: Floats) -> tuple[Floats, Floats, Floats]:
+        """Score errors to one side in several consecutive points; return score, starting level and usual spread.
+
+        The sums of the newest errors are compared with sums of earlier errors, which are larger if errors are
+        correlated. The starting level is the expected value without the errors.
+        """
+        errors = np.concatenate([now.errors, (y - now.centre)[:, None]], axis=1) / width[:, None]
+        is_known = ~np.isnan(errors)
+        total = np.pad(np.cumsum(np.where(is_known, errors, 0), axis=1), ((0, 0), (1, 0)))
+        count = np.pad(np.cumsum(is_known, axis=1), ((0, 0), (1, 0)))
+        score, start, spread = np.zeros(len(y)), np.full(len(y), np.nan), np.full(len(y), np.nan)
+        for length in DRIFT_LENGTHS:
+            known = count[:, length:] - count[:, :-length]
+            sums = (total[:, length:] - total[:, :-length]) / np.sqrt(np.maximum(known, 1))
+            sums = np.where(known >= max(length - 1, 2), sums, np.nan)
+            usual = np.fmax(_robust_spread(sums[:, : -2 * length]), 1.0)
+            own = student_score(sums[:, -1] / usual, now.freedom) - DRIFT_SEARCH_PENALTY
+            is_same_side = sums[:, -1] * errors[:, -1] > 0
+            is_same_side &= np.abs(errors[:, -1]) > MIN_DRIFT_WIDTHS
+            is_best = is_same_side & (np.nan_to_num(own) > score)
+            mean = sums[:, -1] / np.sqrt(np.maximum(known[:, -1], 1)) * width
+            score = np.where(is_best, own, score)
+            start = np.where(is_best, y - mean * np.sqrt(length), start)
+            spread = np.where(is_best, usual * width, spread)
+        return score, start, spread
+
+    def _recurring(self, c: int, cycle: int) -> Floats:
+        """Return the mean of two surprises of the last three years that agree; 0 if none agree."""
+        years = [self.surprises[:, max(c - cycle * k, 0)] for k in (1, 2, 3)]
+        effect = np.zeros(len(self.surprises))
+        for one, other in ((1, 2), (0, 2), (0, 1)):
+            pair = np.stack([years[one], years[other]])
+            size = np.abs(pair).min(axis=0)
+            agrees = (size > 0) & (np.abs(pair[0] - pair[1]) <= AGREEMENT_TOLERANCE * size)
+            effect = np.where(agrees, pair.mean(axis=0), effect)
+        return effect
+
+    def _fill(self, c: int) -> None:
+        """Replace the columns without a partition before a column by their forecasts."""
+        every = np.arange(len(self.regular))
+        for empty in range(self.next, c):
+            forecasts, _ = self._of_models(every, empty)
+            weights = self._weights(slice(empty - self.walk.windows.level, empty))
+            self.regular[:, empty] = np.einsum("sm,sm->s", weights, forecasts)
+        self.next = max(self.next, c)
+
+    def _of_models(self, rows: NDArray[np.intp], c: int) -> tuple[Floats, Floats]:
+        """Return each model's forecasts of a column and their deviations, of shape (rows, models)."""
+        forecasts = np.full((len(rows), len(self.models.weights)), np.nan)
+        deviations = np.ones(forecasts.shape)
+        ages = np.minimum(c - self.begin[rows], self.models.deviations.shape[1] - 1)
+        for age in np.unique(ages[ages > 0]).tolist():
+            of_age = np.flatnonzero(ages == age)
+            values = self.regular[rows[of_age], c - age : c]
+            base = values[:, :1]
+            weights = self.models.weights[:, age, :age]
+            forecasts[of_age] = base + np.einsum("st,mt->sm", values - base, weights)
+            deviations[of_age] = self.models.deviations[:, age]
+        return forecasts, deviations
+
+    def _weights(self, past: slice, rows: NDArray[np.intp] | None = None) -> Floats:
+        """Return the weights of the models, by the likelihood of their errors in the past, (rows, models)."""
+        selected = slice(None) if rows is None else rows
+        errors = self.errors[selected, :, past]
+        is_known = ~np.isnan(errors) & ~np.isnan(self.walk.usable[selected, past])[:, None]
+        count = is_known.sum(axis=2)
+        total = np.where(is_known, np.abs(errors), 0).sum(axis=2)
+        ages = np.clip(
+            np.arange(past.start, past.stop) - self.begin[selected, None],
+            0,
+            self.models.deviations.shape[1] - 1,
+        )
+        logs = np.log(self.models.deviations)[:, ages].transpose(1, 0, 2)
+        likelihood = -np.where(is_known, logs, 0).sum(axis=2)
+        mean = total / np.maximum(count, 1)
+        floor = 1e-9 * np.maximum(mean.max(axis=1, keepdims=True), 1e-9)
+        likelihood -= count * np.log(np.maximum(mean, floor))
+        weights = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+        return shares
+
+    def _limit_start(self, c: int) -> None:
+        """Limit the first values of series that have just begun."""
+        for i in np.flatnonzero((c >= self.begin) & (c - self.begin < START_POINTS)).tolist():
+            first = int(self.begin[i])
+            values = self.walk.moved[i, first : c + 1]
+            middle = median(values[None])[0]
+            limit = START_SPREADS * 1.4826 * median(np.abs(values - middle)[None])[0]
+            values = np.where(np.isnan(values), middle, values)
+            self.regular[i, first : c + 1] = np.clip(values, middle - limit, middle + limit)
+
+
+def _robust_spread(errors: Floats) -> Floats:
+    """Return the standard deviation of errors around 0, of shape (series,), with limited large errors."""
+    spread = 1.4826 * median(np.abs(errors))
+    limit = ROBUST_SPREADS * spread[:, None]
+    is_known = ~np.isnan(errors)
+    squares = np.where(is_known, np.square(np.clip(errors, -limit, limit)), 0)
+    variance = squares.sum(axis=1) / np.maximum(is_known.sum(axis=1), 1) / ROBUST_VARIANCE
+    result: Floats = np.sqrt(np.nan_to_num(variance))
+    return result
 
 
 MAX_TRAINING_SCORE = 3.0

@@ -23,6 +23,7 @@ from tidegauge.repository.detectors.season_effects import (
     DateEffects,
     ScoringWindows,
     SeasonEffects,
+    YearlyForecasts,
     first_training_partition,
 )
 from tidegauge.repository.detectors.series_kinds import SeriesKinds, Units
@@ -36,6 +37,7 @@ from tidegauge.repository.numerics.counts import (
     RareShares,
 )
 from tidegauge.repository.numerics.forecasts import (
+    MAX_FREEDOM,
     MIN_COUNT_SPREAD,
     MIN_LOG_SPREAD,
     MIN_REPETITIONS,
@@ -47,7 +49,7 @@ from tidegauge.repository.numerics.forecasts import (
     restore,
     rolled_days,
 )
-from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, WEEK_SECONDS, WEEKS_PER_YEAR, Grid
+from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,12 +76,20 @@ WHOLE_NUMBER_TOLERANCE = 1e-6
 """Tolerance for rounding errors of whole numbers."""
 MATURE_POINTS = 28
 """From this many points on, a count's spread is bounded by the observed one, and a season can be constant."""
+MATURE_YEARLY_POINTS = 12
+"""The same for weeks and months, of which few are known."""
 _DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
     int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
 )
 """Plain integers, because arrays are compared with them thousands of times."""
 MAX_NON_DAILY_FREEDOM = 12.0
 """Degrees of freedom of errors, unless partitions are days. Parts of days have more false alarms with more."""
+YEARLY_DRIFT_CYCLES = 1.0
+"""No drift of weeks or months is reported before this many years: a season could look like one."""
+YEARLY_POINTS_PER_FREEDOM = 1.5
+"""Points of weeks or months for each degree of freedom of their errors."""
+MIN_YEARLY_FREEDOM = 12.0
+"""A history of weeks or months is too short to learn a heavier tail: a few incidents would look like one."""
 NEW_POINT_INFLATION = 1.3
 """With few points, a new point's spread is this much larger than the spread of errors."""
 MIN_EARLIER_RECORDS = 2
@@ -332,6 +342,8 @@ class Walk:
         self.effects = np.zeros((shape[0], slots[-1][0] if slots else 1))
         self.points = np.zeros(shape[0], dtype=np.intp)
         self.dates = self._date_effects(season_names)
+        self.yearly = YearlyForecasts(self, seasonal=bool(slots)) if grid.yearly else None
+        self._latest: tuple[int, Forecast] | None = None
 
     def _date_effects(self, season_names: Sequence[str]) -> DateEffects:
         """Return the effects of dates, for the requested seasons."""
@@ -379,7 +391,9 @@ class Walk:
         centre = self.units.transformed(
             earlier_scores.expected[:, first:start], slice(first, start)
         )
-        if is_settled:
+        if self.yearly is not None:
+            self.yearly.begin = np.maximum(self.yearly.begin, self.column[first])
+        elif is_settled:
             self._learn_together(first, start, earlier_scores, centre)
             return
         for t in range(first, start):
@@ -392,7 +406,13 @@ class Walk:
         c = self.column[t]
         if not self.grid.within_days:
             self._refresh(c)
-        return self._ahead(c, max(self.slot[c], 0))
+        if self.yearly is None:
+            return self._ahead(c, max(self.slot[c], 0))
+        if self._latest is None or self._latest[0] != t:
+            now = self._ahead(c, max(self.slot[c], 0))
+            self._latest = (t, self.yearly.refine(now, int(c)))
+        latest = self._latest[1]
+        return replace(latest, centre=latest.centre.copy())
 
     def _ahead(self, c: int, slot: int) -> Forecast:
         """Return the forecast of a column for a slot of the longest season."""
@@ -515,19 +535,25 @@ class Walk:
         """Return the score, starting level and usual spread of slow drifts, as `tails.drift` does.
 
         No drift is reported for times that stay the same, for values that the calendar predicts, or for
-        series whose weekends are not known yet. In the first two years of weeks and months, seasons are not
+        series whose weekends are not known yet. In the first year of weeks and months, seasons are not
         known either. Unless partitions are days, a drift that goes on is not reported again.
         """
         c = self.column[t]
         signs = self.signs[:, c - self.windows.level : c]
-        score, start, spread = tails.drift(expected.now, self.y[:, c], signs, expected.min_spread)
+        if self.yearly is None:
+            score, start, spread = tails.drift(
+                expected.now, self.y[:, c], signs, expected.min_spread
+            )
+        else:
+            score, start, spread = self.yearly.drift(self.y[:, c], expected.now, expected.width)
+            score[expected.recovered | (signs[:, -1] != 0)] = 0
         score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
         started = np.where(score > 0, start, np.nan)
         score[self.dates.as_last_year(t, self.y[:, c], started, expected.width)] = 0
         rows = np.flatnonzero(score)
         score[rows[self._are_new(rows, c, SURE_WEEKS)]] = 0
         if self.grid.yearly:
-            score[self.points < MIN_REPETITIONS * self.grid.cycle] = 0
+            score[self.points < YEARLY_DRIFT_CYCLES * self.grid.cycle] = 0
         if not self.grid.daily:
             side = np.sign(self.y[:, c] - start)[:, None]
             earlier = self.reported_drift_sides[:, c - tails.DRIFT_REACH_POINTS : c]
@@ -613,8 +639,11 @@ class Walk:
         few, counted = self._small_counts(now, slice(c - self.windows.level, c))
         now.centre[few] = np.log1p(counted.mean)
         forecast_centre = now.centre
-        centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
-        now = replace(now, centre=centre, spread=self._second_week(now, c))
+        if self.yearly is None:
+            now = replace(now, centre=self._repeated(now, c, y), spread=self._second_week(now, c))
+        else:
+            centre = self.yearly.explain(int(c), y, now, self._width(t, now)[0])
+            now = replace(now, centre=centre)
         width, min_spread = self._width(t, now)
         now = replace(now, freedom=self._freedom(c, now, width))
         by_date = self.dates.expected(t, y, now.centre, width)
@@ -642,7 +671,8 @@ class Walk:
         min_spread[self.units.sums] = MIN_LOG_SPREAD
         same_time = min(MIN_TIME_SHARE * self.grid.step, MAX_SAME_TIME_SECONDS)
         min_spread[self.units.timed] = same_time
-        is_mature = self.kinds.counts & (now.points >= MATURE_POINTS)
+        mature_points = MATURE_POINTS if self.yearly is None else MATURE_YEARLY_POINTS
+        is_mature = self.kinds.counts & (now.points >= mature_points)
         min_spread[is_mature] = np.minimum(
             min_spread, np.maximum(MIN_COUNT_SPREAD, self.kinds.max_spread_ratio * now.spread)
         )[is_mature]
@@ -655,6 +685,10 @@ class Walk:
 
     def _freedom(self, c: np.intp, now: Forecast, width: Floats) -> Floats:
         """Return the degrees of freedom of errors, given the number of points and of earlier unusual errors."""
+        if self.yearly is not None:
+            most = np.clip(now.points / YEARLY_POINTS_PER_FREEDOM, 2.5, MAX_FREEDOM)
+            own = tails.tail_freedom(now.surprises, width)
+            return np.minimum(most, np.maximum(own, MIN_YEARLY_FREEDOM))
         if not self.grid.daily:
             return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
         alarms = self.signs[:, c - self.windows.level : c] != 0
@@ -737,21 +771,6 @@ class Walk:
                 )
         return centre
 
-    def _between_weeks(self, centre: Floats, spread: Floats, c: int, y: Floats) -> Floats:
-        """Return the expected values; for surprises in weekly data, a value between neighboring weeks.
-
-        A week of the year begins up to six days earlier or later than in other years.
-        """
-        slot = self.slot[c]
-        if not self.by_season.seasons or self.grid.step != WEEK_SECONDS or slot < 0:
-            return centre
-        near = (
-            self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS_PER_YEAR]
-            - self.effects[:, [slot]]
-        )
-        between = np.clip(y, centre + near.min(axis=1), centre + near.max(axis=1))
-        return np.where(np.abs(y - centre) > SURPRISE_SPREADS * spread, between, centre)
-
     def _second_week(self, now: Forecast, c: int) -> Floats:
         """Return the spreads; in the second week of daily data, the spread of forecasts by `_repeated`.
 
@@ -774,7 +793,11 @@ class Walk:
         c = self.column[t]
         if self._begins_day(t):
             self._refresh(c)
+        now = self._forecast(t) if self.yearly is not None else None
         alarm, teaches = self._keep(t, score, reason, centre)
+        if self.yearly is not None and now is not None:
+            expected = np.where(reason == _DRIFT_REASON, now.centre, centre)
+            self.yearly.learn(int(c), self.y[:, c], now.centre, expected, self._width(t, now)[0])
         for i in np.flatnonzero(teaches & (reason == _RECOVERY_REASON)):
             self._recover(int(i), int(c))
         alarmed = np.flatnonzero(alarm)
@@ -873,6 +896,8 @@ class Walk:
         self._move(i, first, float(offset))
         self.usable[i, first : c + 1] = self.y[i, first : c + 1]
         self.filled[i, first : c + 1] = self.y[i, first : c + 1]
+        if self.yearly is not None:
+            self.yearly.accept(i, first, c)
         self.levels[i] = _Level(first, float(offset), c)
         self.shifts.append((i, t, int(np.searchsorted(self.column, first))))
 
@@ -883,6 +908,8 @@ class Walk:
         self.usable[i, level.first : c] = np.nan
         self.excluded_from_tail[i, level.first + 1 : c] = True
         self.filled[i, level.first : c] -= level.offset
+        if self.yearly is not None:
+            self.yearly.leave(i, level.first, c, level.offset)
 
     def _move(self, i: int, end: int, offset: float) -> None:
         """Move the past of a series, before column ``end``, to another level."""
@@ -890,6 +917,9 @@ class Walk:
             past[i, :end] += offset
         self.open[i] = 0
         self.levels[i] = _Level()
+        if self.yearly is not None:
+            self._latest = None
+            self.yearly.move(i, end, offset)
 
     def _restart(self, t: int) -> None:
         """Move the past of series for which a label begins a new level at this partition."""

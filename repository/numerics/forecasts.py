@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -34,6 +36,7 @@ from tidegauge.repository.numerics.arrays import (
     running_medians,
     zero_if_nan,
 )
+from tidegauge.repository.numerics.grid import MONTHS_PER_YEAR, WEEKS_PER_YEAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -376,6 +379,91 @@ class Season:
                 axis=2
             )
         return is_repeated
+
+
+YEAR_WEEKS, YEAR_MONTHS = 365.2425 / 7, 12.0
+"""Columns of a year."""
+MAX_YEARLY_COLUMNS = {WEEKS_PER_YEAR: 5 * WEEKS_PER_YEAR, MONTHS_PER_YEAR: 8 * MONTHS_PER_YEAR}
+"""Weeks or months from which a point is forecast, by the slots of a year."""
+LEVEL_VARIANCE = 1e6
+"""Variance of the level before the first point: anything is possible."""
+WANDER_VARIANCES = (0.003, 0.03, 0.2, 1.0)
+"""Variances of the change of the level from one point to the next."""
+GROWTHS = (0.0, 0.1)
+"""Standard deviations of a constant growth from one point to the next, for the levels that hardly wander."""
+MAX_GROWING_WANDER = 0.03
+SEASON_VARIANCES = ((0.0, 0.0), (2.0, 0.0), (15.0, 0.0), (0.0, 0.5), (0.0, 4.0), (2.0, 4.0))
+"""Variances of the smooth season of a year, and of single weeks or months."""
+SMOOTH_LENGTH = 0.7
+"""Length scale of the smooth season. Effects of weeks that are two months apart have the correlation 0.5."""
+SEASON_YEARS = 8.0
+"""The correlation of a season with itself falls to 1/e in this many years."""
+
+
+@dataclass(frozen=True)
+class YearlyModels:
+    """Gaussian processes of weeks or months, as linear filters; in units of the variance of noise.
+
+    A process is the sum of noise, a level that wanders, a constant growth, a smooth season of the year, and effects
+    of single weeks or months (Rasmussen and Williams 2006, chapters 2 and 5). The models differ in the variances
+    of these parts. The forecast of a point is a weighted sum of earlier points, and the weights
+    depend only on their number.
+
+    Attributes
+    ----------
+    weights : array, shape (models, points, points)
+        Weights of the first k points in the forecast of the next point, in row k.
+    deviations : array, shape (models, points)
+        Standard deviation of the error of this forecast.
+    """
+
+    weights: Floats
+    deviations: Floats
+
+    @classmethod
+    @lru_cache(maxsize=8)
+    def of_year(cls, slots: int, points: int, *, seasonal: bool) -> YearlyModels:
+        """Return the models of weeks or months, by the slots of a year.
+
+        Parameters
+        ----------
+        slots : int
+            52 or 12.
+        points : int
+            Maximum number of points from which the next is forecast.
+        seasonal : bool
+            False for models without seasons.
+
+        Examples
+        --------
+        After many points, a level that hardly wanders is nearly their mean:
+
+        >>> models = YearlyModels.of_year(12, 25, seasonal=False)
+        >>> [round(float(weight), 3) for weight in models.weights[0, 24, [0, 23]]]
+        [0.032, 0.062]
+        """
+        year = YEAR_WEEKS if slots == WEEKS_PER_YEAR else YEAR_MONTHS
+        index = np.arange(points + 1)
+        lag = np.abs(index[:, None] - index)
+        smooth = np.exp(-2 * np.square(np.sin(np.pi * lag / year) / SMOOTH_LENGTH))
+        single = np.clip(1 - np.abs((lag + year / 2) % year - year / 2), 0, 1)
+        memory = np.exp(-lag / (SEASON_YEARS * year))
+        weights, deviations = [], []
+        for wander, growth, (smooth_variance, single_variance) in product(
+            WANDER_VARIANCES, GROWTHS, SEASON_VARIANCES if seasonal else SEASON_VARIANCES[:1]
+        ):
+            if growth and wander > MAX_GROWING_WANDER:
+                continue
+            covariance = np.eye(len(index)) + LEVEL_VARIANCE
+            covariance += wander * np.minimum(index[:, None], index)
+            covariance += np.square(growth) * np.outer(index, index)
+            covariance += memory * (smooth_variance * smooth + single_variance * single)
+            # With K = L D L', L triangular with unit diagonal, the forecast errors are the inverse of L times the points.
+            factor = np.linalg.cholesky(covariance)
+            deviation = np.diag(factor)
+            weights.append(np.eye(len(index)) - np.linalg.inv(factor / deviation))
+            deviations.append(deviation)
+        return cls(np.array(weights), np.array(deviations))
 
 
 LEVEL_WINDOWS = (3, 7, 1)

@@ -3,14 +3,14 @@
 No database.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.base import History, Reason
+from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.monitor import Monitor
 
 HOUR, DAY = np.timedelta64(1, "h"), np.timedelta64(1, "D")
@@ -344,3 +344,40 @@ def test_the_first_weekend_of_a_new_table_is_not_an_anomaly():
     times = times_of(HOUR, 14)
     _, flags = score_and_flag(times, np.where(weekend(times), 0.5, 1.0))
     assert not flags.any()
+
+
+def weeks_of_noise(weeks, noise):
+    """Return weeks, and ten counts with a smooth season of the year."""
+    draw = np.random.default_rng(3)
+    season = 0.2 * np.sin(2 * np.pi * np.arange(weeks) / 52.18)
+    return times_of(7 * DAY, 7 * weeks), 1e6 * np.exp(season + draw.normal(0, noise, (10, weeks)))
+
+
+def test_the_band_of_weeks_follows_their_noise_from_the_second_year_on():
+    """A normal deviation of 1 in 4,500 is 3.7 times the noise; a forecast from many points adds little to it."""
+    times, values = weeks_of_noise(156, 0.05)
+    scores = tg.Seasonal().score(History(times, values, values, [Scale.COUNT] * 10))
+    reach = np.log(scores.upper / scores.lower) / 2 / 0.05
+    for year in (1, 2):
+        assert 3.7 < np.median(reach[:, 52 * year + 20 : 52 * year + 52]) < 5.5
+
+
+def test_a_loss_of_a_third_of_a_week_is_found_in_every_year():
+    times, values = weeks_of_noise(156, 0.05)
+    weeks = np.array([30, 60, 85, 110, 140])
+    values[:, weeks] *= 2 / 3
+    scores = tg.Seasonal().score(History(times, values, values, [Scale.COUNT] * 10))
+    assert (scores.score[:, weeks] > 3.65).mean() > 0.9
+
+
+def test_new_weeks_are_scored_as_in_a_score_of_the_whole_history():
+    times, values = weeks_of_noise(130, 0.05)
+    values[0, 70:] *= 1.5  # a level that is accepted
+    values[1, 40:43] *= 3
+    values[2, 90] = np.nan
+    history = History(times, values, values, [Scale.COUNT] * 10)
+    whole = tg.Seasonal().score(history)
+    known = Scores(*(getattr(whole, f.name)[:, :75] for f in fields(whole)))
+    newer = tg.Seasonal().score(history, 75, known)
+    np.testing.assert_allclose(newer.score, whole.score[:, 75:], rtol=1e-6)
+    np.testing.assert_allclose(newer.upper, whole.upper[:, 75:], rtol=1e-6)
