@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +29,7 @@ from tidegauge.repository.detection.findings import (
     score_and_decide,
     score_partitions,
 )
-from tidegauge.repository.detection.young import maybe_young, young_histories
+from tidegauge.repository.detection.young import maybe_young, read_restated, young_histories
 from tidegauge.repository.detectors.base import (
     Detector,
     PartitionDetector,
@@ -74,9 +76,9 @@ from tidegauge.repository.store.facts import (
     FactDimensions,
     Facts,
     dimensions_by_dataset,
-    read_facts,
+    read_values,
 )
-from tidegauge.repository.store.labels import training_labels
+from tidegauge.repository.store.labels import training_labels, trains_detectors
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 from tidegauge.repository.store.scorebook import SCORE_COLUMNS, Points
@@ -145,7 +147,7 @@ class StoredDataset:
     marks : mapping of str to tuple
         As in `DetectionScope`.
     is_labelled : bool
-        Whether the dataset has any label.
+        Whether a user's label of the dataset controls training.
     """
 
     name: str
@@ -174,7 +176,11 @@ class StoredDataset:
                 scored.where(m.dataset_id.in_(ids))
             ):
                 marks.setdefault(number, {})[name] = (commit, key)
-            labels = sa.select(label.dataset_id).where(label.dataset_id.in_(ids)).distinct()
+            labels = (
+                sa.select(label.dataset_id)
+                .where(label.dataset_id.in_(ids), trains_detectors())
+                .distinct()
+            )
             labelled = set(connection.execute(labels).scalars())
             for number, name in name_by_id.items():
                 stored[name] = cls(
@@ -313,34 +319,38 @@ class DetectionJob(DetectionScope):
         segments = group_by_segment(self.dimensions[1])
         return all((name, within) in self.whole_series for name in names for within in segments)
 
-    def steps(self, connection: Connection) -> Scoring[list[DetectorResult]]:
-        """Score the changed partitions with each detector; the scores are requested from the caller."""
-        results = []
-        reader, segments = _Reader(connection, self), group_by_segment(self.dimensions[1])
+    def plan(self, reader: HistoryReader) -> DetectionPlan:
+        """Return which partitions each detector scores again, and what it reads for that."""
+        plan = DetectionPlan(self, [], [])
+        segments = reader.segments(self)
         for detector, monitors in self.watched.items():
             decision_inputs = [[m.to_dict() for m in monitors], self.calendar]
             if self.teaching.zone is not None:
                 decision_inputs.append(self.teaching.zone.key)
             result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
+            plan.results.append(result)
             changed = self._changed(reader, detector, result)
-            for within, indices in segments.items():
+            for segment in segments:
                 if changed and not isinstance(detector, PartitionDetector):
-                    changed |= maybe_young(connection, [self._id(p) for p in indices])
-                start = next((k for k, p in enumerate(indices) if self._id(p) in changed), None)
-                if start is None:
-                    continue
-                if isinstance(detector, PartitionDetector):
-                    steps = self._judge(reader, detector, monitors, within, indices, start, result)
-                else:
-                    steps = self._score(reader, detector, monitors, indices, start, result)
-                yield from steps
-            results.append(result)
-        return results
+                    changed |= maybe_young(reader.restated, segment.ids)
+                start = next((k for k, n in enumerate(segment.ids) if n in changed), None)
+                if start is not None:
+                    first = self._first(detector, segment, start)
+                    plan.tasks.append(_Task(detector, monitors, segment, start, first, result))
+        return plan
 
-    def _id(self, index: int) -> int:
-        return int(self.dimensions[1][index]["id"])
+    def _first(self, detector: Detector, segment: _Segment, start: int) -> int:
+        """Return the position of the first partition on which the scores from ``start`` depend."""
+        history_needed = detector.reach(segment.grid)
+        if not isinstance(detector, PartitionDetector):
+            if self.teaching.restarts or history_needed is None:
+                return 0
+            history_needed = max(history_needed, EARLIER_PARTITIONS)
+        return 0 if history_needed is None else max(start - history_needed, 0)
 
-    def _changed(self, reader: _Reader, detector: Detector, result: DetectorResult) -> set[int]:
+    def _changed(
+        self, reader: HistoryReader, detector: Detector, result: DetectorResult
+    ) -> set[int]:
         """Return the ids of partitions whose metrics or labels changed since a detector's last run."""
         mark, decided_by = self.marks.get(result.detector, (0, ""))
         rescores_all = isinstance(detector, PartitionDetector) and detector.needs_clock
@@ -354,193 +364,275 @@ class DetectionJob(DetectionScope):
             or self.window != Window()
         ):
             return {int(row["id"]) for row in self.dimensions[1]}
-        changed = reader.changed(s.metric, mark)
+        changed = reader.changed(self, s.metric, mark)
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
             # Partitions of recorded metrics have no version.
-            changed = changed | reader.changed(s.partition_version, mark)
+            changed = changed | reader.changed(self, s.partition_version, mark)
         new_labels = [label for label in self.teaching.labels if label.commit > mark]
+        if not new_labels:
+            return set(changed)
         return changed | {
             int(row["id"]) for row in self.dimensions[1] if any(x.covers(row) for x in new_labels)
         }
 
-    def _score(
-        self,
-        reader: _Reader,
-        detector: Detector,
-        monitors: Sequence[Monitor],
-        indices: Sequence[int],
-        start: int,
-        detector_result: DetectorResult,
-    ) -> Scoring[None]:
-        """Score the partitions of one partition segment from index ``start``, and add the result.
-
-        Parameters
-        ----------
-        reader : _Reader
-        detector : Detector
-        monitors : sequence of Monitor
-            The monitors of the detector.
-        indices : sequence of int
-            Indices of the segment's partitions.
-        start : int
-            Position in ``indices`` of the first partition to score.
-        detector_result : DetectorResult
-            Receives the scores and anomalies.
-        """
-        # Read only the partitions that the scores depend on: from `first`.
-        grid = reader.grid(indices)
-        history_needed = None if self.teaching.restarts else detector.reach(grid)
-        first = (
-            0 if history_needed is None else max(start - max(history_needed, EARLIER_PARTITIONS), 0)
-        )
-        ids = [self._id(index) for index in indices]
-        connection = reader.connection
-        series_matrix = matrix(
-            reader.facts(ids[first:]),
-            indices[first:],
-            _watched_by(monitors),
-            detector.min_points if first == 0 else 1,
+    def _matrix(self, task: _Task, facts: Facts) -> Matrix:
+        """Return the values of the partitions that a task reads."""
+        detector, segment, first = task.detector, task.segment, task.first
+        is_partial = first > 0 or isinstance(detector, PartitionDetector)
+        return matrix(
+            facts,
+            segment.indices[first:],
+            _watched_by(task.monitors),
+            1 if is_partial else detector.min_points,
             self.teaching,
-            grid.part(first),
-            reader.times(indices)[first:],
+            segment.grid.part(first),
+            segment.times[first:],
         )
-        start -= first
-        past = scorebook.read(connection, self.id, detector_result.detector, ids[first:][:start])
-        earlier_scores = known_scores(series_matrix, past, start)
-        previous_sides = reader.previous_sides(series_matrix, start, detector_result.detector)
+
+    def score(self, reader: HistoryReader, task: _Task) -> Scoring[None]:
+        """Score partitions of one partition segment, and add the result of the task."""
+        if isinstance(task.detector, PartitionDetector):
+            return self._judge(reader, task, task.detector)
+        return self._score(reader, task)
+
+    def _score(self, reader: HistoryReader, task: _Task) -> Scoring[None]:
+        """Score the series of a partition segment from the first partition of a task."""
+        connection, first, start = reader.connection, task.first, task.start - task.first
+        series_matrix = self._matrix(task, reader.facts(self))
+        earlier_scores = known_scores(series_matrix, reader.scores(task), start)
         result = yield from score_and_decide(
-            detector,
-            monitors,
+            task.detector,
+            task.monitors,
             series_matrix,
             self.window,
             self.teaching,
             start=start,
             earlier_scores=earlier_scores,
-            previous_sides=previous_sides,
+            previous_sides=reader.previous_sides(series_matrix, start, task.result.detector),
             young=young_histories(connection, series_matrix, start),
         )
         values = _earlier_values(
-            connection, series_matrix, {i for i, _ in result.anomaly_indices}, first, ids
+            connection,
+            series_matrix,
+            {i for i, _ in result.anomaly_indices},
+            first,
+            task.segment.ids,
         )
-        detector_result.add(result, result.findings(values))
+        task.result.add(result, result.findings(values))
 
     def _judge(
-        self,
-        reader: _Reader,
-        detector: PartitionDetector,
-        monitors: Sequence[Monitor],
-        within: str,
-        indices: Sequence[int],
-        start: int,
-        detector_result: DetectorResult,
+        self, reader: HistoryReader, task: _Task, detector: PartitionDetector
     ) -> Scoring[None]:
-        """Score whole partitions of a partition segment from index ``start``, and add the result.
-
-        Parameters
-        ----------
-        reader : _Reader
-        detector : PartitionDetector
-        monitors : sequence of Monitor
-            The monitors of the detector.
-        within : str
-            The partition segment.
-        indices : sequence of int
-            Indices of the segment's partitions.
-        start : int
-            Position in ``indices`` of the first partition to score.
-        detector_result : DetectorResult
-            Receives the scores and anomalies.
-        """
-        grid = reader.grid(indices)
-        history_needed = detector.reach(grid)
-        first = 0 if history_needed is None else max(start - history_needed, 0)
-        ids = [self._id(index) for index in indices]
-        connection = reader.connection
-        facts = reader.facts(ids[first:] if detector.needs_values else [])
-        is_watched = _watched_by(monitors) if detector.needs_values else _watches_nothing
-        series_matrix = matrix(
-            facts,
-            indices[first:],
-            is_watched,
-            1,
-            self.teaching,
-            grid.part(first),
-            reader.times(indices)[first:],
-        )
-        row = self.whole_series[repr(detector), within]
+        """Score whole partitions from the first partition of a task."""
+        segment, first, start = task.segment, task.first, task.start - task.first
+        facts = reader.facts(self)
+        if not detector.needs_values:
+            facts = facts.take(np.empty(0, dtype=np.intp))
+        series_matrix = self._matrix(task, facts)
+        row = self.whole_series[repr(detector), segment.within]
         muted = self.teaching.muted([row], series_matrix.partitions)
         ledger = replace(
-            reader.ledger(indices).since(first), muted=None if muted is None else muted[0]
+            reader.ledger(self, segment).since(first), muted=None if muted is None else muted[0]
         )
-        start -= first
         version = np.maximum(ledger.version, 1)[None, :]
         measure_matrix = replace(series_matrix, series=[row], version=version)
         earlier_scores = None
         if detector.needs_scores and start:
-            past = scorebook.read(
-                connection, self.id, detector_result.detector, ids[first:][:start]
-            )
-            earlier_scores = known_scores(measure_matrix, past, start)
+            earlier_scores = known_scores(measure_matrix, reader.scores(task), start)
         scored_measure, findings = yield from score_partitions(
             detector,
-            monitors,
+            task.monitors,
             measure_matrix,
             ledger,
             self.window,
             self.teaching,
             start=start,
             earlier_scores=earlier_scores,
-            previous_sides=reader.previous_sides(measure_matrix, start, detector_result.detector),
+            previous_sides=reader.previous_sides(measure_matrix, start, task.result.detector),
         )
-        detector_result.add(scored_measure, findings)
+        task.result.add(scored_measure, findings)
 
 
-class _Reader:
-    """Reader of a dataset's history that remembers results, because most detectors read the same."""
+@dataclass(frozen=True)
+class _Segment:
+    """The partitions of one partition segment of a dataset, in order of time.
 
-    def __init__(self, connection: Connection, job: DetectionJob) -> None:
+    Attributes
+    ----------
+    within : str
+        The partition segment.
+    indices : list of int
+        Indices of its partitions among those of the dataset.
+    ids : list of int
+    times : array of datetime64[s]
+    """
+
+    within: str
+    indices: Sequence[int]
+    ids: Sequence[int]
+    times: NDArray[np.datetime64]
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The time grid of the partitions."""
+        return Grid.from_times(self.times)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Partitions of one partition segment that a detector scores.
+
+    Attributes
+    ----------
+    detector : Detector
+    monitors : sequence of Monitor
+        The monitors of the detector.
+    segment : _Segment
+    start, first : int
+        Positions in the segment of the first partition to score, and of the first to read.
+    result : DetectorResult
+        Receives the scores and anomalies.
+    """
+
+    detector: Detector
+    monitors: Sequence[Monitor]
+    segment: _Segment
+    start: int
+    first: int
+    result: DetectorResult
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether the detector reads metrics."""
+        return not isinstance(self.detector, PartitionDetector) or self.detector.needs_values
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether the detector reads its scores of earlier partitions."""
+        return not isinstance(self.detector, PartitionDetector) or self.detector.needs_scores
+
+
+@dataclass(frozen=True)
+class DetectionPlan:
+    """The tasks of a dataset's detection, and the results that they fill."""
+
+    job: DetectionJob
+    results: list[DetectorResult]
+    tasks: list[_Task]
+
+    def steps(self, reader: HistoryReader) -> Scoring[list[DetectorResult]]:
+        """Complete the tasks; the scores are requested from the caller."""
+        for task in self.tasks:
+            yield from self.job.score(reader, task)
+        return self.results
+
+
+def start_detections(
+    connection: Connection, jobs: Mapping[str, DetectionJob]
+) -> dict[str, Scoring[list[DetectorResult]]]:
+    """Read the histories of datasets together, and return the steps of their detections by name."""
+    reader = HistoryReader(connection, list(jobs.values()))
+    plans = {name: job.plan(reader) for name, job in jobs.items()}
+    reader.prepare(list(plans.values()))
+    return {name: plan.steps(reader) for name, plan in plans.items()}
+
+
+class HistoryReader:
+    """Reader of the histories of several datasets: each kind of rows by a few statements for all of them."""
+
+    def __init__(self, connection: Connection, jobs: Sequence[DetectionJob]) -> None:
         self.connection = connection
-        self._job, self._partitions = job, job.dimensions[1]
-        self._facts: tuple[frozenset[int], Facts] | None = None
-        self._ledgers: dict[tuple[int, ...], PartitionLedger] = {}
-        self._changed: dict[tuple[str, int], set[int]] = {}
-        self._grids: dict[tuple[int, ...], Grid] = {}
-        self._times = times_of(self._partitions)
+        self._jobs = jobs
+        self._segments = {job.id: _segments(job) for job in jobs}
+        self._changed: dict[tuple[str, int], dict[int, set[int]]] = {}
+        self._ledgers: dict[tuple[int, str], PartitionLedger] = {}
+        self._facts: dict[int, Facts] = {}
+        self._scores: dict[tuple[str, int], Points] = {}
         self._departures: dict[int, dict[str, dict[int, float | None]]] = {}
 
-    def facts(self, partitions: Sequence[int]) -> Facts:
-        """Return the metrics of partitions by id; the result can contain other partitions."""
-        if self._facts is None or not self._facts[0].issuperset(partitions):
-            reads_all = len(partitions) == len(self._partitions)
-            selected = None if reads_all else partitions  # a condition on all partitions is slow
-            facts = read_facts(
-                self.connection,
-                self._job.dataset,
-                MetricQuery(),
-                partitions=selected,
-                dimensions=self._job.dimensions,
+    def prepare(self, plans: Sequence[DetectionPlan]) -> None:
+        """Read the metrics, scores and anomalies that the tasks of plans need."""
+        values: dict[int, set[int]] = {}
+        scores: dict[str, dict[int, list[int]]] = {}
+        previous: set[int] = set()
+        for plan in plans:
+            dataset = plan.job.id
+            for task in plan.tasks:
+                ids, first, start = task.segment.ids, task.first, task.start
+                if task.needs_values:
+                    values.setdefault(dataset, set()).update(ids[first:])
+                if task.needs_scores and start > first:
+                    by_dataset = scores.setdefault(task.result.detector, {})
+                    by_dataset.setdefault(dataset, []).extend(ids[first:start])
+                if start:
+                    previous.add(ids[start - 1])
+        datasets = {job.id: (job.dataset, job.dimensions) for job in self._jobs}
+        read = {dataset: sorted(ids) for dataset, ids in values.items()}
+        self._facts = read_values(self.connection, datasets, read)
+        for detector, partitions in scores.items():
+            self._read_scores(detector, partitions)
+        self._read_departures(sorted(previous))
+
+    def _read_scores(self, detector: str, partitions: Mapping[int, Sequence[int]]) -> None:
+        """Read a detector's scores, and divide them by partition segment."""
+        counts = {job.id: len(job.dimensions[1]) for job in self._jobs}
+        points = scorebook.read_together(self.connection, detector, partitions, counts)
+        segments = [segment for dataset in partitions for segment in self._segments[dataset]]
+        ids = np.array([n for segment in segments for n in segment.ids], dtype=np.int64)
+        lengths = [len(segment.ids) for segment in segments]
+        number = np.repeat(np.arange(len(segments)), lengths)[index_in(ids, points.partition)]
+        order = np.argsort(number, kind="stable")
+        points = points.take(order)
+        bounds = np.searchsorted(number[order], np.arange(len(segments) + 1)).tolist()
+        for segment, (first, last) in zip(segments, pairwise(bounds), strict=True):
+            self._scores[detector, segment.ids[0]] = points.take(np.arange(first, last))
+
+    def _read_departures(self, partitions: Sequence[int]) -> None:
+        """Read how far the anomalies of partitions are from their expected values."""
+        n, f = s.anomaly.c, s.finding.c
+        for chunk in chunks(partitions):
+            query = (
+                sa.select(n.partition_id, n.detector, n.series_id, f.value - f.expected)
+                .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
+                .where(n.partition_id.in_(chunk))
             )
-            self._facts = frozenset(partitions), facts
-        return self._facts[1]
+            for partition, detector, series, departure in self.connection.execute(query):
+                by_detector = self._departures.setdefault(partition, {})
+                by_detector.setdefault(detector, {})[series] = departure
 
-    def grid(self, indices: Sequence[int]) -> Grid:
-        """Return the time grid of a partition segment's partitions."""
-        key = tuple(indices)
-        if key not in self._grids:
-            self._grids[key] = Grid.from_times(self.times(indices))
-        return self._grids[key]
+    def segments(self, job: DetectionJob) -> Sequence[_Segment]:
+        """Return the partition segments of a dataset."""
+        return self._segments[job.id]
 
-    def times(self, indices: Sequence[int]) -> NDArray[np.datetime64]:
-        """Return the times of partitions."""
-        return self._times[list(indices)]
+    def facts(self, job: DetectionJob) -> Facts:
+        """Return the metrics of a dataset that its plan needs; the result can contain other partitions."""
+        return self._facts[job.id]
 
-    def ledger(self, indices: Sequence[int]) -> PartitionLedger:
+    def scores(self, task: _Task) -> Points:
+        """Return a detector's scores of a partition segment; the result can contain other partitions."""
+        key = task.result.detector, task.segment.ids[0]
+        return self._scores.get(key) or Points.concatenate([])
+
+    @cached_property
+    def restated(self) -> set[int]:
+        """The recent partitions that were measured again."""
+        segments = [segment.ids for group in self._segments.values() for segment in group]
+        return read_restated(self.connection, segments)
+
+    @cached_property
+    def _entries(self) -> LedgerEntries:
+        v, p = s.partition_version.c, s.partition.c
+        conditions = [
+            v.partition_id.in_(sa.select(p.id).where(p.dataset_id.in_(chunk)))
+            for chunk in chunks([job.id for job in self._jobs])
+        ]
+        return LedgerEntries.read(self.connection, conditions)
+
+    def ledger(self, job: DetectionJob, segment: _Segment) -> PartitionLedger:
         """Return the ledger entries of a partition segment's partitions."""
-        key = tuple(indices)
+        key = job.id, segment.within
         if key not in self._ledgers:
-            rows = [self._partitions[index] for index in indices]
-            job = self._job
-            self._ledgers[key] = read_ledger(self.connection, rows, job.now, job.teaching.zone)
+            self._ledgers[key] = self._entries.ledger(segment.ids, job.now, job.teaching.zone)
         return self._ledgers[key]
 
     def previous_sides(self, series_matrix: Matrix, start: int, detector: str) -> Floats:
@@ -549,39 +641,58 @@ class _Reader:
         if not start:
             return sides
         partition = int(series_matrix.partitions[start - 1]["id"])
-        if partition not in self._departures:
-            n, f = s.anomaly.c, s.finding.c
-            query = (
-                sa.select(n.detector, n.series_id, f.value - f.expected)
-                .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
-                .where(n.partition_id == partition)
-            )
-            by_detector = self._departures.setdefault(partition, {})
-            for name, series, departure in self.connection.execute(query):
-                by_detector.setdefault(name, {})[series] = departure
-        departures = self._departures[partition].get(detector, {})
+        departures = self._departures.get(partition, {}).get(detector, {})
         for i, row in enumerate(series_matrix.series if departures else ()):
             sides[i] = np.sign(departures.get(row["id"]) or 0.0)
         return sides
 
-    def changed(self, table: sa.Table, mark: int) -> set[int]:
-        """Return the ids of partitions with rows of a table that changed after a commit."""
+    def changed(self, job: DetectionJob, table: sa.Table, mark: int) -> set[int]:
+        """Return the ids of a dataset's partitions with rows of a table that changed after a commit.
+
+        All datasets with a detector that has scored up to this commit are read together.
+        """
         key = table.name, mark
-        if key not in self._changed:
+        if key not in self._changed or job.id not in self._changed[key]:
             row, p = table.c, s.partition.c
-            query = (
-                sa.select(row.partition_id)
-                .join_from(s.partition, table, row.partition_id == p.id)
-                .where(p.dataset_id == self._job.id)
-                .where((row.commit_id > mark) | (row.superseded_commit_id > mark))
-                .distinct()
-            )
-            self._changed[key] = set(self.connection.execute(query).scalars())
-        return self._changed[key]
+            datasets = {
+                other.id for other in self._jobs if any(m == mark for m, _ in other.marks.values())
+            }
+            changed = self._changed[key] = {n: set() for n in datasets | {job.id}}
+            for chunk in chunks(sorted(changed)):
+                query = (
+                    sa.select(p.dataset_id, row.partition_id)
+                    .join_from(s.partition, table, row.partition_id == p.id)
+                    .where(p.dataset_id.in_(chunk))
+                    .where((row.commit_id > mark) | (row.superseded_commit_id > mark))
+                    .distinct()
+                )
+                for dataset, partition in self.connection.execute(query):
+                    changed[dataset].add(partition)
+        return self._changed[key][job.id]
 
 
-def _watches_nothing(row: SeriesRow) -> bool:
-    return False
+def _segments(job: DetectionJob) -> list[_Segment]:
+    partitions = job.dimensions[1]
+    times = times_of(partitions)
+    return [
+        _Segment(within, indices, [int(partitions[k]["id"]) for k in indices], times[indices])
+        for within, indices in group_by_segment(partitions).items()
+    ]
+
+
+def index_in(ids: NDArray[np.int64], requested: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the index of each requested id among ids, -1 if it is not there.
+
+    Examples
+    --------
+    >>> index_in(np.array([7, 3]), np.array([3, 4, 7, 9])).tolist()
+    [1, -1, 0, -1]
+    """
+    if not len(ids):
+        return np.full(len(requested), -1, dtype=np.intp)
+    order = np.argsort(ids)
+    index = order[np.minimum(np.searchsorted(ids, requested, sorter=order), len(ids) - 1)]
+    return np.where(ids[index] == requested, index, -1)
 
 
 def create_inputs(database: Database, artifacts: Artifacts, job: DetectionJob) -> None:
@@ -635,48 +746,80 @@ def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRo
     }
 
 
+@dataclass(frozen=True)
+class LedgerEntries:
+    """Versions of partitions as they are stored.
+
+    Attributes
+    ----------
+    current : mapping of int to row
+        Current version and schema, by id of the partition.
+    arrived_at : mapping of int to datetime
+        Arrival time of the first version, so that a restatement is not late. It is absent if this version was
+        deleted.
+    schemas : mapping of int to mapping
+        Types by column name, by id of the schema.
+    """
+
+    current: Mapping[int, Any]
+    arrived_at: Mapping[int, datetime | None]
+    schemas: Mapping[int, Mapping[str, str]]
+
+    @classmethod
+    def read(
+        cls, connection: Connection, conditions: Iterable[sa.ColumnElement[bool]]
+    ) -> LedgerEntries:
+        """Read the versions of the partitions that meet any of the conditions."""
+        v, t = s.partition_version.c, s.table_schema.c
+        current: dict[int, Any] = {}
+        arrived_at: dict[int, datetime | None] = {}
+        is_current = s.holds(s.partition_version)
+        for condition in conditions:
+            query = sa.select(
+                v.partition_id,
+                v.version,
+                v.arrived_at,
+                v.table_schema_id,
+                is_current.label("is_current"),
+            ).where(condition, is_current | (v.version == 1))
+            for row in connection.execute(query):
+                if row.is_current:
+                    current[row.partition_id] = row
+                if row.version == 1:
+                    arrived_at[row.partition_id] = row.arrived_at
+        schemas: dict[int, Mapping[str, str]] = {}
+        for chunk in chunks(sorted({row.table_schema_id for row in current.values()})):
+            columns = sa.select(t.id, t.columns).where(t.id.in_(chunk))
+            schemas.update(
+                {row[0]: dict(json.loads(row[1])) for row in connection.execute(columns)}
+            )
+        return cls(current, arrived_at, schemas)
+
+    def ledger(
+        self, partitions: Sequence[int], now: datetime, zone: ZoneInfo | None = None
+    ) -> PartitionLedger:
+        """Return the entries of partitions by id. Times are on the clocks of a zone."""
+        rows = [self.current.get(partition) for partition in partitions]
+        arrived = to_seconds([self.arrived_at.get(partition) for partition in partitions])
+        return PartitionLedger(
+            local_clock(arrived, zone),
+            np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
+            [{} if row is None else self.schemas[row.table_schema_id] for row in rows],
+            now=local_clock(np.array([to_datetime64(now)]), zone)[0],
+            zone=zone,
+        )
+
+
 def read_ledger(
     connection: Connection,
     partitions: Sequence[PartitionRow],
     now: datetime,
     zone: ZoneInfo | None = None,
 ) -> PartitionLedger:
-    """Return arrival times, versions and schemas of partitions. Times are on the clocks of a zone.
-
-    The arrival time of a partition is the time of its first version, so that a restatement is not late.
-    It is unknown if the first version was deleted.
-    """
-    v, t = s.partition_version.c, s.table_schema.c
+    """Return arrival times, versions and schemas of partitions. Times are on the clocks of a zone."""
     ids = [row["id"] for row in partitions]
-    current: dict[int, Any] = {}
-    arrived_at: dict[int, Any] = {}
-    is_current = s.holds(s.partition_version)
-    for chunk in chunks(ids):
-        query = sa.select(
-            v.partition_id,
-            v.version,
-            v.arrived_at,
-            v.table_schema_id,
-            is_current.label("is_current"),
-        ).where(v.partition_id.in_(chunk), is_current | (v.version == 1))
-        for row in connection.execute(query):
-            if row.is_current:
-                current[row.partition_id] = row
-            if row.version == 1:
-                arrived_at[row.partition_id] = row.arrived_at
-    schemas: dict[int, dict[str, str]] = {}
-    for chunk in chunks(sorted({row.table_schema_id for row in current.values()})):
-        query = sa.select(t.id, t.columns).where(t.id.in_(chunk))
-        schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
-    rows = [current.get(partition) for partition in ids]
-    arrived = to_seconds([arrived_at.get(partition) for partition in ids])
-    return PartitionLedger(
-        local_clock(arrived, zone),
-        np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
-        [{} if row is None else schemas[row.table_schema_id] for row in rows],
-        now=local_clock(np.array([to_datetime64(now)]), zone)[0],
-        zone=zone,
-    )
+    conditions = [s.partition_version.c.partition_id.in_(chunk) for chunk in chunks(ids)]
+    return LedgerEntries.read(connection, conditions).ledger(ids, now, zone)
 
 
 def group_by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
@@ -696,16 +839,14 @@ def known_scores(series_matrix: Matrix, past: Points, start: int) -> Scores:
 
     Scores of superseded versions are left out.
     """
-    row_of = {row["id"]: i for i, row in enumerate(series_matrix.series)}
-    column_of = {row["id"]: t for t, row in enumerate(series_matrix.partitions[:start])}
-    is_known = np.array([n in row_of for n in past.series.tolist()], dtype=bool)
-    past = past.take(np.flatnonzero(is_known))
-    i = np.array([row_of[n] for n in past.series.tolist()], dtype=np.intp)
-    t = np.array([column_of[n] for n in past.partition.tolist()], dtype=np.intp)
-    scores = Scores.unscored((len(series_matrix.series), start))
-    current = past.version == series_matrix.version[i, t] if len(i) else np.zeros(0, dtype=bool)
+    series = np.array([row["id"] for row in series_matrix.series], dtype=np.int64)
+    partitions = np.array([row["id"] for row in series_matrix.partitions[:start]], dtype=np.int64)
+    scores = Scores.unscored((len(series), start))
+    i, t = index_in(series, past.series), index_in(partitions, past.partition)
+    known = np.flatnonzero((i >= 0) & (t >= 0))
+    known = known[past.version[known] == series_matrix.version[i[known], t[known]]]
     for name in (*SCORE_COLUMNS, "reason"):
-        getattr(scores, name)[i[current], t[current]] = getattr(past, name)[current]
+        getattr(scores, name)[i[known], t[known]] = getattr(past, name)[known]
     return scores
 
 

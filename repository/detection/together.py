@@ -16,7 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError
-from tidegauge.repository.detection.detect import DetectionJob, StoredDataset, create_inputs
+from tidegauge.repository.detection.detect import (
+    DetectionJob,
+    StoredDataset,
+    create_inputs,
+    start_detections,
+)
 from tidegauge.repository.detection.findings import DetectorResult, write_results
 from tidegauge.repository.detectors.base import Detector, ScoreRequest, Scoring, score_requests
 from tidegauge.repository.store import schema as s
@@ -107,7 +112,7 @@ def detect(
                     for name, job in jobs.items()
                     if job.has_partition_series and (name in recorded or not job.records_inputs)
                 }
-                steps = {name: job.steps(connection) for name, job in ready.items()}
+                steps = _start(connection, ready, failed)
                 results = _complete_all(steps, failed)
             incomplete = [name for name in jobs if name not in ready]
             recorded |= set(incomplete)
@@ -187,6 +192,24 @@ def _each(
         except Exception as error:  # noqa: BLE001 - the other datasets are still scored
             failed[name] = error
     return results
+
+
+def _start(
+    connection: Connection, jobs: Mapping[str, DetectionJob], failed: dict[str, Exception]
+) -> dict[str, Scoring[list[DetectorResult]]]:
+    """Read the histories of datasets together and return the steps of their detections; each alone if that fails."""
+    if not jobs:
+        return {}
+    try:
+        return start_detections(connection, jobs)
+    except (DatabaseAccessError, DBAPIError):  # a problem of the repository, not of a dataset
+        raise
+    except Exception as error:  # noqa: BLE001 - of one of the datasets
+        if len(jobs) == 1:
+            failed.update(dict.fromkeys(jobs, error))
+            return {}
+        alone = [_start(connection, {name: job}, failed) for name, job in jobs.items()]
+        return {name: steps for item in alone for name, steps in item.items()}
 
 
 def _complete_all(steps: Mapping[str, Scoring[R]], failed: dict[str, Exception]) -> dict[str, R]:

@@ -6,7 +6,8 @@ young partition is compared with earlier partitions as they were at the same age
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,15 +59,23 @@ class _Version:
     age: int
 
 
-def maybe_young(connection: Connection, partitions: Sequence[int]) -> set[int]:
+def read_restated(connection: Connection, segments: Iterable[Sequence[int]]) -> set[int]:
+    """Return the recent partitions of partition segments that were measured again, by the ids of all partitions."""
+    m = s.metric.c
+    recent = [n for ids in segments for n in ids[-HABIT_PARTITIONS - MAX_YOUNG_PARTITIONS :]]
+    restated: set[int] = set()
+    for chunk in chunks(recent):
+        query = sa.select(m.partition_id).where(m.partition_id.in_(chunk), m.version > 1)
+        restated.update(connection.execute(query.distinct()).scalars())
+    return restated
+
+
+def maybe_young(restated: AbstractSet[int], partitions: Sequence[int]) -> set[int]:
     """Return the newest partitions of a partition segment, if any of its recent partitions was measured again.
 
     They age when newer partitions arrive, so they are scored again although they did not change.
     """
-    m = s.metric.c
-    recent = partitions[-HABIT_PARTITIONS - MAX_YOUNG_PARTITIONS :]
-    query = sa.select(m.partition_id).where(m.partition_id.in_(recent), m.version > 1).limit(1)
-    is_restated = connection.execute(query).first() is not None
+    is_restated = not restated.isdisjoint(partitions)
     return set(partitions[-MAX_YOUNG_PARTITIONS:]) if is_restated else set()
 
 

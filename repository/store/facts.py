@@ -40,6 +40,7 @@ _FACT_COLUMNS = (
     "error",
     "commit_id",
 )
+_VALUE_COLUMNS = _FACT_COLUMNS[:6]
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,83 @@ def read_facts(
     )
 
 
+def read_values(
+    connection: Connection,
+    datasets: Mapping[int, tuple[str, FactDimensions]],
+    partitions: Mapping[int, Sequence[int]],
+) -> dict[int, Facts]:
+    """Return the current metrics of datasets, with a few statements for all; commits and errors are not read.
+
+    Parameters
+    ----------
+    connection : Connection
+    datasets : mapping of int to tuple
+        Name and dimensions of each dataset, by id.
+    partitions : mapping of int to sequence of int
+        Ids of the partitions to read, by id of the dataset. If they are most of its partitions, all are read,
+        because that is faster.
+    """
+    metric, partition = s.metric.c, s.partition.c
+    columns: list[list[Any]] = [[] for _ in _VALUE_COLUMNS]
+    select = sa.select(*(metric[name] for name in _VALUE_COLUMNS)).where(s.holds(s.metric))
+    in_dataset = select.join_from(s.partition, s.metric, metric.partition_id == partition.id)
+    whole = [n for n, ids in partitions.items() if 2 * len(ids) > len(datasets[n][1][1])]
+    other = [i for n in partitions.keys() - set(whole) for i in partitions[n]]
+    queries = [in_dataset.where(partition.dataset_id.in_(chunk)) for chunk in chunks(whole)]
+    queries += [select.where(metric.partition_id.in_(chunk)) for chunk in chunks(other)]
+    for query in queries:
+        for column, rows in zip(columns, fetch_columns(connection, query), strict=True):
+            column.extend(rows)
+    raw = dict(zip(_VALUE_COLUMNS, columns, strict=True))
+    # Number the partitions and series of all datasets in order, so that one sort orders all facts.
+    all_series = [row for _, (rows, _) in datasets.values() for row in rows]
+    all_partitions = [row for _, (_, rows) in datasets.values() for row in rows]
+    of_partition = _positions(all_partitions, raw["partition_id"])
+    of_series = _positions(all_series, raw["series_id"])
+    order = np.argsort(of_partition * len(all_series) + of_series)
+    status = np.array(raw["status"], dtype=object)[order]
+    value = _values(raw["value"], order, status)
+    weight = np.array(raw["weight"], dtype=np.float64)[order]
+    version = np.abs(np.array(raw["version"], dtype=np.int64))[order]
+    of_partition, of_series = of_partition[order], of_series[order]
+    facts = {}
+    first_series, first_partition, first = 0, 0, 0
+    for number, (name, (series, dataset_partitions)) in datasets.items():
+        last = int(np.searchsorted(of_partition, first_partition + len(dataset_partitions)))
+        part = slice(first, last)
+        nothing = np.empty(last - first, dtype=object)
+        facts[number] = Facts(
+            dataset=name,
+            series=series,
+            partitions=dataset_partitions,
+            commits=[],
+            of_series=of_series[part] - first_series,
+            of_partition=of_partition[part] - first_partition,
+            of_commit=np.full(last - first, -1, dtype=np.intp),
+            value=value[part],
+            weight=weight[part],
+            status=status[part],
+            error=nothing,
+            version=version[part],
+        )
+        first_series += len(series)
+        first_partition += len(dataset_partitions)
+        first = last
+    return facts
+
+
+def _values(
+    numbers: Sequence[float | None],
+    order: npt.NDArray[np.intp],
+    status: npt.NDArray[np.object_],
+) -> npt.NDArray[np.float64]:
+    """Return values in an order, with the number of their status where they have none."""
+    value = np.array(numbers, dtype=np.float64)[order]  # None becomes NaN
+    for index in np.flatnonzero(np.isnan(value)).tolist():
+        value[index] = STATUS_VALUES.get(status[index], np.nan)
+    return value
+
+
 def dimensions_of(connection: Connection, dataset: int, query: MetricQuery) -> FactDimensions:
     """Return the series and partitions that match a query, in order."""
     return dimensions_by_dataset(connection, [dataset], query)[dataset]
@@ -293,10 +371,7 @@ def _facts_from_columns(
     of_partition = _positions(partitions, raw["partition_id"])
     of_series = _positions(series, raw["series_id"])
     order = np.lexsort((of_series, of_partition))
-    value = np.array(raw["value"], dtype=np.float64)  # None becomes NaN
-    status = np.array(raw["status"], dtype=object)
-    for name, number in STATUS_VALUES.items():
-        value[status == name] = number
+    status = np.array(raw["status"], dtype=object)[order]
     return Facts(
         dataset=dataset,
         series=series,
@@ -305,9 +380,9 @@ def _facts_from_columns(
         of_series=of_series[order],
         of_partition=of_partition[order],
         of_commit=_positions(commits, raw["commit_id"])[order],
-        value=value[order],
+        value=_values(raw["value"], order, status),
         weight=np.array(raw["weight"], dtype=np.float64)[order],
-        status=status[order],
+        status=status,
         error=np.array(raw["error"], dtype=object)[order],
         version=np.abs(np.array(raw["version"], dtype=np.int64))[order],
     )

@@ -516,6 +516,13 @@ def last_automatic_note(connection: Connection, incident: int) -> str:
     return connection.execute(query.order_by(label.id.desc()).limit(1)).scalar() or ""
 
 
+def trains_detectors(labels: Sequence[str] = TRAINING_LABELS) -> sa.ColumnElement[bool]:
+    """Return the condition that a label is a user's, and either one of ``labels`` or their revocation."""
+    label = s.label.c
+    is_automatic = label.by.is_not_distinct_from(AUTOMATIC_AUTHOR)
+    return label.label.in_((*labels, "reopened")) & ~is_automatic
+
+
 def training_labels(
     connection: Connection, dataset: int, labels: Sequence[str] = TRAINING_LABELS
 ) -> list[LabelEffect]:
@@ -546,11 +553,7 @@ def training_labels(
             label.since,
             label.until,
         )
-        .where(
-            label.dataset_id == dataset,
-            label.label.in_((*labels, "reopened")),
-            label.by.is_distinct_from(AUTOMATIC_AUTHOR),
-        )
+        .where(label.dataset_id == dataset, trains_detectors(labels))
         .order_by(label.id)
     )
     last: dict[tuple[str, int], Any] = {}

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegauge as tg
 from tests.conftest import soak
-from tidegauge.repository.detection import together
+from tidegauge.repository.detection import detect, together
 from tidegauge.repository.detectors.seasonal import Seasonal
 
 DAYS = [f"ds=2026-{1 + n // 28:02}-{1 + n % 28:02}" for n in range(46)]
@@ -29,6 +30,19 @@ def record(repo, seed, days):
                 if n in days and n >= first
             }
             repo.record(table, f"m{k}", chosen, scale="count")
+
+
+def change(repo, seed):
+    """Label days of some tables and measure others again, so that each detects another part of its history."""
+    draw = np.random.default_rng(seed)
+    for table in TABLES:
+        action, day = draw.integers(4), int(draw.integers(20, 43))
+        if action == 0:
+            repo.label_range(table, "expected", since=DAYS[day][3:], until=DAYS[day + 1][3:])
+        elif action == 1:
+            repo.label_range(table, "rebaseline", since=DAYS[day][3:])
+        elif action == 2:
+            repo.record(table, "m0", {DAYS[day]: float(draw.integers(10, 5000))}, scale="count")
 
 
 def stored(repo, table):
@@ -70,6 +84,11 @@ def test_any_grouping_of_datasets_stores_the_same(seed, groups, cut, most):
                 alone.detect(table)
             for names in (groups[:cut], groups[cut:]):
                 grouped.detect(names)
+            for repo in (alone, grouped):
+                change(repo, seed)
+            for table in TABLES:
+                alone.detect(table)
+            grouped.detect()
             for table in TABLES:
                 assert_equal(stored(grouped, table), stored(alone, table))
         before = [stored(grouped, table) for table in TABLES]
@@ -118,6 +137,44 @@ def test_a_dataset_that_cannot_be_written_does_not_stop_the_others(repo, monkeyp
     with pytest.raises(tg.DetectionError, match="1 of 4 datasets: 'b': ZeroDivisionError"):
         repo.detect()
     assert [bool(len(repo.scores(table))) for table in TABLES] == [True, False, True, True]
+
+
+def test_a_dataset_that_cannot_be_read_does_not_stop_the_others(repo, monkeypatch):
+    record(repo, 1, range(46))
+    read, sizes = detect.read_values, []
+
+    def fails(connection, datasets, partitions):
+        sizes.append(len(datasets))
+        if "c" in [name for name, _ in datasets.values()]:
+            raise ZeroDivisionError
+        return read(connection, datasets, partitions)
+
+    monkeypatch.setattr(detect, "read_values", fails)
+    with pytest.raises(tg.DetectionError, match="1 of 4 datasets: 'c': ZeroDivisionError"):
+        repo.detect()
+    assert sizes == [4, 1, 1, 1, 1]
+    assert [bool(len(repo.scores(table))) for table in TABLES] == [True, True, False, True]
+
+
+def test_the_number_of_statements_to_read_does_not_grow_with_the_datasets(repo):
+    def statements(names):
+        executed = []
+        listen = (sa.engine.Engine, "before_cursor_execute", lambda *args: executed.append(args[2]))
+        sa.event.listen(*listen)
+        try:
+            repo.detect(names)
+        finally:
+            sa.event.remove(*listen)
+        return sum(statement.startswith("SELECT") for statement in executed)
+
+    record(repo, 1, range(44))
+    repo.detect()
+    record(repo, 1, range(44, 45))
+    few = statements(["a", "b"])
+    record(repo, 1, range(45, 46))
+    assert (
+        statements([*TABLES]) <= few + 4
+    )  # the sizes of groups, and incidents of two more datasets
 
 
 def test_the_error_of_a_single_dataset_is_raised_as_it_is(repo, monkeypatch):
