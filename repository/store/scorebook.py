@@ -245,15 +245,13 @@ def write(
             stored[row[0], detector, row[1], row[2]] = tuple(map(bytes, row[3:]))
     packed = dict(pack(points, detector))
     ended = [key for key in stored if packed.get(key) != stored[key]]
-    for partition, name, block, version in ended:
+    if ended:
+        names = ("partition_id", "detector", "block", "version")
         change = sa.update(s.score).where(
-            score.partition_id == partition,
-            score.detector == name,
-            score.block == block,
-            score.version == version,
-            s.holds(s.score),
+            *(score[name] == sa.bindparam(f"ended_{name}") for name in names), s.holds(s.score)
         )
-        connection.execute(change.values(superseded_commit_id=commit.id))
+        keys = [{f"ended_{n}": x for n, x in zip(names, key, strict=True)} for key in ended]
+        connection.execute(change.values(superseded_commit_id=commit.id), keys)
     new = [(*key, commit.id, *blobs) for key, blobs in packed.items() if stored.get(key) != blobs]
     key_columns = ("partition_id", "detector", "block", "version", "commit_id")
     insert_rows(connection, s.score, (*key_columns, *_BLOB_COLUMNS), new)
