@@ -15,7 +15,8 @@ Each point is scored from earlier points only. Points that alarmed are left out.
 Small counts, and shares of few rows such as nulls, are scored by the distribution of their counts.
 Nearly constant series are scored by how rarely they leave their value. Only points with the same
 seasonal effect are compared, so nights do not count for office hours. A deviation that has recurred, or that
-a label marks as harmless, counts as usual (`cap_recurring_errors`).
+a label marks as harmless, counts as usual (`cap_recurring_errors`). So do steps to a new value that stays, if
+there were several (`cap_recurring_steps`).
 
 `learned_seasons` describes the seasons that the detector has learned for each series.
 """

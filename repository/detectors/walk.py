@@ -462,6 +462,8 @@ class Walk:
             score[constants.rows] = constants.score(y[constants.rows])
             score = _weigh_by_rows(score, is_constant, expected, y)
         score = self._cap_records(c, y, now, score)
+        known = self.unmuted[:, c - self.windows.record : c]
+        score = tails.cap_recurring_steps(score, y, known, now.points)
         # A weaker drift changes neither the band nor the reason.
         is_drift = (drift_score > base_score) & ~is_constant & (score >= MAX_TRAINING_SCORE)
         centre = np.where(is_drift, start_level, now.centre)

@@ -46,6 +46,8 @@ HEAVY_TAIL_ALARMS = 5
 """With this many alarms in the past, the tail counts as heavy."""
 RECURRING_ERRORS, RECURRING_ALARMS = 2, 4
 """An error is usual after this many similar errors, or runs of alarms that began with a similar error."""
+RECURRING_STEPS, MIN_STEP_RUN_POINTS = 4, 2
+"""A step is usual after this many similar steps, between values that stayed for at least this many points."""
 SIMILAR_FACTOR, MAX_SIMILAR_RATIO = 1.25, 2.0
 """A similar alarm is at most a fifth smaller, and less than twice as large."""
 TAIL_START = 2.5
@@ -271,6 +273,55 @@ def _similar_errors(
     is_similar = (to_same_side * SIMILAR_FACTOR > size) & (to_same_side < max_ratio * size)
     count: NDArray[np.intp] = is_similar.sum(axis=1)
     return count
+
+
+def cap_recurring_steps(
+    score: Floats, value: Floats, past: Floats, points: NDArray[np.intp]
+) -> Floats:
+    """Cap scores at log10(points + 1) where a series often steps to a new value that stays, by about this size.
+
+    A small table that is rewritten daily has the same mean for days, until a row is added. A step is usual after four
+    steps that were about as large or larger. Values that stay for one point only, and returns to an earlier
+    value, do not count: they can be incidents.
+
+    Parameters
+    ----------
+    score, value : array of float, shape (series,)
+        Scores so far, and the values.
+    past : array of float, shape (series, memory)
+        Earlier values; NaN where unknown.
+    points : array of int, shape (series,)
+        Number of earlier points.
+
+    Returns
+    -------
+    array of float, shape (series,)
+        The capped scores.
+
+    Examples
+    --------
+    >>> prices = np.repeat([[10.0, 10.2, 10.1, 10.3, 10.5]], 6, axis=1)
+    >>> points = np.array([30])
+    >>> [
+    ...     cap_recurring_steps(np.array([5.0]), np.array([value]), prices, points).round(1).tolist()
+    ...     for value in (10.4, 11.0)
+    ... ]
+    [[1.5], [5.0]]
+    """
+    capped = score.copy()
+    for i in np.flatnonzero(score > RECORD_CHECK_SCORE).tolist():
+        known = past[i, ~np.isnan(past[i])]
+        begins = np.flatnonzero(np.diff(known, prepend=np.nan) != 0)
+        if not RECURRING_STEPS < len(begins) <= len(known) / MIN_STEP_RUN_POINTS:
+            continue
+        levels, lengths = known[begins], np.diff(begins, append=len(known))
+        is_new = np.zeros(len(levels), dtype=bool)
+        is_new[np.unique(levels, return_index=True)[1]] = True
+        stays = (lengths[:-1] >= MIN_STEP_RUN_POINTS) & (lengths[1:] >= MIN_STEP_RUN_POINTS)
+        steps = np.abs(np.diff(levels))[stays & is_new[1:]]
+        if (steps * SIMILAR_FACTOR > abs(value[i] - known[-1])).sum() >= RECURRING_STEPS:
+            capped[i] = min(score[i], math.log10(points[i] + 1))
+    return capped
 
 
 def has_repeats(past: Floats) -> NDArray[np.bool_]:

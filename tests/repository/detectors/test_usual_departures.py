@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
+from tidegauge.repository.numerics.tails import cap_recurring_steps
 
 FIRST_DAY = dt.date(2026, 1, 1)
 
@@ -62,6 +63,42 @@ def test_small_counts_are_compared_by_their_own_side():
     scores = tg.Seasonal().score(History(times, counts, counts, [Scale.COUNT] * 40)).score
     assert (scores[:, -1] > 3.65).mean() >= 0.85
     assert (scores[:, 20:-1] > 3.65).mean() < 0.001
+
+
+def scores_of_a_dimension(rng, days=300):
+    """Return the mean price of 300 products, which changes when a product is added or removed."""
+    sizes = rng.choice([-1, 1], (30, days)) * rng.uniform(0.01, 0.03, (30, days))
+    changes = np.where(rng.random((30, days)) < 0.1, sizes, 0)
+    values = 25 * np.exp(np.cumsum(changes, axis=1))
+    values[:, -1] = values[:, -2] * 1.3
+    times = np.datetime64("2026-01-01", "s") + np.arange(days) * np.timedelta64(86_400, "s")
+    weights = np.full(values.shape, 300.0)
+    return tg.Seasonal().score(History(times, values, weights, [Scale.SIGNED] * 30)).score
+
+
+def test_a_small_table_that_changes_now_and_then_is_quiet():
+    """Its mean steps by 1 to 3% on every tenth day; a step of 30% is found."""
+    scores = scores_of_a_dimension(np.random.default_rng(3))
+    assert (scores[:, 100:-1] > 3.65).mean() < 0.02
+    assert (scores[:, -1] > 3.65).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_usual"),
+    [
+        ([1, 1, 2, 2, 3, 3, 4, 4, 5, 5], True),
+        ([1, 1, 2, 2, 3, 3, 4, 4], False),  # three steps
+        ([1, 1, 2, 2, 1, 1, 2, 2, 1, 1, 2, 2], False),  # one step, and returns to earlier values
+        ([1, 1, 1, 9, 1, 1, 1, 8, 1, 1, 1, 7, 1, 1, 1, 6, 1, 1, 1, 5, 1, 1], False),  # single days
+        ([1, 2, 3, 4, 5, 6, 7, 8, 9], False),  # never stays
+        ([1, 1, 1.1, 1.1, 1.2, 1.2, 1.3, 1.3, 1.4, 1.4], False),  # smaller steps
+    ],
+)
+def test_only_steps_to_new_values_that_stay_make_a_step_usual(values, is_usual):
+    past = np.array([[np.nan, *values]])
+    score, points = np.array([6.0]), np.array([len(values)])
+    capped = cap_recurring_steps(score, np.array([values[-1] + 1.0]), past, points)
+    assert capped[0] == (pytest.approx(np.log10(len(values) + 1)) if is_usual else 6.0)
 
 
 @pytest.mark.parametrize("label", ["expected", "ignore"])
