@@ -116,7 +116,7 @@ def _band_limit(freedom: Floats) -> Floats:
 
     distinct, index = np.unique(freedom, return_inverse=True)
     limits: Floats = np.asarray(special.stdtrit(distinct, 1 - BAND_P_VALUE / 2), dtype=np.float64)
-    return limits[index.reshape(freedom.shape)]
+    return limits[index]
 
 
 def _reasons(
@@ -218,8 +218,6 @@ class _Expected:
         Expected values and their errors.
     width, min_spread : array of float
         The standard deviation of the next point, and its lower bound.
-    freedom : array of float, shape (series, 2)
-        Degrees of freedom of errors below and above the expected value.
     few : array of int
         The series that are small counts, which are scored by their own distribution.
     counted : CountForecast
@@ -233,7 +231,6 @@ class _Expected:
     now: Forecast
     width: Floats
     min_spread: Floats
-    freedom: Floats
     few: NDArray[np.intp]
     counted: CountForecast
     rare: RareShares
@@ -476,10 +473,10 @@ class Walk:
         scores.score[:, k] = np.where(is_scored, score, np.nan)
         is_notable = is_scored & (score > MIN_REASON_SCORE)
         scores.reason[:, k] = _reasons(expected, is_scored, is_notable, is_drift, is_constant)
-        limit = _band_limit(expected.freedom)
-        reach = expected.width[:, None] * self._tail_limit(limit, tail)
-        reach = np.where(is_drift[:, None], drift_spread[:, None] * limit, reach)
-        band = np.column_stack([centre, centre - reach[:, 0], centre + reach[:, 1]])
+        limit = _band_limit(now.freedom)
+        reach = expected.width * self._tail_limit(limit, tail)
+        reach = np.where(is_drift, drift_spread * limit, reach)
+        band = np.stack([centre, centre - reach, centre + reach], axis=1)
         if constants is not None:
             band[constants.rows, 1:] = constants.band(-math.log10(BAND_P_VALUE))
         bounds = self.units.restored(np.where(is_scored[:, None], band, np.nan), t)
@@ -501,9 +498,9 @@ class Walk:
         return tails.HeavyTail.from_errors(errors, expected.width[rows])
 
     def _tail_limit(self, limit: Floats, tail: tails.HeavyTail) -> Floats:
-        """Return the limits of the band in spreads, of shape (series, 2), given the limits of Student's t."""
+        """Return the limits of the band in spreads, given the limits of Student's t."""
         rows, tail_limit = self.kinds.heavy, limit.copy()
-        tail_limit[rows] = np.maximum(limit[rows], tail.limit(BAND_P_VALUE)[:, None])
+        tail_limit[rows] = np.maximum(limit[rows], tail.limit(BAND_P_VALUE))
         return tail_limit
 
     def _base_score(
@@ -512,8 +509,7 @@ class Walk:
         """Return scores by Student's t, a heavier tail, or the distribution of small counts."""
         error = y - expected.now.centre
         z, rows, few = np.abs(error) / expected.width, self.kinds.heavy, expected.few
-        freedom = expected.freedom[np.arange(len(y)), (error > 0).astype(np.intp)]
-        score = tails.student_score(z, freedom)
+        score = tails.student_score(z, expected.now.freedom)
         score[rows] = np.minimum(score[rows], tail.score(z[rows]))
         now = expected.now
         if few.size:
@@ -651,8 +647,7 @@ class Walk:
             centre = self.yearly.explain(int(c), y, now, self._width(t, now)[0])
             now = replace(now, centre=centre)
         width, min_spread = self._width(t, now)
-        freedom = self._freedom(c, now, width)
-        now = replace(now, freedom=freedom.min(axis=1))
+        now = replace(now, freedom=self._freedom(c, now, width))
         by_date = self.dates.expected(t, y, now.centre, width)
         expected_level = self._expect_previous_level(c, y, by_date, now, width)
         # Small counts and rare events have their own forecast, unless a season or the calendar explains the value.
@@ -665,7 +660,6 @@ class Walk:
             now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
             width=width,
             min_spread=min_spread,
-            freedom=freedom,
             few=few[is_own[few]],
             counted=counted.take(is_own[few]),
             rare=rare,
@@ -692,17 +686,13 @@ class Walk:
         return width, min_spread
 
     def _freedom(self, c: np.intp, now: Forecast, width: Floats) -> Floats:
-        """Return the degrees of freedom of errors, given the number of points and of earlier unusual errors.
-
-        The result is of shape (series, 2), for errors below and above the expected value.
-        """
+        """Return the degrees of freedom of errors, given the number of points and of earlier unusual errors."""
         if self.yearly is not None:
             most = np.clip(now.points / YEARLY_POINTS_PER_FREEDOM, 2.5, MAX_FREEDOM)
             own = tails.tail_freedom(now.surprises, width)
-            return np.minimum(most[:, None], np.maximum(own, MIN_YEARLY_FREEDOM))
+            return np.minimum(most, np.maximum(own, MIN_YEARLY_FREEDOM))
         if not self.grid.daily:
-            both_sides = np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
-            return np.stack([both_sides, both_sides], axis=1)
+            return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
         alarms = self.signs[:, c - self.windows.level : c] != 0
         recent = np.where(tails.ongoing(alarms[:, 1:]), np.nan, now.surprises)
         # A long memory tells tails apart more surely. Errors of the first weeks are too large.
@@ -712,7 +702,7 @@ class Walk:
         is_unusable = self.excluded_from_tail[:, past] | is_young
         earlier = np.where(is_unusable, np.nan, self.y[:, past] - self.centre[:, past])
         errors = np.concatenate([earlier, recent], axis=1)
-        return np.minimum(now.freedom[:, None], tails.tail_freedom(errors, width))
+        return np.minimum(now.freedom, tails.tail_freedom(errors, width))
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""

@@ -65,7 +65,7 @@ TAIL_POINTS = 98
 TAIL_DECAY, MIN_TAIL_FREEDOM = 1.5, 3.0
 """The degrees of freedom are divided by (1 + unusual errors) to the power of 1.5, but remain at least 3.
 
-Of 98 points of normal noise, 0.8 are unusual; of t3, 2.3; of log-normal noise, 4.2, nearly all of them high. In `benchmarks/field_tables.py`, the
+Of 98 points of normal noise, 0.8 are unusual; of t3, 2.3; of log-normal noise, 4.2. In `benchmarks/field_tables.py`, the
 power 2 loses faults of tables with paydays (.80 to .71), and the power 1 doubles the false alarms of log-normal noise.
 """
 MIN_CONSTANT_SHARE = 0.6
@@ -108,13 +108,11 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
 
 
 def tail_freedom(errors: Floats, spread: Floats) -> Floats:
-    """Return the largest degrees of freedom that earlier errors allow, in halves, of shape (series, 2).
+    """Return the largest degrees of freedom that earlier errors allow, in halves, of shape (series,).
 
-    Unusual errors lie between 2.5 and 5 spreads. The more of them a series had to one side, the heavier is the tail on
-    this side: the sums of a skewed column are often too high, but rarely too low. An error counts one and a half times
-    on its side and half on the other, because few errors do not show whether a tail is skewed. Larger errors can be
-    incidents, from which a tail must not be learned. Errors to one side within three points count once, so a
-    drift is one event.
+    Unusual errors lie between 2.5 and 5 spreads. The more of them a series had, the heavier is its tail. Larger errors
+    can be incidents, from which a tail must not be learned. Errors to one side within three points count
+    once, so a drift is one event.
 
     Parameters
     ----------
@@ -123,36 +121,29 @@ def tail_freedom(errors: Floats, spread: Floats) -> Floats:
     spread : array of float, shape (series,)
         Standard deviation of the next point.
 
-    Returns
-    -------
-    array of float, shape (series, 2)
-        Degrees of freedom for values below and above the expected value.
-
     Examples
     --------
-    Two high errors of the second series are unusual, so 52 / (1 + 3) ** 1.5 = 6.5 degrees of freedom remain above, and
-    52 / (1 + 1) ** 1.5 = 18.5 below:
+    Three errors of the second series are unusual, so 52 / (1 + 3) ** 1.5 = 6.5 degrees of freedom remain:
 
     >>> errors = np.zeros((2, 98))
     >>> errors[:, 10] = 50
-    >>> errors[1, [20, 21, 60]] = 3, 3, 4
+    >>> errors[1, [20, 21, 40, 60]] = 3, 3, -3, 4
     >>> tail_freedom(errors, np.ones(2)).tolist()
-    [[52.0, 52.0], [18.5, 6.5]]
+    [52.0, 6.5]
     """
-    freedom = np.full((len(errors), 2), MAX_FREEDOM)
+    freedom = np.full(len(errors), MAX_FREEDOM)
     rows = np.flatnonzero((np.abs(errors) > TAIL_START * spread[:, None]).any(axis=1))
     z = errors[rows] / spread[rows, None]
-    known = np.maximum((~np.isnan(z)).sum(axis=1), TAIL_POINTS)
-    events = np.zeros((len(rows), 2))
-    for column, side in enumerate((-1, 1)):
+    events = np.zeros(len(rows))
+    for side in (1, -1):
         is_far = side * z > TAIL_START
         padded = np.pad(is_far, ((0, 0), (TAIL_EVENT_POINTS + 1, 0)))
         before = np.cumsum(padded, axis=1, dtype=np.intp)
         begins = is_far & (before[:, TAIL_EVENT_POINTS:-1] == before[:, : -TAIL_EVENT_POINTS - 1])
-        events[:, column] = (begins & (side * z <= MAX_TAIL_SPREADS)).sum(axis=1)
-    events *= (TAIL_POINTS / known)[:, None]
-    counted = events + events.sum(axis=1, keepdims=True) / 2
-    allowed = MAX_FREEDOM / (1 + counted) ** TAIL_DECAY
+        events += (begins & (side * z <= MAX_TAIL_SPREADS)).sum(axis=1)
+    known = (~np.isnan(z)).sum(axis=1)
+    events *= TAIL_POINTS / np.maximum(known, TAIL_POINTS)
+    allowed = MAX_FREEDOM / (1 + events) ** TAIL_DECAY
     freedom[rows] = np.maximum(np.round(2 * allowed) / 2, MIN_TAIL_FREEDOM)
     return freedom
 
