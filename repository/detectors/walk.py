@@ -494,8 +494,9 @@ class Walk:
         is_ongoing = tails.ongoing(
             alarms[rows, 1:]
         )  # do not fit the tail to the run that is being judged
-        errors = np.where(is_ongoing, np.nan, np.abs(expected.now.surprises[rows]))
-        return tails.HeavyTail.from_errors(errors, expected.width[rows])
+        errors = np.where(is_ongoing, np.nan, expected.now.surprises[rows])
+        errors[tails.rare_incidents(errors, expected.width[rows])] = np.nan
+        return tails.HeavyTail.from_errors(np.abs(errors), expected.width[rows])
 
     def _tail_limit(self, limit: Floats, tail: tails.HeavyTail) -> Floats:
         """Return the limits of the band in spreads, given the limits of Student's t."""

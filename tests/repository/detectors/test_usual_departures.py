@@ -39,6 +39,20 @@ def test_three_outages_do_not_hide_other_faults():
     assert detected_days(values) >= {60, 70, 81, 95, 105, 115, 125}
 
 
+@pytest.mark.parametrize("scale", [Scale.POSITIVE, Scale.SIGNED, Scale.COUNT])
+@pytest.mark.parametrize("factor", [2.0, 0.5, 1.5])
+@pytest.mark.parametrize("hours", [1, 24])
+def test_three_incidents_do_not_hide_a_fault_of_any_metric(scale, factor, hours):
+    """Positive numbers have heavy tails, but three values at a tenth are incidents and not a tail."""
+    draw = np.random.default_rng(2)
+    values = np.exp(draw.normal(7, 0.03, (10, 250)))
+    values[:, [200, 210, 221]] *= 0.1
+    values[:, -1] *= factor
+    times = np.datetime64("2026-01-01", "s") + np.arange(250) * np.timedelta64(3600 * hours, "s")
+    history = History(times, values, np.full(values.shape, 1000.0), [scale] * 10)
+    assert (tg.Seasonal().score(history).score[:, -1] > 4).all()
+
+
 def test_alarms_to_both_sides_do_not_hide_the_next_alarm():
     values = calm_rows(130)
     values[[60, 70, 81]] = 2000, 0, 500
