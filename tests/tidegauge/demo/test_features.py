@@ -170,7 +170,7 @@ def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(history_c
     assert sorted(actual["last"]) == [f"ds={day}/hr_minute=01-00" for day in DAYS]
     for headline, day in zip(actual["headline"][::-1], range(2, 6), strict=True):
         when, _, what = headline.partition(": ")
-        assert when == f"{day} Jan 2023 00:00-02:00 UTC"
+        assert when == f"2023-01-0{day} 00:00-02:00 UTC"
         assert what.startswith("prices mismatch in 3 features")
         assert "(100% of rows)" in what
 

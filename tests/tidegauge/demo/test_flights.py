@@ -213,7 +213,7 @@ def test_only_an_added_analyzer_is_backfilled(spark, flights, measured_copy):
     with counted(spark) as actual:
         run = tg.analyze(flights, suite, repository=measured_copy, spark=spark)
     assert set(run.changes.values()) == {"added"}
-    assert len([e for e in actual if e["successJobIds"]]) == 1
+    assert not [e for e in actual if e["successJobIds"]]  # the column is read without Spark
     assert set(run.metrics()["analyzer"]) == {"Maximum('air_time')"}
     assert set(measured_copy.metrics("flights")["version"]) == {1}
     assert check(measured_copy.database, measured_copy.artifacts) == []
