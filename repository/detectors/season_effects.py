@@ -541,6 +541,7 @@ class YearlyForecasts:
     def __init__(self, walk: YearlyWalk, *, seasonal: bool) -> None:
         self.walk, self.seasonal, cycle = walk, seasonal, walk.grid.cycle
         self.models = YearlyModels.of_year(cycle, MAX_YEARLY_COLUMNS[cycle], seasonal=seasonal)
+        self._logs = np.log(self.models.deviations)
         self.begin = walk.first_columns.copy()
         shape = walk.moved.shape
         self.regular, self.surprises = np.full(shape, np.nan), np.zeros(shape)
@@ -550,8 +551,8 @@ class YearlyForecasts:
     def refine(self, now: Forecast, c: int) -> Forecast:
         """Return a forecast with the expected values, spreads and errors of the models."""
         self._fill(c)
-        every = np.arange(len(self.regular))
-        forecasts, deviations = self._of_models(every, c)
+        all_rows = np.arange(len(self.regular))
+        forecasts, deviations = self._of_models(all_rows, c)
         past = slice(c - self.walk.windows.level, c)
         weights = self._weights(past)
         errors = np.einsum("sm,smt->st", weights, self.errors[:, :, past])
@@ -585,8 +586,8 @@ class YearlyForecasts:
             The expected values.
         """
         self._fill(c)
-        every = np.arange(len(self.regular))
-        forecasts, deviations = self._of_models(every, c)
+        all_rows = np.arange(len(self.regular))
+        forecasts, deviations = self._of_models(all_rows, c)
         recurring = np.where(np.isnan(expected), 0.0, expected - base)
         error = y - base - recurring
         limit = YEARLY_CLIP_WIDTHS * width
@@ -685,9 +686,9 @@ class YearlyForecasts:
 
     def _fill(self, c: int) -> None:
         """Replace the columns without a partition before a column by their forecasts."""
-        every = np.arange(len(self.regular))
+        all_rows = np.arange(len(self.regular))
         for empty in range(self.next, c):
-            forecasts, _ = self._of_models(every, empty)
+            forecasts, _ = self._of_models(all_rows, empty)
             weights = self._weights(slice(empty - self.walk.windows.level, empty))
             self.regular[:, empty] = np.einsum("sm,sm->s", weights, forecasts)
         self.next = max(self.next, c)
@@ -709,18 +710,18 @@ class YearlyForecasts:
     def _weights(self, past: slice, rows: NDArray[np.intp] | None = None) -> Floats:
         """Return the weights of the models, by the likelihood of their errors in the past, (rows, models)."""
         selected = slice(None) if rows is None else rows
-        errors = self.errors[selected, :, past]
-        is_known = ~np.isnan(errors) & ~np.isnan(self.walk.usable[selected, past])[:, None]
-        count = is_known.sum(axis=2)
-        total = np.where(is_known, np.abs(errors), 0).sum(axis=2)
-        ages = np.clip(
-            np.arange(past.start, past.stop) - self.begin[selected, None],
-            0,
-            self.models.deviations.shape[1] - 1,
-        )
-        logs = np.log(self.models.deviations)[:, ages].transpose(1, 0, 2)
-        likelihood = -np.where(is_known, logs, 0).sum(axis=2)
+        errors, begin = self.errors[selected, :, past], self.begin[selected]
+        # An error is unknown in all models or in none.
+        is_known = ~np.isnan(errors[:, 0]) & ~np.isnan(self.walk.usable[selected, past])
+        count = is_known.sum(axis=1)[:, None]
+        total = np.where(is_known[:, None], np.abs(errors), 0).sum(axis=2)
         mean = total / np.maximum(count, 1)
+        likelihood = np.empty(mean.shape)
+        for first in np.unique(begin).tolist():
+            ages = np.clip(np.arange(past.start, past.stop) - first, 0, self._logs.shape[1] - 1)
+            of_begin = begin == first
+            known = is_known[of_begin].astype(float)
+            likelihood[of_begin] = -np.einsum("st,mt->sm", known, self._logs[:, ages])
         floor = 1e-9 * np.maximum(mean.max(axis=1, keepdims=True), 1e-9)
         likelihood -= count * np.log(np.maximum(mean, floor))
         weights = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))

@@ -283,6 +283,8 @@ class Walk:
         The current level of each series.
     shifts : list
         Accepted level shifts: series, partition, and the first partition of the new level.
+    yearly : YearlyForecasts, optional
+        Forecasts of weeks and months; None for other partitions.
     """
 
     def __init__(
@@ -408,9 +410,17 @@ class Walk:
             self._refresh(c)
         if self.yearly is None:
             return self._ahead(c, max(self.slot[c], 0))
+        return self._yearly_forecast(t, self.yearly)
+
+    def _yearly_forecast(self, t: int, yearly: YearlyForecasts) -> Forecast:
+        """Return the forecast of a week or month; the same for scoring it and for learning from it.
+
+        To learn from scored partitions, effects of slots need not be refreshed: the models replace them.
+        """
+        c = self.column[t]
         if self._latest is None or self._latest[0] != t:
             now = self._ahead(c, max(self.slot[c], 0))
-            self._latest = (t, self.yearly.refine(now, int(c)))
+            self._latest = (t, yearly.refine(now, int(c)))
         latest = self._latest[1]
         return replace(latest, centre=latest.centre.copy())
 
@@ -796,7 +806,7 @@ class Walk:
         c = self.column[t]
         if self._begins_day(t):
             self._refresh(c)
-        now = self._forecast(t) if self.yearly is not None else None
+        now = None if self.yearly is None else self._yearly_forecast(t, self.yearly)
         alarm, teaches = self._keep(t, score, reason, centre)
         if self.yearly is not None and now is not None:
             expected = np.where(reason == _DRIFT_REASON, now.centre, centre)
