@@ -548,7 +548,7 @@ class HistoryReader:
         self._ledgers: dict[tuple[int, str], PartitionLedger] = {}
         self._facts: dict[int, Facts] = {}
         self._scores: dict[tuple[str, int], Points] = {}
-        self._departures: dict[int, dict[str, dict[int, float | None]]] = {}
+        self._departures: dict[tuple[int, str], dict[int, float | None]] = {}
 
     def prepare(self, plans: Sequence[DetectionPlan]) -> None:
         """Read the metrics, scores and anomalies that the tasks of plans need."""
@@ -597,8 +597,7 @@ class HistoryReader:
                 .where(n.partition_id.in_(chunk))
             )
             for partition, detector, series, departure in self.connection.execute(query):
-                by_detector = self._departures.setdefault(partition, {})
-                by_detector.setdefault(detector, {})[series] = departure
+                self._departures.setdefault((partition, detector), {})[series] = departure
 
     def segments(self, job: DetectionJob) -> Sequence[_Segment]:
         """Return the partition segments of a dataset."""
@@ -641,7 +640,7 @@ class HistoryReader:
         if not start:
             return sides
         partition = int(series_matrix.partitions[start - 1]["id"])
-        departures = self._departures.get(partition, {}).get(detector, {})
+        departures = self._departures.get((partition, detector), {})
         for i, row in enumerate(series_matrix.series if departures else ()):
             sides[i] = np.sign(departures.get(row["id"]) or 0.0)
         return sides

@@ -156,7 +156,7 @@ class HeavyTail:
 
     The errors include the first alarm of each run. If alarms were left out, a heavy tail would look light and
     cause alarms again and again. Because alarms can be incidents, larger errors count as twice the start of
-    the tail.
+    the tail, and the caller leaves out the largest (`rare_incidents`).
 
     The exponent is shrunk toward 4, as if four more errors had been observed.
 

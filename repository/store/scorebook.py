@@ -131,6 +131,15 @@ def in_blocks(series: Iterable[int]) -> sa.ColumnElement[bool]:
     return s.score.c.block.in_(blocks) if len(blocks) <= _MAX_LISTED_BLOCKS else sa.true()
 
 
+def _packed_scores(detector: str, commit: int | None = None) -> sa.Select[Any]:
+    """Return the query of a detector's packed scores, now or as of a commit."""
+    score = s.score.c
+    columns = (score.partition_id, score.block, score.version)
+    return sa.select(*columns, *(score[name] for name in _BLOB_COLUMNS)).where(
+        score.detector == detector, s.holds(s.score, commit)
+    )
+
+
 def read(
     connection: Connection,
     dataset: int,
@@ -153,9 +162,7 @@ def read(
         Ids of series: reads only the rows that hold any of them, with all series of those rows.
     """
     score = s.score.c
-    query = sa.select(
-        score.partition_id, score.block, score.version, *(score[name] for name in _BLOB_COLUMNS)
-    ).where(score.detector == detector, s.holds(s.score, commit))
+    query = _packed_scores(detector, commit)
     if series is not None:
         query = query.where(in_blocks(series))
     if partitions is None:
@@ -187,9 +194,7 @@ def read_together(
         Number of partitions of each dataset.
     """
     score, p = s.score.c, s.partition.c
-    query = sa.select(
-        score.partition_id, score.block, score.version, *(score[name] for name in _BLOB_COLUMNS)
-    ).where(score.detector == detector, s.holds(s.score))
+    query = _packed_scores(detector)
     whole = [n for n, ids in partitions.items() if 2 * len(ids) > counts[n]]
     other = [i for n in partitions.keys() - set(whole) for i in partitions[n]]
     in_dataset = query.join_from(s.partition, s.score, p.id == score.partition_id)

@@ -172,9 +172,8 @@ def test_the_number_of_statements_to_read_does_not_grow_with_the_datasets(repo):
     record(repo, 1, range(44, 45))
     few = statements(["a", "b"])
     record(repo, 1, range(45, 46))
-    assert (
-        statements([*TABLES]) <= few + 4
-    )  # the sizes of groups, and incidents of two more datasets
+    # The sizes of groups and the incidents of the two other datasets take a few more.
+    assert statements([*TABLES]) <= few + 4
 
 
 def test_the_error_of_a_single_dataset_is_raised_as_it_is(repo, monkeypatch):
