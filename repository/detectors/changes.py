@@ -271,8 +271,8 @@ class Drift(Detector):
         """Return whether a series is the recorded distance of the column."""
         return (series["name"], series["instance"]) == (f"Drift.{self.distance}", self.column)
 
-    def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score can depend on."""
+    def reach(self, grid: Grid) -> int | None:
+        """Return the number of earlier partitions that a score can depend on; None for weeks and months."""
         return Seasonal().reach(grid)
 
     def score(

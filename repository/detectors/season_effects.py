@@ -840,7 +840,12 @@ def _training_columns(grid: Grid, cycles: int) -> int:
 
 
 def first_training_partition(grid: Grid, cycles: int, start: int) -> int:
-    """Return the first partition that can have trained the scores from `start`."""
+    """Return the first partition that can have trained the scores from `start`.
+
+    Forecasts of weeks and months limit the values that they learn from by earlier forecasts, without end.
+    """
+    if grid.yearly:
+        return 0
     return max(start - _training_columns(grid, cycles) - _shift_reach(grid), 0)
 
 
@@ -880,8 +885,10 @@ def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
     return max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * points)), max(SHIFT_WITHIN, points + 2)
 
 
-def reach_of(grid: Grid, cycles: int) -> int:
-    """Return the number of earlier columns that a score can depend on."""
+def reach_of(grid: Grid, cycles: int) -> int | None:
+    """Return the number of earlier columns that a score can depend on; None for all."""
+    if grid.yearly:
+        return None
     seasons = lookback_of(grid, cycles)[1] if grid.within_days else 0  # to know if a series is new
     return margin_of(grid, cycles) + _shift_reach(grid) + seasons
 

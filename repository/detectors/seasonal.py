@@ -98,8 +98,8 @@ class Seasonal(Detector):
             if season not in SEASON_NAMES:
                 raise UnknownNameError("season", season, SEASON_NAMES)
 
-    def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score can depend on."""
+    def reach(self, grid: Grid) -> int | None:
+        """Return the number of earlier partitions that a score can depend on; None for weeks and months."""
         return reach_of(grid, self.cycles)
 
     def score(
@@ -123,8 +123,9 @@ class Seasonal(Detector):
         history, start = request.history, request.start
         if history.harmless is None:
             return scores
-        first = start - self.reach(history.grid or Grid.from_times(history.times))
-        labelled = np.flatnonzero(history.harmless[:, max(first, 0) :].any(axis=1))
+        reach = self.reach(history.grid or Grid.from_times(history.times))
+        first = 0 if reach is None else max(start - reach, 0)
+        labelled = np.flatnonzero(history.harmless[:, first:].any(axis=1))
         for rows in _blocks(labelled):
             scores = scores.replace_rows(rows, self._score_labelled(history.rows(rows), start))
         return scores
@@ -179,7 +180,8 @@ class Seasonal(Detector):
         history = request.history
         if request.earlier_scores is None or history.restarts is not None:
             return request
-        return request.within(self.reach(history.grid or Grid.from_times(history.times)))
+        reach = self.reach(history.grid or Grid.from_times(history.times))
+        return request if reach is None else request.within(reach)
 
     def _score_series(self, request: ScoreRequest, min_rise: float) -> Scores:
         """Score the series of a history in blocks; those that can be learned together apart from the others."""

@@ -98,11 +98,15 @@ MIN_TIME_SHARE, MAX_SAME_TIME_SECONDS = 0.01, 180.0
 """Times of day count as the same within 1% of the step between partitions, but at most within three minutes."""
 
 
-def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_]) -> Floats:
-    """Return a small fallback spread; larger for series whose scale implies no lower bound."""
+def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_], *, yearly: bool) -> Floats:
+    """Return a small fallback spread; larger for series whose scale implies no lower bound.
+
+    Forecasts of weeks and months (``yearly``) do not use the effects of slots.
+    """
     tiny = 1e-9 * np.fmax(np.abs(now.centre), 1e-6)
     if unbounded.any():
-        around = median(np.abs(now.flat[unbounded] - (now.centre - now.effect)[unbounded, None]))
+        away = now.errors if yearly else now.flat - (now.centre - now.effect)[:, None]
+        around = median(np.abs(away[unbounded]))
         tiny[unbounded] = np.fmax(0.01 * around, tiny[unbounded])
     return tiny
 
@@ -689,7 +693,8 @@ class Walk:
         min_spread[is_mature] = np.minimum(
             min_spread, np.maximum(MIN_COUNT_SPREAD, self.kinds.max_spread_ratio * now.spread)
         )[is_mature]
-        width = np.hypot(now.spread, np.maximum(min_spread, _fallback_spread(now, min_spread == 0)))
+        fallback = _fallback_spread(now, min_spread == 0, yearly=self.yearly is not None)
+        width = np.hypot(now.spread, np.maximum(min_spread, fallback))
         if self.grid.within_days:
             is_new = self.points < DAYS_PER_WEEK * self.grid.period
             width = np.where(is_new, np.hypot(width, self.kinds.unknown_week), width)

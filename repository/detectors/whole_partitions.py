@@ -834,8 +834,8 @@ class Late(PartitionDetector):
     needs_values: ClassVar[bool] = False
     needs_scores: ClassVar[bool] = True
 
-    def reach(self, grid: Grid) -> int:
-        """Return the number of earlier partitions that a score can depend on."""
+    def reach(self, grid: Grid) -> int | None:
+        """Return the number of earlier partitions that a score can depend on; None for weeks and months."""
         return Seasonal().reach(grid)
 
     def measure(self, history: History) -> Floats:
