@@ -2443,7 +2443,8 @@ class Repository(Rendered):
             score, p_value, expected, lower, upper, reason, version, where. The bounds are NaN if the detector
             has none. The reason says what the score is based on, such as ``level``, ``drift`` or ``calendar``;
             ``usual`` marks a value outside its band that is no surprise, because earlier deviations to this
-            side were as large, or one was labeled as harmless; ``none`` is a value as expected.
+            side were as large; ``recurring`` one that is like several earlier incidents, or like one that
+            was labeled as harmless; ``none`` is a value as expected.
 
         Examples
         --------

@@ -69,7 +69,9 @@ class Reason(IntEnum):
     VOLATILITY = 17
     """The metrics are noisier than before."""
     USUAL = 18
-    """Outside the band, but earlier deviations to this side were as large, or one was labeled as harmless."""
+    """Outside the band, but earlier deviations to this side were as large."""
+    RECURRING = 19
+    """Outside the band, but like several earlier incidents, or like one that was labeled as harmless."""
 
 
 @dataclass(frozen=True)

@@ -763,7 +763,10 @@ MIN_CYCLE_POINTS, MAX_CYCLE_POINTS = 7, 24
 MIN_POINTS_TO_SCORE = 7
 """Earlier points required before a point is scored."""
 RECOVERY_CYCLES = 4
-"""Cycles after a level shift within which a return to the previous level is not a surprise."""
+"""Cycles after a level shift within which a return to the previous level is not a surprise.
+
+For weeks and months, whose faults seldom last for months, as many points as accept a level.
+"""
 
 
 @dataclass(frozen=True)
@@ -801,7 +804,9 @@ class ScoringWindows:
             season=season,
             record=margin_of(grid, cycles),
             padding=padding_of(grid, cycles, start),
-            recovery=RECOVERY_CYCLES * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS),
+            recovery=SHIFT_WITHIN
+            if grid.yearly
+            else RECOVERY_CYCLES * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS),
             warm_up=max(MIN_POINTS_TO_SCORE, grid.period if grid.within_days else 0),
             shift_rules=(shift_rule(grid), shift_rule(grid, new=True)),
         )
@@ -861,6 +866,7 @@ def unsettled(
     first = first_training_partition(grid, cycles, start)
     score, reason = earlier_scores.score[:, first:start], earlier_scores.reason[:, first:start]
     alarm = (score >= MAX_TRAINING_SCORE) & (reason != Reason.DRIFT)
+    alarm |= reason == Reason.RECURRING
     alarms, within = shift_rule(grid)
     mask: NDArray[np.bool_] = (reason == Reason.RECOVERY).any(axis=1)
     candidates = np.flatnonzero(alarm.sum(axis=1) >= alarms)

@@ -78,8 +78,8 @@ MATURE_POINTS = 28
 """From this many points on, a count's spread is bounded by the observed one, and a season can be constant."""
 MATURE_YEARLY_POINTS = 12
 """The same for weeks and months, of which few are known."""
-_DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
-    int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
+_DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON, _RECURRING_REASON = map(
+    int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY, Reason.RECURRING)
 )
 """Plain integers, because arrays are compared with them thousands of times."""
 MAX_NON_DAILY_FREEDOM = 12.0
@@ -205,11 +205,17 @@ class _Level:
         Distance from the previous level.
     accepted : int
         Column at which the level was accepted.
+    returned : int, optional
+        Column of the first point that returned to an earlier level; None if the level went on after it.
+    previous : _Level, optional
+        The level before, if it was a new level too.
     """
 
     first: int = 0
     offset: float = 0.0
     accepted: int = -(10**9)
+    returned: int | None = None
+    previous: _Level | None = None
 
 
 @dataclass(frozen=True)
@@ -462,7 +468,7 @@ class Walk:
         alarms = self.signs[:, past] != 0
         # Each model scores the point: the forecast's errors, slow drifts, nearly constant series.
         tail = self._heavy_tail(alarms, expected)
-        base_score = self._base_score(y, past, expected, tail)
+        base_score, recurs = self._base_score(y, past, expected, tail)
         drift_score, start_level, drift_spread = self._drift(t, expected)
         constants = self._constants(past, alarms, expected)
         # Combine the scores: the highest score is used; nearly constant series keep their own.
@@ -501,6 +507,7 @@ class Walk:
         is_outside = (value < scores.lower[:, k]) | (value > scores.upper[:, k])
         is_usual = is_outside & (scores.reason[:, k] == Reason.LEVEL) & (score < MAX_TRAINING_SCORE)
         scores.reason[is_usual, k] = Reason.USUAL
+        scores.reason[is_usual & recurs, k] = Reason.RECURRING
 
     def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
         """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""
@@ -520,8 +527,8 @@ class Walk:
 
     def _base_score(
         self, y: Floats, past: slice, expected: _Expected, tail: tails.HeavyTail
-    ) -> Floats:
-        """Return scores by Student's t, a heavier tail, or the distribution of small counts."""
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return scores by Student's t, a heavier tail, or small counts, and a mask of those that recur."""
         error = y - expected.now.centre
         z, rows, few = np.abs(error) / expected.width, self.kinds.heavy, expected.few
         score = tails.student_score(z, expected.now.freedom)
@@ -537,7 +544,8 @@ class Walk:
         if rare.rows.size:
             by_rows = rare.score(np.square(np.sin(y[rare.rows])))
             score[rare.rows] = np.fmax(score[rare.rows], by_rows)
-        return tails.cap_recurring_errors(score, error, now, self._harmless_errors(past))
+        alarms = self.signs[:, past][:, 1:] != 0
+        return tails.cap_recurring_errors(score, error, now, alarms, self._harmless_errors(past))
 
     def _harmless_errors(self, past: slice) -> Floats | None:
         """Return the errors of earlier points labeled as harmless, NaN for others; None if none is."""
@@ -759,18 +767,35 @@ class Walk:
         expected = centre.copy()
         for i in np.flatnonzero(np.abs(y - centre) > SURPRISE_SPREADS * width):
             level = self.levels[i]
-            if c - level.accepted > self.windows.recovery:
+            offsets = np.array([offset for _, offset in self._recent_levels(int(i), c)])
+            if not offsets.size:
                 continue
             # An outage can deepen after its level was accepted, so also look at the points before the level.
             end = max(level.first - (c - self.windows.level), 0)
             before = median(now.level[[i], max(end - MIN_CYCLE_POINTS, 0) : end])[0]
             change = before - (now.centre[i] - now.effect[i])
-            candidates = centre[i] - level.offset + np.array([0.0, change])
+            candidates = centre[i] - np.concatenate([offsets, offsets - change])
             distances = np.abs(y[i] - candidates)
             nearest = int(np.nanargmin(distances))
             if distances[nearest] <= SURPRISE_SPREADS * width[i]:
                 expected[i] = candidates[nearest]
         return expected
+
+    def _recent_levels(self, i: int, c: int) -> list[tuple[_Level, float]]:
+        """Return the levels to which a series can return, newest first, with their distances from the value before.
+
+        An outage can change its depth, so several new levels can precede the end of an incident.
+        """
+        levels, offset, level = [], 0.0, self.levels[i]
+        last = level.accepted if level.returned is None else level.returned
+        while c - last <= self.windows.recovery:
+            offset += level.offset
+            levels.append((level, offset))
+            if level.previous is None:
+                break
+            level = level.previous
+            last = level.accepted
+        return levels
 
     def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:
         """Return the expected values; in a season's second cycle, the value one cycle before if nearer.
@@ -817,7 +842,7 @@ class Walk:
             expected = np.where(reason == _DRIFT_REASON, now.centre, centre)
             self.yearly.learn(int(c), self.y[:, c], now.centre, expected, self._width(t, now)[0])
         for i in np.flatnonzero(teaches & (reason == _RECOVERY_REASON)):
-            self._recover(int(i), int(c))
+            self._return(int(i), t)
         alarmed = np.flatnonzero(alarm)
         is_young = self._are_new(alarmed, c)
         groups = (alarmed[~is_young], alarmed[is_young])
@@ -871,7 +896,7 @@ class Walk:
         y = self.y[:, c]
         # A drift belongs to the current level.
         is_high, is_drift = score >= MAX_TRAINING_SCORE, reason == _DRIFT_REASON
-        alarm = is_high & ~is_drift
+        alarm = (is_high & ~is_drift) | (reason == _RECURRING_REASON)
         self.drifted[:, c] = is_high & is_drift
         by_date = reason == _CALENDAR_REASON
         self.centre[:, c] = centre
@@ -909,6 +934,7 @@ class Walk:
         Season and spread are kept.
         """
         c = int(self.column[t])
+        recent = [level for level, _ in self._recent_levels(i, c)]
         first += int(np.flatnonzero(self.open[i, first : c + 1])[0])
         offset = np.nanmedian(self.y[i, first : c + 1] - self.centre[i, first : c + 1])
         self._move(i, first, float(offset))
@@ -916,18 +942,43 @@ class Walk:
         self.filled[i, first : c + 1] = self.y[i, first : c + 1]
         if self.yearly is not None:
             self.yearly.accept(i, first, c)
-        self.levels[i] = _Level(first, float(offset), c)
+        previous = recent[0] if recent else None
+        self.levels[i] = _Level(first, float(offset), c, previous=previous)
         self.shifts.append((i, t, int(np.searchsorted(self.column, first))))
 
-    def _recover(self, i: int, c: int) -> None:
-        """End a level that was an incident: move the past back, and exclude the level from training."""
-        level = self.levels[i]
-        self._move(i, level.first, -level.offset)
-        self.usable[i, level.first : c] = np.nan
-        self.excluded_from_tail[i, level.first + 1 : c] = True
-        self.filled[i, level.first : c] -= level.offset
-        if self.yearly is not None:
-            self.yearly.leave(i, level.first, c, level.offset)
+    def _return(self, i: int, t: int) -> None:
+        """Learn from a point that returned to an earlier level.
+
+        The second such point ends the levels since then. The first alone may be a spike, so it teaches nothing.
+        """
+        c, level = int(self.column[t]), self.levels[i]
+        first = level.returned
+        if first is not None and np.isnan(self.usable[i, first:c]).all():
+            self._recover(i, t, first)
+            return
+        self.levels[i] = replace(level, returned=c)
+        self.usable[i, c] = self.filled[i, c] = np.nan
+        self.excluded_from_tail[i, c] = True
+
+    def _recover(self, i: int, t: int, returned: int) -> None:
+        """End levels that were an incident: move the past back, and exclude the levels from training.
+
+        Their points end before the column ``returned``.
+        """
+        c = int(self.column[t])
+        levels, now = self._recent_levels(i, c), self._forecast(t)
+        distances = [abs(self.y[i, c] - (now.centre[i] - offset)) for _, offset in levels]
+        ended = levels[: int(np.argmin(distances)) + 1]
+        for level, _ in ended:
+            self._move(i, level.first, -level.offset)
+            self.usable[i, level.first : returned] = np.nan
+            self.excluded_from_tail[i, level.first + 1 : returned] = True
+            self.filled[i, level.first : c] -= level.offset
+            if self.yearly is not None:
+                self.yearly.leave(i, level.first, c, level.offset)
+        self.levels[i] = ended[-1][0].previous or _Level()
+        self.usable[i, returned] = self.filled[i, returned] = self.y[i, returned]
+        self.excluded_from_tail[i, returned] = False
 
     def _move(self, i: int, end: int, offset: float) -> None:
         """Move the past of a series, before column ``end``, to another level."""

@@ -236,12 +236,17 @@ def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def cap_recurring_errors(
-    score: Floats, error: Floats, now: Forecast, harmless: Floats | None = None
-) -> Floats:
+    score: Floats,
+    error: Floats,
+    now: Forecast,
+    alarms: NDArray[np.bool_],
+    harmless: Floats | None = None,
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Cap scores at log10(points + 1) where an error of this side and size is usual.
 
     An error is usual after two errors at training points that were about as large or larger, after
-    four runs of alarms that began with a similar error, or after one that was labeled as harmless.
+    four runs of alarms that began with a similar error, or after one that was labeled as harmless. The
+    run that includes the newest point does not count.
     Errors to the other side, and alarms of another size, do not make it usual: three outages do not
     explain why the rows double.
 
@@ -253,26 +258,31 @@ def cap_recurring_errors(
         Difference of each value from its forecast.
     now : Forecast
         Forecast of the current point.
+    alarms : array of bool, shape (series, memory)
+        Earlier points that alarmed.
     harmless : array of float, shape (series, memory), optional
         Errors of the earlier points that were labeled as harmless; NaN for other points.
 
     Returns
     -------
-    array of float, shape (series,)
+    capped : array of float, shape (series,)
         The capped scores.
+    recurs : array of bool, shape (series,)
+        Errors that are usual only after runs of alarms or after a label: no errors to learn from.
     """
+    capped, recurs = score.copy(), np.zeros(score.shape, dtype=bool)
     rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
     if not rows.size:
-        return score
+        return capped, recurs
     is_usual = _similar_errors(now.errors[rows], error[rows], np.inf) >= RECURRING_ERRORS
-    is_usual |= _similar_errors(now.surprises[rows], error[rows]) >= RECURRING_ALARMS
+    begins = np.where(ongoing(alarms[rows]), np.nan, now.surprises[rows])
+    is_known = _similar_errors(begins, error[rows]) >= RECURRING_ALARMS
     if harmless is not None:
-        is_usual |= _similar_errors(harmless[rows], error[rows]) > 0
-    capped = score.copy()
-    capped[rows] = np.where(
-        is_usual, np.minimum(score[rows], np.log10(now.points[rows] + 1)), score[rows]
-    )
-    return capped
+        is_known |= _similar_errors(harmless[rows], error[rows]) > 0
+    limit = np.minimum(score[rows], np.log10(now.points[rows] + 1))
+    capped[rows] = np.where(is_usual | is_known, limit, score[rows])
+    recurs[rows] = is_known & ~is_usual & (capped[rows] < score[rows])
+    return capped, recurs
 
 
 def _similar_errors(

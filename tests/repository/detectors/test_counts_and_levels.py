@@ -227,6 +227,49 @@ def test_the_end_of_an_outage_that_changed_its_depth_is_not_an_anomaly(first, se
         assert scores.expected[0, 80 + off :] == pytest.approx(1e5, rel=0.1)
 
 
+@pytest.mark.parametrize("factors", [(0.1, 0.25), (0.5, 0.1), (3.0, 10.0), (0.2, 4.0)])
+@pytest.mark.parametrize("days", [(5, 5), (10, 6), (6, 12)])
+def test_the_end_of_an_outage_with_two_learned_levels_is_not_an_anomaly(factors, days):
+    draw = np.random.default_rng(5)
+    values = 1e5 * np.exp(draw.normal(0, 0.05, 140))
+    values[80 : 80 + days[0]] *= factors[0]
+    end = 80 + sum(days)
+    values[80 + days[0] : end] *= factors[1]
+    scores, found = score_one(np.rint(values))
+    assert {*range(80, 84), *range(80 + days[0], 84 + days[0])} <= set(found) <= set(range(80, end))
+    assert (scores.reason[0, [end, end + 1]] == Reason.RECOVERY).all()
+    assert scores.expected[0, end:] == pytest.approx(1e5, rel=0.15)
+
+
+@pytest.mark.parametrize("factor", [0.4, 2.5])
+@pytest.mark.parametrize("after", [2, 5, 12, 23])
+def test_a_spike_to_the_previous_level_does_not_end_a_new_level(factor, after):
+    draw = np.random.default_rng(5)
+    values = 1e5 * np.exp(draw.normal(0, 0.05, 140))
+    values[80:] *= factor
+    values[83 + after] /= factor
+    scores, found = score_one(np.rint(values))
+    assert set(found) == {80, 81, 82, 83}
+    assert scores.reason[0, 83 + after] == Reason.RECOVERY
+    assert scores.expected[0, 84 + after :] == pytest.approx(1e5 * factor, rel=0.15)
+
+
+@pytest.mark.parametrize("factor", [0.25, 3.0])
+@pytest.mark.parametrize("days", [3, 5, 8])
+def test_the_ends_of_repeated_outages_are_no_anomalies(factor, days):
+    """The fifth outage is like the four before it, so it is usual, but the days after it are not."""
+    draw = np.random.default_rng(5)
+    values = 1e5 * np.exp(draw.normal(0, 0.05, 160))
+    outages = [{*range(first, first + days)} for first in (66, 81, 99, 112, 129)]
+    values[sorted(set.union(*outages))] *= factor
+    scores, found = score_one(np.rint(values))
+    assert set(found) <= set.union(*outages[:4])
+    for outage in outages[:4]:
+        assert set(sorted(outage)[:3]) <= set(found)
+    usual = {Reason.RECURRING, Reason.CALENDAR}  # some began on the same day of a month
+    assert set(scores.reason[0, 129 : 129 + min(days, 4)]) <= usual
+
+
 @pytest.mark.parametrize("days", [14, 21, 28])
 @pytest.mark.parametrize("factor", [0.6, 1.7])
 @pytest.mark.parametrize("noise", [0.02, 0.04])

@@ -153,7 +153,7 @@ def test_harmless_labels_never_raise_a_score(seed, labelled):
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_scores_say_that_a_value_outside_its_band_is_usual(labelled):
+def test_scores_say_that_a_value_outside_its_band_recurs(labelled):
     values = calm_rows(200)
     promotions = [70, 87, 104, 121, 138, 155, 172, 189]
     values[promotions] *= 1.5
@@ -168,8 +168,8 @@ def test_scores_say_that_a_value_outside_its_band_is_usual(labelled):
         anomalies = set(repo.anomalies("orders")["partition"])
     silent = [partition(k) for k in promotions if partition(k) not in anomalies]
     assert len(silent) == (7 if labelled else 4)  # by a label at once, or after four alarms
-    assert set(scores.loc[silent, "reason"]) == {"usual"}
+    assert set(scores.loc[silent, "reason"]) == {"recurring"}
     alarmed = scores.loc[sorted(anomalies), "reason"]
     assert set(alarmed) == {"level"}
     ordinary = scores.drop(index=[partition(k) for k in promotions])
-    assert "usual" not in set(ordinary["reason"])
+    assert not {"usual", "recurring"} & set(ordinary["reason"])
