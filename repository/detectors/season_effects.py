@@ -215,6 +215,8 @@ NEIGHBOUR_DAYS = 7
 DAYS_PER_YEAR = 365
 BASELINE_DAYS = (45, 15)
 """The effect of a day of the year is its distance from the level of these days before it: first, last."""
+SEASON_DAYS = 63
+"""A season of the year begins and ends within so many days; a change that lasts longer is a new level."""
 SURPRISE_SPREADS = 3.0
 """Points beyond this many spreads are compared with the same day of earlier months."""
 MIN_NOTICEABLE_SPREADS = 2.0
@@ -434,6 +436,7 @@ class DateEffects:
 
         The deviation of the week comes first, then the deviations of single days, for seasons shorter
         than a week. All are relative to the level before the season, of which a whole week can be part.
+        A change that stayed, such as a drift or a new level, was no season.
         """
         now = int(self.walk.column[t])
         ago = now - DAYS_PER_YEAR
@@ -443,10 +446,21 @@ class DateEffects:
         level = median(self._plain(rows, now - BASELINE_DAYS[0], now - BASELINE_DAYS[1]))
         level = level + self.walk.effects[rows, self.walk.slot[now]]
         week = self._plain(rows, ago - NEIGHBOUR_DAYS // 2, ago + NEIGHBOUR_DAYS // 2 + 1)
+        first = ago - BASELINE_DAYS[0]
+        earlier = self._weekly_levels(rows, first - SEASON_DAYS, first)
+        later = self._weekly_levels(rows, ago + NEIGHBOUR_DAYS // 2 + 1, ago + SEASON_DAYS)
         for values in (median(week), *week[:, NEIGHBOUR_DAYS // 2 - 1 : NEIGHBOUR_DAYS // 2 + 2].T):
             effect = values - before
+            # It began here and ended later, or it ended here and had begun earlier.
+            returns = _are_near(later, before, effect) | _are_near(earlier, values, effect)
             is_noticeable = np.abs(effect) > MIN_NOTICEABLE_SPREADS * width
-            yield np.where(is_noticeable, level + effect, np.nan)
+            yield np.where(is_noticeable & returns, level + effect, np.nan)
+
+    def _weekly_levels(self, rows: NDArray[np.intp], first: int, last: int) -> Floats:
+        """Return the medians of the weeks between two columns, of shape (rows, weeks)."""
+        weeks = range(max(first, 0), last - NEIGHBOUR_DAYS + 1, NEIGHBOUR_DAYS)
+        levels = [median(self._plain(rows, week, week + NEIGHBOUR_DAYS)) for week in weeks]
+        return np.stack(levels, axis=1) if levels else np.empty((len(rows), 0))
 
     def as_last_year(self, t: int, y: Floats, start: Floats, width: Floats) -> Mask:
         """Return whether values are as a year ago, and so no drift from a starting level; NaN without a drift."""
@@ -486,6 +500,13 @@ class DateEffects:
             self.walk.moved[rows, c] - self.walk.effects[rows, self.walk.slot[c]] - level
         )
         return departure
+
+
+def _are_near(levels: Floats, value: Floats, effect: Floats) -> NDArray[np.bool_]:
+    """Return whether any of the levels, of shape (rows, weeks), is nearer to a value than half of an effect."""
+    distances = np.abs(levels - value[:, None])
+    is_near: NDArray[np.bool_] = np.any(distances < np.abs(effect)[:, None] / 2, axis=1)
+    return is_near
 
 
 YEARLY_CLIP_WIDTHS = 2.5
@@ -823,7 +844,7 @@ def margin_of(grid: Grid, cycles: int) -> int:
     """Return the number of columns before a point whose values its score can read."""
     return max(
         _training_columns(grid, cycles),
-        (DAYS_PER_YEAR + NEIGHBOUR_DAYS + BASELINE_DAYS[0]) * grid.daily,
+        (DAYS_PER_YEAR + NEIGHBOUR_DAYS + BASELINE_DAYS[0] + SEASON_DAYS) * grid.daily,
     )
 
 

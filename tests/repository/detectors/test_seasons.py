@@ -316,6 +316,28 @@ def test_days_of_a_season_are_expected_one_by_one_in_the_second_year(trade):
     assert days[flags][-1] == np.datetime64("2022-12-22")
 
 
+@pytest.mark.parametrize("weeks", [2, 4])
+@pytest.mark.parametrize("size", [0.6, 1.7])
+def test_a_season_of_weeks_is_expected_in_the_second_year(weeks, size):
+    times = times_of(DAY, 600)
+    year = np.arange(600) % 365
+    _, flags = score_and_flag(times, np.where((year >= 150) & (year < 150 + 7 * weeks), size, 1.0))
+    assert flags[:365].any()
+    assert not flags[365:].any()
+
+
+@pytest.mark.parametrize("days", [1, 28])
+@pytest.mark.parametrize("size", [0.65, 1.6])
+def test_a_new_level_of_last_year_does_not_explain_one_of_this_year(days, size):
+    """A step or a drift that stayed was no season."""
+    times = times_of(DAY, 600)
+    day = np.arange(600)
+    last_year = size ** np.clip((day - 170) / days, 0, 1)
+    scores, flags = score_and_flag(times, np.where(day >= 555, size, 1.0) * last_year)
+    assert np.flatnonzero(flags[500:]).tolist() == [55, 56, 57, 58]
+    assert Reason.CALENDAR not in scores.reason[0, 555:]
+
+
 def test_an_unusual_day_is_unusual_again_on_another_day_of_the_month():
     times = times_of(DAY, 200)
     factor = np.ones(200)
