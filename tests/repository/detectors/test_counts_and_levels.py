@@ -126,7 +126,7 @@ def test_counts_below_thirty_that_chance_does_not_explain_are_anomalies(mean, co
 
 
 @pytest.mark.parametrize("days", [8, 10, 12, 13, 20, 40])
-@pytest.mark.parametrize(("rows", "nulls"), [(60, 24), (120, 36), (400, 80)])
+@pytest.mark.parametrize(("rows", "nulls"), [(30, 9), (60, 18), (120, 36), (400, 80)])
 def test_nulls_in_a_third_of_few_rows_are_an_anomaly_from_the_second_week_on(days, rows, nulls):
     draw = np.random.default_rng(3)
     shares = 1 - draw.binomial(rows, 0.01, (20, days)) / rows

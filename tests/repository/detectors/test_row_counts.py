@@ -81,16 +81,26 @@ def test_scores_and_bands_of_rare_shares_agree(seed):
     assert not (outside & known & (scores.score < REPORTED - 0.01)).any()
 
 
-def test_rare_events_are_forecast_from_their_share():
-    """Ten events among 1,000 rows in ten partitions: 10.5 / 1,000 of the next 200 rows."""
-    events, rows = np.ones((1, 10)), np.full((1, 10), 100.0)
-    forecast = CountForecast.from_rates(events, rows, np.array([200.0]))
-    assert forecast.mean.tolist() == [pytest.approx(2.1)]
-    # Pearson's statistic is 10 (1 - 1.05)² / 1.05, shrunk toward 6 with a weight of 14 points; then the
-    # variance of the share is added.
-    dispersion = (10 * 0.05**2 / 1.05 + 6 * 14) / 24
-    assert forecast.variance.tolist() == [pytest.approx(2.1 * dispersion + 2.1 * 0.2)]
-    p = stats.nbinom.sf(9, 2.1**2 / (forecast.variance[0] - 2.1), 2.1 / forecast.variance[0])
+@pytest.mark.parametrize(
+    ("rows", "prior"), [(100, 1.5 * 0.0105 * 99), (500, 5)], ids=["few", "at most 6"]
+)
+def test_rare_events_are_forecast_from_their_share(rows, prior):
+    """A hundredth of the rows of ten partitions, and half an event: 1.05% or 1.01% of the next 200 rows."""
+    usual = rows / 100
+    forecast = CountForecast.from_rates(
+        np.full((1, 10), usual), np.full((1, 10), float(rows)), np.array([200.0])
+    )
+    share = (10 * usual + 0.5) / (10 * rows)
+    rest = 1 - share
+    assert forecast.mean.tolist() == [pytest.approx(200 * share)]
+    # The squared errors are nearly 0, so the excess over the binomial variance is nearly -1 in each partition.
+    # The assumed excess, with the weight of fourteen partitions, is 1.5 times the share for each other row.
+    excess = 10 * (0.05**2 / (rows * share * rest) - 1)
+    correlation = (excess + 14 * prior) / (24 * (rows - 1))
+    variance = 200 * share * rest * (1 + 199 * correlation) + 200 * share * 200 / (10 * rows)
+    assert forecast.variance.tolist() == [pytest.approx(variance)]
+    mean = 200 * share
+    p = stats.nbinom.sf(9, mean**2 / (variance - mean), mean / variance)
     assert forecast.score(np.array([10.0])).tolist() == [pytest.approx(-np.log10(2 * p))]
 
 
