@@ -442,7 +442,9 @@ class Walk:
         tail_values = np.where(self.excluded_from_tail[:, past], np.nan, self.moved[:, past])
         usable = self.usable[:, past]
         drifting = tails.during_drifts(self.drifted[:, past], ~np.isnan(usable))
-        return forecast(usable, tail_values, season, effect, drifting)
+        return forecast(
+            usable, tail_values, season, effect, drifting, within_days=self.grid.within_days
+        )
 
     def after(self) -> Forecast:
         """Return the forecast of the partition after the last one, without seasonal effects."""

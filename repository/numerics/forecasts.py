@@ -528,6 +528,8 @@ def forecast(
     season: Floats,
     effect: Floats,
     drifting: NDArray[np.bool_] | None = None,
+    *,
+    within_days: bool = False,
 ) -> Forecast:
     """Forecast the next point.
 
@@ -543,12 +545,17 @@ def forecast(
         Seasonal effect on the next point.
     drifting : array of bool, shape (series, memory), optional
         Points during drifts. Forecasts lag behind a drift, so their errors say nothing about the noise.
+    within_days : bool
+        True if the points are parts of days. These resemble the point just before, so the last value before unknown
+        points remains their level.
     """
     # Remove the season, and choose the window of the level by recent errors.
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
-    medians_by_window = running_medians(level, LEVEL_WINDOWS)
+    medians_by_window = (
+        running_medians(level, LEVEL_WINDOWS) if within_days else _level_medians(flat)
+    )
     recent = flat[:, 1:][:, -RECENT_ERRORS:]
     choice = _best_level(
         np.abs([recent - medians[:, :-1][:, -RECENT_ERRORS:] for medians in medians_by_window]),
@@ -577,6 +584,34 @@ def forecast(
         level=level,
         effect=effect,
     )
+
+
+def _level_medians(flat: Floats) -> list[Floats]:
+    """Return the running medians of each of `LEVEL_WINDOWS`, over the known points up to each point.
+
+    Unknown points, such as alarms, do not count. If the last value before a run of them were repeated, it would be
+    the level for days. Points before the first full window are NaN.
+
+    Examples
+    --------
+    >>> three, seven, one = _level_medians(np.array([[1.0, 2.0, 9.0, np.nan, np.nan, 4.0]]))
+    >>> three.tolist()
+    [[nan, nan, 2.0, 2.0, 2.0, 4.0]]
+    """
+    is_known = ~np.isnan(flat)
+    rows = np.flatnonzero((is_known[:, :-1] & ~is_known[:, 1:]).any(axis=1))
+    # Move the known points of rows with gaps to the end, and take each point's median from the last known one.
+    gapless = flat.copy()
+    order = np.argsort(is_known[rows], axis=1, kind="stable")
+    gapless[rows] = np.take_along_axis(flat[rows], order, axis=1)
+    count = np.cumsum(is_known[rows], axis=1)
+    position = np.maximum(flat.shape[1] - count[:, -1:] + count - 1, 0)
+    result = []
+    for medians in running_medians(gapless, LEVEL_WINDOWS):
+        newest = np.take_along_axis(medians[rows], position, axis=1)
+        medians[rows] = np.where(count > 0, newest, np.nan)
+        result.append(medians)
+    return result
 
 
 def _best_level(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:

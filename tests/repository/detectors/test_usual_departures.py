@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
+from tidegauge.repository.numerics.forecasts import forecast
 from tidegauge.repository.numerics.tails import cap_recurring_steps
 
 FIRST_DAY = dt.date(2026, 1, 1)
@@ -173,3 +174,14 @@ def test_scores_say_that_a_value_outside_its_band_recurs(labelled):
     assert set(alarmed) == {"level"}
     ordinary = scores.drop(index=[partition(k) for k in promotions])
     assert not {"usual", "recurring"} & set(ordinary["reason"])
+
+
+@pytest.mark.parametrize("unknown", [1, 2, 5])
+@pytest.mark.parametrize("extreme", [850.0, 1150.0])
+def test_an_extreme_day_before_unknown_days_is_not_their_level(unknown, extreme):
+    """The level is a median of the newest known days: with 990 and 1010 before the extreme day, one of these."""
+    past = np.tile([1000.0, 980.0, 1020.0, 1000.0, 990.0, 1010.0], 15)
+    past[84 - unknown] = extreme
+    past = np.concatenate([past[: 85 - unknown], np.full(unknown, np.nan)])[None]
+    season, effect = np.zeros_like(past), np.zeros(1)
+    assert 980 <= forecast(past, past, season, effect).centre <= 1020
