@@ -327,7 +327,8 @@ class DateEffects:
 
         So a missing month end is a surprise. Each of the last `DUE_OCCURRENCES` days must have been unusual
         in the same way. If all of these days have the same slot by another way of counting, that way must
-        expect the same effect, because it is unknown which way is right. A day off is expected to be unusual
+        expect the same effect, because it is unknown which way is right. If they have several slots that were
+        always unusual, such as the days of a long sale, these explain them. A day off is expected to be unusual
         only if one of these days was a day off, because paydays move to working days. The same holds for
         working days.
         """
@@ -341,10 +342,29 @@ class DateEffects:
                 continue
             for slots, other_effect in zip(self.month, effects[: len(self.month)], strict=True):
                 other_slots = slots[days_of_effect]
-                if other_slots[0] >= 0 and (other_slots == other_slots[0]).all():
+                if other_slots.min() < 0:
+                    continue
+                if (other_slots == other_slots[0]).all():
                     is_due &= (slots[t] == other_slots[0]) & ~np.isnan(other_effect)
+                else:
+                    is_due &= ~self._are_always(t, slots, other_slots, width, is_due)
             expected_values[is_due] = (centre + effect)[is_due]
         return expected_values
+
+    def _are_always(
+        self,
+        t: int,
+        slots: NDArray[np.intp],
+        other_slots: NDArray[np.intp],
+        width: Floats,
+        rows: NDArray[np.bool_],
+    ) -> NDArray[np.bool_]:
+        """Return whether all of these slots of one way of counting were always unusual, for a mask of series."""
+        is_always = rows.copy()
+        for slot in np.unique(other_slots) if rows.any() else ():
+            same = self._last(t, slots[self._since(t) : t] == slot, DUE_OCCURRENCES)
+            is_always &= ~np.isnan(self._always(same, width, is_always))
+        return is_always
 
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
         """Return the effect that all of these days had on each series; NaN if it is small or differs."""

@@ -226,6 +226,18 @@ def test_a_payday_that_moves_to_a_working_day_is_not_expected_at_a_weekend(roll)
     assert "2001-04-15" not in days[flags].astype(str)
 
 
+@pytest.mark.parametrize(("first", "last"), [(10, 12), (3, 5), (14, 15), (20, 22), (9, 12)])
+def test_sales_of_several_days_are_not_expected_beside_weekends(first, last):
+    """Every day of a sale has a high day of the month, so nothing shows that a sale moves to working days."""
+    times = times_of(DAY, 330)
+    days = times.astype("M8[D]")
+    day = (days - days.astype("M8[M]").astype("M8[D]")).astype(int) + 1
+    has_sale = (day >= first) & (day <= last)
+    scores, flags = score_and_flag(times, np.where(has_sale, 2.5, 1.0))
+    assert not flags[60:][~has_sale[60:]].any()  # two sales are known
+    assert not (scores.reason[0] == Reason.CALENDAR)[~has_sale].any()
+
+
 @pytest.mark.parametrize("roll", ["following", "preceding"])
 def test_paydays_that_move_to_working_days_are_expected_after_three(roll):
     """In 2021, the 15ths of May and August are at a weekend."""
