@@ -443,7 +443,13 @@ class Walk:
         usable = self.usable[:, past]
         drifting = tails.during_drifts(self.drifted[:, past], ~np.isnan(usable))
         return forecast(
-            usable, tail_values, season, effect, drifting, within_days=self.grid.within_days
+            usable,
+            tail_values,
+            season,
+            effect,
+            drifting,
+            counts=self.kinds.counts,
+            within_days=self.grid.within_days,
         )
 
     def after(self) -> Forecast:

@@ -185,3 +185,18 @@ def test_an_extreme_day_before_unknown_days_is_not_their_level(unknown, extreme)
     past = np.concatenate([past[: 85 - unknown], np.full(unknown, np.nan)])[None]
     season, effect = np.zeros_like(past), np.zeros(1)
     assert 980 <= forecast(past, past, season, effect).centre <= 1020
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize("size", [0.5, 1.0])
+def test_rare_days_to_one_side_do_not_hide_a_fault_to_the_other(side, size):
+    """One in eight days is 10 or 20 deviations off; then a day is 14 deviations off to the other side."""
+    rng = np.random.default_rng(3)
+    log_rows = np.log(20_000) + rng.normal(0, 0.05, (40, 150))
+    log_rows[:, :-3] += side * size * (rng.random((40, 147)) < 0.12)
+    log_rows[:, -1] -= side * 0.7
+    values = np.exp(log_rows).round()
+    times = np.datetime64("2026-01-01", "s") + np.arange(150) * np.timedelta64(86400, "s")
+    history = History(times, values, values, [Scale.COUNT] * 40)
+    scores = tg.Seasonal().score(history)
+    assert np.mean(scores.score[:, -1] > 4) >= 0.75
