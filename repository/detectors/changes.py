@@ -6,6 +6,7 @@ distributions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
@@ -24,13 +25,13 @@ from tidegauge.repository.detectors.base import (
     detector,
 )
 from tidegauge.repository.detectors.seasonal import Seasonal, shifts
-from tidegauge.repository.numerics.arrays import median, middle_mean
+from tidegauge.repository.numerics.arrays import median, middle_mean, quantiles
 from tidegauge.repository.numerics.forecasts import transform
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.numerics.tails import (
     NOISE_POINTS,
+    NoiseWindows,
     noise_ratios,
-    noise_reach,
     student_score,
 )
 
@@ -134,7 +135,8 @@ class VolatilityShift(PartitionDetector):
 
     The measure is the ratio of the noise of the last fourteen partitions to the noise of the weeks before,
     as the mean of the middle half of the metrics. It is compared with earlier ratios, upwards only. Four
-    partitions of a shift are reported; then the noise is usual.
+    partitions of a shift are reported; then the noise is usual. Parts of days are compared by whole days, and each of the
+    seven days before, because nights and weekends have other noise.
 
     Examples
     --------
@@ -150,7 +152,9 @@ class VolatilityShift(PartitionDetector):
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score can depend on."""
-        return noise_reach(grid.period) + MAX_EARLIER_CHANGES + REPORT_WINDOW
+        windows = NoiseWindows.from_grid(grid)
+        earlier = (_earlier_changes(windows)[1] + 2 * _report_window(windows)) * windows.stride
+        return windows.reach + earlier
 
     def measure(self, history: History) -> Floats:
         """Return the ratio of each partition's noise to earlier noise; NaN where unknown."""
@@ -174,7 +178,10 @@ class VolatilityShift(PartitionDetector):
         is_known = ~np.isnan(excess)
         noisy = np.concatenate([[0], np.cumsum(is_known & (score >= NOISY_SCORE))])
         indices = np.arange(len(score))
-        recent_noisy = noisy[indices] - noisy[np.maximum(indices - REPORT_WINDOW, 0)]
+        grid = history.grid or Grid.from_times(history.times)
+        windows = NoiseWindows.from_grid(grid)
+        recent = np.maximum(indices - _report_window(windows) * windows.stride, 0)
+        recent_noisy = noisy[indices] - noisy[recent]
         score[recent_noisy >= MAX_REPORTED_NOISY] = 0.0
         scores = Scores.unscored((1, len(score)))
         scores.score[0] = np.where(is_known, score, np.nan)
@@ -200,6 +207,22 @@ def _select_series(history: History) -> list[int]:
     return sorted(order[:MAX_NOISE_SERIES])
 
 
+def _earlier_changes(windows: NoiseWindows) -> tuple[int, int]:
+    """Return the least and the greatest number of earlier changes of noise with which a change is compared.
+
+    Weekends have fewer rows, and so more noise. Parts of days are compared with the changes of a week.
+    """
+    if windows.points == NOISE_POINTS and windows.stride == 1:
+        return MIN_EARLIER_CHANGES, MAX_EARLIER_CHANGES
+    week = math.ceil(windows.lag / windows.stride)
+    return week, max(MAX_EARLIER_CHANGES, week) + math.ceil(windows.points / windows.stride)
+
+
+def _report_window(windows: NoiseWindows) -> int:
+    """Return the number of changes within which noise becomes usual: two windows."""
+    return REPORT_WINDOW * windows.points // (NOISE_POINTS * windows.stride)
+
+
 def _noise_changes(history: History) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the noise of each partition relative to the weeks before, and its usual distribution.
 
@@ -210,21 +233,43 @@ def _noise_changes(history: History) -> tuple[Floats, Floats, Floats, Floats]:
         degrees of freedom of earlier ratios. NaN where unknown.
     """
     grid = history.grid or Grid.from_times(history.times)
+    windows = NoiseWindows.from_grid(grid)
     with np.errstate(all="ignore"):
         selected = _select_series(history)
         values = transform(history.values[selected], [history.scales[i] for i in selected])
-        ratios = noise_ratios(values, grid.period)
+        # Hours of the day are compared, so gaps must not shift them.
+        column, phase = np.arange(len(history.times)), 0
+        if grid.within_days:
+            column = grid.column
+            on_grid = np.full((len(values), grid.size), np.nan)
+            on_grid[:, column] = values
+            values = on_grid
+            phase = -int(history.times[0].astype("M8[s]").astype(np.int64) // grid.step)
+        ratios = noise_ratios(values, windows, phase % windows.stride)
         has_enough = (~np.isnan(ratios)).sum(axis=0) >= MIN_NOISE_SERIES
-        change = np.full(len(history.times), np.nan)
-        change[has_enough] = middle_mean(ratios[:, has_enough].T)
-        padded = np.concatenate([np.full(MAX_EARLIER_CHANGES, np.nan), change])
-        past = np.lib.stride_tricks.sliding_window_view(padded, MAX_EARLIER_CHANGES)[
-            : len(change), :-NOISE_POINTS
-        ]
+        changes = np.full(values.shape[1], np.nan)
+        changes[has_enough] = middle_mean(ratios[:, has_enough].T)
+        # Compare with earlier changes whose windows do not overlap.
+        ends = np.arange(phase % windows.stride, values.shape[1], windows.stride)
+        overlap = windows.points // windows.stride
+        least, earlier = _earlier_changes(windows)
+        padded = np.concatenate([np.full(earlier, np.nan), changes[ends]])
+        past = np.lib.stride_tricks.sliding_window_view(padded, earlier)[: len(ends), :-overlap]
         count = (~np.isnan(past)).sum(axis=1)
-        usual_change = np.where(count >= MIN_EARLIER_CHANGES, median(past), np.nan)
-        spread = np.fmax(1.4826 * median(np.abs(past - usual_change[:, None])), MIN_NOISE_SPREAD)
-    return change, usual_change, spread, np.maximum(count / INDEPENDENCE_LAG, 1.0)
+        middle = np.where(count >= least, median(past), np.nan)
+        middle_spread = 1.4826 * median(np.abs(past - middle[:, None]))
+        if grid.within_days:  # weekends are noisier
+            (high,) = quantiles(past - middle[:, None], (0.9,))
+            middle_spread = np.fmax(middle_spread, high / 1.2816)
+        result = np.full((3, values.shape[1]), np.nan)
+        lag = INDEPENDENCE_LAG * overlap / NOISE_POINTS
+        result[:, ends] = (
+            middle,
+            np.fmax(middle_spread, MIN_NOISE_SPREAD),
+            np.maximum(count / lag, 1.0),
+        )
+    usual_change, spread, freedom = result[:, column]
+    return changes[column], usual_change, spread, freedom
 
 
 DISTANCE_NAMES = ("psi", "js", "ks", "wasserstein", "unseen", "lost")

@@ -9,7 +9,7 @@ they may not be.
 `noise_ratios` compares the noise of the series of a table with earlier weeks, independent of level and
 season. The noise of a point is its change since the previous point, minus the same change one season
 ago. The noise of the last fortnight is compared with the median over the fortnights that ended in the seven
-weeks before. Points at which most series jump, such as the beginning of a new level, are events, not noise.
+weeks before (`NoiseWindows`). Points at which most series jump, such as the beginning of a new level, are events, not noise.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tidegauge.repository.numerics.arrays import (
 )
 from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
 from tidegauge.repository.numerics.forecasts import MAX_FREEDOM
+from tidegauge.repository.numerics.grid import Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -872,64 +873,118 @@ EVENT_NOISE_RATIO = 9.0
 """At an event, the median series changes by more than this multiple of its usual noise."""
 
 
-def noise_reach(period: int) -> int:
-    """Return the number of earlier points that a log ratio depends on."""
-    return 2 * _COMPARED_POINTS + _season_lag(period) + 1
+@dataclass(frozen=True)
+class NoiseWindows:
+    """Numbers of points by which the noise of a table is compared with earlier noise.
+
+    Days are compared by fortnights. Nights have fewer rows than days, and so more noise, so parts of days are compared
+    by whole days.
+
+    Attributes
+    ----------
+    lag : int
+        Points of a season: a week, unless the season is a year.
+    points : int
+        Points whose noise is averaged.
+    spacing : int
+        Points between compared windows.
+    stride : int
+        Noise is averaged at every such point, at most about fifteen times a day.
+    """
+
+    lag: int
+    points: int = NOISE_POINTS
+    spacing: int = WEEK_POINTS
+    stride: int = 1
+
+    @classmethod
+    def from_grid(cls, grid: Grid) -> NoiseWindows:
+        """Return the windows of a grid.
+
+        Examples
+        --------
+        >>> quarters = np.arange("2013-01-01T00:00", "2013-01-03T00:00", 15, "M8[m]").astype("M8[s]")
+        >>> NoiseWindows.from_grid(Grid.from_times(quarters))
+        NoiseWindows(lag=672, points=96, spacing=96, stride=6)
+        """
+        if not grid.within_days:
+            return cls(grid.period if grid.period > 1 else WEEK_POINTS)
+        days = math.ceil(NOISE_POINTS / grid.period)
+        return cls(
+            grid.cycle,
+            points=days * grid.period,
+            spacing=math.ceil(days / 2) * grid.period,
+            stride=math.gcd(grid.period, max(grid.period // NOISE_POINTS, 1)),
+        )
+
+    @property
+    def compared(self) -> int:
+        """Points of all compared windows."""
+        return self.points + (WEEK_POINTS - 1) * self.spacing + self.points
+
+    @property
+    def reach(self) -> int:
+        """Earlier points that a logarithm of a ratio depends on."""
+        return 2 * self.compared + self.lag + self.stride
 
 
-def noise_ratios(values: Floats, period: int) -> Floats:
+def noise_ratios(values: Floats, windows: NoiseWindows, phase: int = 0) -> Floats:
     """Return the logarithms of the ratios of noise to the noise of earlier weeks.
 
-    NaN where unknown, and for constant series.
+    NaN where unknown, between strides, and for constant series.
 
     Parameters
     ----------
     values : array of float, shape (series, points)
         Values on a scale on which noise does not depend on the level; NaN where unknown.
-    period : int
-        Points in a season.
+    windows : NoiseWindows
+    phase : int
+        The first point at which noise is averaged.
 
     Examples
     --------
     >>> noise = np.random.default_rng(1).normal(size=(20, 140))
     >>> noise[:, 120:] *= 3
-    >>> before, after = np.median(noise_ratios(noise, 7), axis=0)[[119, 135]]
+    >>> before, after = np.median(noise_ratios(noise, NoiseWindows(7)), axis=0)[[119, 135]]
     >>> bool(abs(before) < 0.4 < 0.7 < after < 1.4)  # log(3) is 1.1
     True
     """
-    lag = _season_lag(period)
+    lag, spacing = windows.lag, windows.spacing
     change = np.diff(values, axis=1)
     noise = np.full(values.shape, np.nan)
     noise[:, lag + 1 :] = np.abs(change[:, lag:] - change[:, :-lag])
-    lacking = np.isnan(noise[:, WEEK_POINTS:])  # a missing value would make two weeks unknown
-    noise[:, WEEK_POINTS:][lacking] = noise[:, :-WEEK_POINTS][lacking]
-    recent, usual = _noise_levels(noise)
-    events = np.flatnonzero(median((noise / usual).T) > EVENT_NOISE_RATIO)
+    lacking = np.isnan(noise[:, spacing:])  # a missing value would make two weeks unknown
+    noise[:, spacing:][lacking] = noise[:, :-spacing][lacking]
+    recent, usual = _noise_levels(noise, windows, phase)
+    before = usual if windows.stride == 1 else forward_fill(usual)
+    events = np.flatnonzero(median((noise / before).T) > EVENT_NOISE_RATIO)
     if events.size:
         for t in events:
-            noise[:, t] = noise[:, t - WEEK_POINTS]
-        recent, usual = _noise_levels(noise)
+            noise[:, t] = noise[:, t - spacing]
+        recent, usual = _noise_levels(noise, windows, phase)
     return np.where((recent > 0) & (usual > 0), np.log(recent / usual), np.nan)
 
 
-def _season_lag(period: int) -> int:
-    return period if period > 1 else WEEK_POINTS
-
-
-_COMPARED_POINTS = NOISE_POINTS + (WEEK_POINTS - 1) * WEEK_POINTS + NOISE_POINTS
-
-
-def _noise_levels(noise: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of the fortnight that ends at each point, and the usual noise before it."""
+def _noise_levels(noise: Floats, windows: NoiseWindows, phase: int) -> tuple[Floats, Floats]:
+    """Return the noise of the window that ends at each point, and the usual noise before it."""
     recent_noise, usual_noise = np.full(noise.shape, np.nan), np.full(noise.shape, np.nan)
-    if noise.shape[1] >= NOISE_POINTS:
-        windows = np.lib.stride_tricks.sliding_window_view(noise, NOISE_POINTS, axis=1)
-        calm = np.partition(windows, CALM_POINTS, axis=2)[..., :CALM_POINTS].mean(axis=2)
-        recent_noise[:, NOISE_POINTS - 1 :] = np.where(np.isnan(windows).any(axis=2), np.nan, calm)
-    first = NOISE_POINTS + (WEEK_POINTS - 1) * WEEK_POINTS
+    points, calm_points = windows.points, windows.points * CALM_POINTS // NOISE_POINTS
+    if noise.shape[1] >= points:
+        ends = np.arange(
+            points - 1 + (phase - points + 1) % windows.stride, noise.shape[1], windows.stride
+        )
+        views = np.lib.stride_tricks.sliding_window_view(noise, points, axis=1)[
+            :, ends[0] - points + 1 :: windows.stride
+        ]
+        calm = np.partition(views, calm_points, axis=2)[..., :calm_points].mean(axis=2)
+        recent_noise[:, ends] = np.where(np.isnan(views).any(axis=2), np.nan, calm)
+    first = points + (WEEK_POINTS - 1) * windows.spacing
     count = noise.shape[1] - first
     if count > 0:
         usual_noise[:, first:] = median_of_seven(
-            [recent_noise[:, WEEK_POINTS * k : WEEK_POINTS * k + count] for k in range(WEEK_POINTS)]
+            [
+                recent_noise[:, windows.spacing * k : windows.spacing * k + count]
+                for k in range(WEEK_POINTS)
+            ]
         )
     return recent_noise, usual_noise

@@ -248,6 +248,26 @@ def test_one_noisy_metric_is_not_noise_of_the_table():
     assert days_of_noise(values) == []
 
 
+@pytest.mark.parametrize("minutes", [15, 60, 360])
+def test_nights_and_weekends_of_parts_of_days_are_not_noise(minutes):
+    """Twelve metrics with flatter weekends, and few rows at night; in the last week, five times the noise."""
+    draw = np.random.default_rng(minutes)
+    times = np.arange("2026-03-02", "2026-05-04", minutes, dtype="M8[m]").astype("M8[s]")
+    hour = (times - times.astype("M8[D]")).astype(int) / 3600
+    swing = np.where(np.is_busday(times.astype("M8[D]")), 2.5, 1)
+    rows = 1000 * np.exp(-swing * np.cos(2 * np.pi * (hour - 2) / 24))
+    noise = draw.normal(size=(12, len(times))) * np.hypot(0.02, 1 / np.sqrt(rows))
+    noisier = np.where(times >= times[-1] - np.timedelta64(7, "D"), 5, 1) * noise
+    quiet, loud = (
+        tg.VolatilityShift().score(
+            History(times, rows * np.exp(changes), rows + 0 * changes, [Scale.POSITIVE] * 12)
+        )
+        for changes in (noise, noisier)
+    )
+    assert not (quiet.score[0] >= 3).any()
+    assert (loud.score[0] >= 3).any()
+
+
 @pytest.mark.soak
 def test_noise_is_a_separate_incident(repo):
     for i, values in enumerate(noisy(3, 3)):
