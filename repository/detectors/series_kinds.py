@@ -146,6 +146,8 @@ class SeriesKinds:
         Series that are distances, or counts.
     counts_of_values : array of bool, shape (series,)
         Series that count values instead of rows; also all series if their names are unknown.
+    distinct_counts : array of int
+        Indices of the series that count distinct values.
     max_spread_ratio : array of float, shape (series,)
         Largest ratio of the lower bound of the spread to the observed spread, for mature counts.
     shares : array of int
@@ -162,6 +164,7 @@ class SeriesKinds:
     distances: NDArray[np.bool_]
     counts: NDArray[np.bool_]
     counts_of_values: NDArray[np.bool_]
+    distinct_counts: NDArray[np.intp]
     max_spread_ratio: Floats
     shares: NDArray[np.intp]
     heavy: NDArray[np.intp]
@@ -191,6 +194,7 @@ class SeriesKinds:
             distances=np.array([scale is Scale.DISTANCE for scale in scales], dtype=bool),
             counts=np.array([scale is Scale.COUNT for scale in scales], dtype=bool),
             counts_of_values=counts_of_values,
+            distinct_counts=np.flatnonzero(is_distinct_count),
             max_spread_ratio=np.where(
                 is_distinct_count, MAX_DISTINCT_SPREAD_RATIO, MAX_SPREAD_RATIO
             ),

@@ -43,6 +43,7 @@ from tidegauge.repository.numerics.forecasts import (
     MIN_REPETITIONS,
     Forecast,
     ScaleRows,
+    between_row_counts,
     forecast,
     min_spread_of,
     month_slots,
@@ -273,6 +274,8 @@ class Walk:
         Points labeled as harmless; None if there is no such label.
     row_counts : array
         The number of rows behind each value; only for shares.
+    log_rows : array
+        Logarithm of the number of rows behind each value; only for distinct counts.
     moved : array
         The transformed values, moved to the current level after level shifts.
     usable : array
@@ -323,6 +326,9 @@ class Walk:
         self.y[:, self.column] = self.units.transformed(history.values, slice(None))
         self.row_counts = np.full((len(self.kinds.shares), shape[1]), np.nan)
         self.row_counts[:, self.column] = history.weights[self.kinds.shares]
+        self.log_rows = np.full((len(self.kinds.distinct_counts), shape[1]), np.nan)
+        rows_of_values = history.weights[self.kinds.distinct_counts]
+        self.log_rows[:, self.column] = np.log(np.where(rows_of_values > 0, rows_of_values, np.nan))
         self.is_harmless: NDArray[np.bool_] | None = None
         if history.harmless is not None:
             self.is_harmless = np.zeros(shape, dtype=bool)
@@ -673,7 +679,8 @@ class Walk:
         now.centre[few] = np.log1p(counted.mean)
         forecast_centre = now.centre
         if self.yearly is None:
-            now = replace(now, centre=self._repeated(now, c, y), spread=self._second_week(now, c))
+            centre = self._given_rows(self._repeated(now, c, y), c, y)
+            now = replace(now, centre=centre, spread=self._second_week(now, c))
         else:
             centre = self.yearly.explain(int(c), y, now, self._width(t, now)[0])
             now = replace(now, centre=centre)
@@ -821,6 +828,26 @@ class Walk:
                     is_new & (np.abs(y - previous) < np.abs(y - centre)), previous, centre
                 )
         return centre
+
+    def _given_rows(self, centre: Floats, c: int, y: Floats) -> Floats:
+        """Return the expected values; for parts of days, distinct counts that their row counts explain.
+
+        At night and after a new level of the rows, distinct counts follow the rows.
+        """
+        rows = self.kinds.distinct_counts
+        if not self.grid.within_days or not rows.size:
+            return centre
+        past = slice(c - self.cycles * self.grid.period, c)
+        by_rows = between_row_counts(
+            y[rows],
+            np.where(np.isnan(self.usable[rows, past]), np.nan, self.y[rows, past]),
+            self.log_rows[:, c],
+            self.log_rows[:, past],
+        )
+        is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
+        given_rows = centre.copy()
+        given_rows[rows] = np.where(is_nearer, by_rows, centre[rows])
+        return given_rows
 
     def _second_week(self, now: Forecast, c: int) -> Floats:
         """Return the spreads; in the second week of daily data, the spread of forecasts by `_repeated`.

@@ -670,6 +670,50 @@ def _level_medians(flat: Floats) -> list[Floats]:
     return result
 
 
+def between_row_counts(
+    value: Floats, past: Floats, log_rows: Floats, past_log_rows: Floats
+) -> Floats:
+    """Return the expected distinct counts nearest to the values, given the number of rows.
+
+    Twice as many rows have at least as many distinct values, and at most twice as many. So each of the `NEAR_PARTITIONS`
+    earlier partitions with the most similar row counts bounds the value; the medians of these bounds are used.
+
+    Parameters
+    ----------
+    value, log_rows : array of float, shape (series,)
+        Logarithms of the distinct counts and of the rows.
+    past, past_log_rows : array of float, shape (series, memory)
+        The same of earlier partitions; NaN where unknown.
+
+    Returns
+    -------
+    array of float, shape (series,)
+        NaN with fewer than `NEAR_PARTITIONS` earlier partitions.
+
+    Examples
+    --------
+    >>> past = np.log([[90.0, 90, 91, 90, 90, 40, 40]])
+    >>> rows = np.log([[1000.0, 1000, 1000, 1000, 1000, 100, 100]])
+    >>> np.exp(between_row_counts(np.log([70.0]), past, np.log([1000.0]), rows)).round().tolist()
+    [90.0]
+    """
+    distance = np.abs(past_log_rows - log_rows[:, None])
+    distance = np.where(np.isnan(past + distance), np.inf, distance)
+    if distance.shape[1] < NEAR_PARTITIONS:
+        return np.full(len(value), np.nan)
+    near = np.argpartition(distance, NEAR_PARTITIONS - 1, axis=1)[:, :NEAR_PARTITIONS]
+    change = log_rows[:, None] - np.take_along_axis(past_log_rows, near, axis=1)
+    near_values = np.take_along_axis(past, near, axis=1)
+    lower = np.median(near_values + np.minimum(change, 0), axis=1)
+    upper = np.median(near_values + np.maximum(change, 0), axis=1)
+    is_known = np.isfinite(np.take_along_axis(distance, near, axis=1)).all(axis=1)
+    return np.where(is_known, np.clip(value, lower, upper), np.nan)
+
+
+NEAR_PARTITIONS = 5
+"""Number of earlier partitions with similar row counts that bound a distinct count."""
+
+
 def _best_level(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the index of the level window with the smallest mean root error, which resists outliers."""
     is_known = ~np.isnan(errors)

@@ -165,3 +165,36 @@ def test_times_of_day_that_are_off_by_an_hour_are_reported(seconds):
     first[:, -1] += 3617
     history = History(daily(60), first, np.full(first.shape, 1e4), [Scale.TIME] * 10)
     assert (tg.Seasonal().score(history).score[:, -1] > REPORTED).all()
+
+
+def hours(days):
+    return np.datetime64("2025-01-06", "s") + np.arange(24 * days) * np.timedelta64(3600, "s")
+
+
+def office_rows(rng, busy, quiet, days):
+    """Return expected rows of hours: ``busy`` from 8 to 18 o'clock on working days, else ``quiet``."""
+    hour, day = np.arange(24 * days) % 24, np.arange(24 * days) // 24
+    works = (hour >= 8) & (hour < 18) & (day % 7 < 5)
+    return np.where(works, busy, quiet) * np.exp(rng.normal(0, 0.04, (12, 24 * days)))
+
+
+def hourly_scores(values, rows, name, scale):
+    series = [
+        {"name": name, "kind": name, "filter": "", "segment": "", "instance": "*"}
+        for _ in range(len(values))
+    ]
+    days = values.shape[1] // 24
+    history = History(hours(days), values, rows, [scale] * len(values), series=series)
+    return tg.Seasonal().score(history).score
+
+
+@pytest.mark.parametrize("values", [500, 1_500, 20_000])
+def test_distinct_counts_by_the_hour_follow_their_rows(values):
+    """n rows of so many equally frequent values have values * (1 - exp(-n / values)) distinct ones."""
+    rng = np.random.default_rng(values)
+    expected = office_rows(rng, 4_000, 60, 29)
+    expected[:, 24 * 21 :] *= 2.2
+    rows = rng.poisson(expected).astype(float)
+    distinct = values * -np.expm1(-rows / values) * np.exp(rng.normal(0, 0.01, rows.shape))
+    scores = hourly_scores(np.round(distinct), rows, "CountDistinct", Scale.COUNT)
+    assert not (scores[:, 24 * 14 :] > REPORTED).any()
