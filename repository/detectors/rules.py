@@ -442,6 +442,8 @@ MIN_DOUBLE_LOAD_CHANGE = 0.5
 MIN_DISTINCT_SHARE = 0.5
 """A count tells double rows from new rows if at least this share of the rows are distinct values. Twice as many
 random rows would then have at least 20 % more distinct values."""
+MIN_DOUBLE_LOAD_ROWS = 100.0
+"""Of 100 rows, chance changes the binary logarithm by .14, about half of the tolerances. Thirteen rows double by chance."""
 DOUBLE_LOAD_WEIGHT = 100.0
 """Rows double without new values much more often by a double load than by chance."""
 
@@ -450,6 +452,8 @@ def double_loads(
     series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
 ) -> dict[tuple[int, int], str]:
     """Return the partitions that were probably loaded twice: twice the rows, and no more distinct values.
+
+    Fewer than a hundred expected rows, such as those of an hour at night, double by chance.
 
     Parameters
     ----------
@@ -468,6 +472,8 @@ def double_loads(
     >>> users = size | {"kind": "CountDistinct", "name": "CountDistinct", "instance": "user"}
     >>> double_loads([size, users], np.array([[1210.0], [443.0]]), np.array([[605.0], [446.0]]))
     {(0, 0): 'user'}
+    >>> double_loads([size, users], np.array([[26.0], [9.0]]), np.array([[13.0], [8.0]]))
+    {}
     """
     kinds = [{row["kind"], row.get("name")} for row in series]
     parts = [(row["filter"] or "", row["segment"]) for row in series]
@@ -483,6 +489,7 @@ def double_loads(
             shows = np.abs(change[i] - change[j] - 1) <= DOUBLE_LOAD_TOLERANCE
             shows &= is_larger[i] & is_unchanged[j]
             shows &= expected[j] >= MIN_DISTINCT_SHARE * expected[i]
+            shows &= expected[i] >= MIN_DOUBLE_LOAD_ROWS
             for t in np.flatnonzero(shows).tolist():
                 loads.setdefault((i, t), str(series[j]["instance"]))
     return loads
