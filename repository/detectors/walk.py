@@ -276,6 +276,8 @@ class Walk:
         The number of rows behind each value; only for shares.
     log_rows : array
         Logarithm of the number of rows behind each value; only for distinct counts.
+    midnight : int
+        A column at which a day begins, if days have several partitions.
     moved : array
         The transformed values, moved to the current level after level shifts.
     usable : array
@@ -329,6 +331,8 @@ class Walk:
         self.log_rows = np.full((len(self.kinds.distinct_counts), shape[1]), np.nan)
         rows_of_values = history.weights[self.kinds.distinct_counts]
         self.log_rows[:, self.column] = np.log(np.where(rows_of_values > 0, rows_of_values, np.nan))
+        first_second = history.times[:1].astype("M8[s]").astype(np.int64).sum()
+        self.midnight = int(self.windows.padding - first_second // max(grid.step, 1) % grid.period)
         self.is_harmless: NDArray[np.bool_] | None = None
         if history.harmless is not None:
             self.is_harmless = np.zeros(shape, dtype=bool)
@@ -579,7 +583,12 @@ class Walk:
         """
         c = self.column[t]
         signs = self.signs[:, c - self.windows.level : c]
-        if self.yearly is None:
+        reach = tails.DRIFT_REACH_POINTS
+        if self.grid.within_days:
+            window = self.grid.period * math.ceil(tails.WEEK_POINTS / self.grid.period)
+            reach = tails.DRIFT_DAYS * window
+            score, start, spread = self._drift_of_days(c, expected, window)
+        elif self.yearly is None:
             score, start, spread = tails.drift(
                 expected.now, self.y[:, c], signs, expected.min_spread
             )
@@ -595,8 +604,35 @@ class Walk:
             score[self.points < YEARLY_DRIFT_CYCLES * self.grid.cycle] = 0
         if not self.grid.daily:
             side = np.sign(self.y[:, c] - start)[:, None]
-            earlier = self.reported_drift_sides[:, c - tails.DRIFT_REACH_POINTS : c]
+            earlier = self.reported_drift_sides[:, c - reach : c]
             score[(earlier * side > 0).any(axis=1)] = 0
+        return score, start, spread
+
+    def _drift_of_days(
+        self, c: np.intp, expected: _Expected, window: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the scores of drifts of parts of days; about once an hour."""
+        score, start, spread = (np.full(len(self.y), fill) for fill in (0.0, np.nan, np.nan))
+        if (c - self.midnight) % max(self.grid.period // 24, 1):
+            return score, start, spread
+        now, days = expected.now, slice(c - tails.DRIFT_DAYS * window, c)
+        flat = (self.y[:, c] - now.effect)[:, None]
+
+        def path(rows: NDArray[np.intp] | slice, past: slice) -> Floats:
+            season = self.effects[rows].take(np.maximum(self.slot[past], 0), axis=1)
+            return np.concatenate([self.usable[rows, past] - season, flat[rows]], axis=1)
+
+        rows = tails.may_have_drifted_by_days(
+            path(slice(None), days), self.signs[:, days], now.spread, window
+        )
+        if rows.size:
+            score[rows], start[rows], spread[rows] = tails.drift_of_days(
+                path(rows, slice(c - self.cycles * window, c)),
+                now.effect[rows],
+                now.spread[rows],
+                expected.min_spread[rows],
+                window,
+            )
         return score, start, spread
 
     def _constants(
@@ -937,7 +973,9 @@ class Walk:
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
-        is_reported = is_drift & (score >= REPORTED_DRIFT_SCORE)
+        # Alerts on parts of days need more evidence, see `day_weights`.
+        least = REPORTED_DRIFT_SCORE + math.log10(self.grid.period if self.grid.within_days else 1)
+        is_reported = is_drift & (score >= least)
         self.reported_drift_sides[:, c] = np.where(is_reported, np.sign(y - centre), 0)
         explained = ~alarm & by_date  # the calendar's value differs from the level
         repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])

@@ -93,6 +93,8 @@ WANDER_FREEDOM = 6.0
 """Degrees of freedom of the changes of a wandering level."""
 MAX_UNDRIFTED_SPREADS = 2.0
 """Points within this many spreads of the starting level are not reported as drifted."""
+REPORTED_SHIFT_DIVISOR = 4
+"""Parts of days: alarms at a quarter of the points of a day have reported the new level."""
 MIN_STEADY_POINTS = 21
 """With fewer points outside drifts, the spread of errors is estimated during drifts as well."""
 DRIFT_LAG_POINTS, DRIFT_BASELINE_POINTS = 14, 21
@@ -655,16 +657,8 @@ def drift(
     baseline = np.where(np.isnan(baseline), week, baseline)
     changes = week[:, DRIFT_LAG_POINTS:] - baseline[:, :-DRIFT_LAG_POINTS]
     sizes = np.abs(changes)
-    # The usual spread of such changes: observed ones, the noise of medians, and the lower bound.
-    earlier_sizes = sizes[:, :-DRIFT_BASELINE_POINTS]
-    middle, high = quantiles(earlier_sizes, (0.5, 0.9))
-    known_sizes = (~np.isnan(earlier_sizes)).sum(axis=1)
-    usual_change = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
-    noise = MEDIAN_NOISE_SHARE * now.spread[rows]
-    freedom = _joint_freedom(usual_change, noise, np.clip(6 + known_sizes / 10, WANDER_FREEDOM, 12))
-    wander = np.hypot(usual_change, noise)
-    wander = np.hypot(
-        MEDIAN_NOISE_SHARE * np.sqrt(1 + 30 / (known_sizes + 10)) * wander, min_spread[rows]
+    wander, freedom = _usual_changes(
+        sizes[:, :-DRIFT_BASELINE_POINTS], now.spread[rows], min_spread[rows], 1
     )
     # Score the newest change, if it is the largest, unreported, and visible in the point itself.
     z = changes[:, -1] / np.where(wander > 0, wander, np.inf)
@@ -687,6 +681,95 @@ def drift(
     start[rows] = baseline[:, -1 - DRIFT_LAG_POINTS] + now.effect[rows]
     spread[rows] = wander
     return score, start, spread
+
+
+DRIFT_DAYS = 5
+"""Parts of days: the mean of a day is compared with the mean of three days that ended two days ago."""
+
+
+def may_have_drifted_by_days(
+    path: Floats, alarms: Floats, spread: Floats, window: int
+) -> NDArray[np.intp]:
+    """Return the series whose last day departs from three days that ended two days ago.
+
+    Parameters are as for `drift_of_days`; ``path`` and ``alarms`` need only `DRIFT_DAYS` windows.
+    """
+    change, own_change = _newest_changes(path, window)
+    noise = MEDIAN_NOISE_SHARE * spread * np.sqrt(WEEK_POINTS / window)
+    reported = np.maximum((alarms > 0).sum(axis=1), (alarms < 0).sum(axis=1))
+    return np.flatnonzero(
+        (np.abs(change) > MIN_DRIFT_SPREADS * MEDIAN_NOISE_SHARE * noise)
+        & (own_change * change > 0)
+        & (np.abs(own_change) > MAX_UNDRIFTED_SPREADS * spread)
+        & (reported < max(SHIFT_REPORTED_ALARMS, window // REPORTED_SHIFT_DIVISOR))
+    )
+
+
+def drift_of_days(
+    path: Floats, effect: Floats, spread: Floats, min_spread: Floats, window: int
+) -> tuple[Floats, Floats, Floats]:
+    """Score slow drifts of parts of days as `drift` does, by means of whole days instead of medians of points.
+
+    Parameters
+    ----------
+    path : array of float, shape (series, memory)
+        The past and the current point without their season; NaN where unknown.
+    effect, spread, min_spread : array of float, shape (series,)
+        Seasonal effect on the current point, standard deviation of its error, and lower bound of the spread.
+    window : int
+        Points of the newest mean: a day, or some days of few parts. It is compared with the mean of three times as many
+        points, which ended twice as many points ago.
+    """
+    change, own_change = _newest_changes(path, window)
+    week, earlier = (_running_means(path, width) for width in (window, 3 * window))
+    sizes = np.abs(week[:, DRIFT_DAYS * window :] - earlier[:, 3 * window : -2 * window])
+    noise = spread * np.sqrt(WEEK_POINTS / window)
+    wander, freedom = _usual_changes(
+        sizes[:, : -3 * window], noise, min_spread, window / WEEK_POINTS
+    )
+    score = np.nan_to_num(student_score(change / np.where(wander > 0, wander, np.inf), freedom))
+    is_largest = np.abs(change) > zero_if_nan(sizes[:, -1 - 2 * window : -1]).max(axis=1)
+    score = np.where(is_largest & (score >= RECORD_CHECK_SCORE), score, 0.0)
+    return score, path[:, -1] - own_change + effect, wander
+
+
+def _newest_changes(path: Floats, window: int) -> tuple[Floats, Floats]:
+    """Return the differences of the newest mean, and of the newest point, from the mean before a drift."""
+    week = _running_means(path[:, -window:], window)[:, -1]
+    baseline = _running_means(path[:, -DRIFT_DAYS * window : -2 * window], 3 * window)[:, -1]
+    return week - baseline, path[:, -1] - baseline
+
+
+def _running_means(path: Floats, width: int) -> Floats:
+    """Return the means of the points up to each index, excluded; NaN if less than half of them are known."""
+    is_known = ~np.isnan(path)
+    total, count = (
+        np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0)))
+        for values in (np.where(is_known, path, 0), is_known.astype(float))
+    )
+    means = np.full(total.shape, np.nan)
+    counts = count[:, width:] - count[:, :-width]
+    sums = total[:, width:] - total[:, :-width]
+    means[:, width:] = np.where(2 * counts >= width, sums / np.maximum(counts, 1), np.nan)
+    return means
+
+
+def _usual_changes(
+    sizes: Floats, noise: Floats, min_spread: Floats, overlap: float
+) -> tuple[Floats, Floats]:
+    """Return the usual spread of changes and its degrees of freedom, from the sizes of earlier changes.
+
+    ``overlap`` is the number of changes that count as one.
+    """
+    # The usual spread of such changes: observed ones, the noise of medians, and the lower bound.
+    middle, high = quantiles(sizes, (0.5, 0.9))
+    known = (~np.isnan(sizes)).sum(axis=1) / overlap
+    usual_change = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
+    noise = MEDIAN_NOISE_SHARE * noise
+    freedom = _joint_freedom(usual_change, noise, np.clip(6 + known / 10, WANDER_FREEDOM, 12))
+    wander = np.hypot(usual_change, noise)
+    wander = np.hypot(MEDIAN_NOISE_SHARE * np.sqrt(1 + 30 / (known + 10)) * wander, min_spread)
+    return wander, freedom
 
 
 def during_drifts(

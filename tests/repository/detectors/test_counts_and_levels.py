@@ -313,11 +313,11 @@ def test_a_positive_number_that_is_always_zero_is_expected_to_be_zero():
     assert (scores.expected[0, 60], scores.lower[0, 60]) == (0.0, 0.0)
 
 
-def drifts_of(times, values):
+def drifts_of(times, values, per_day=1):
     """Return a mask of the points that are reported as drifted, if they are the only deviation."""
     history = History(times.astype("M8[s]"), values, values, [Scale.COUNT] * len(values))
     scores = tg.Seasonal().score(history)
-    return (scores.reason == Reason.DRIFT) & (scores.score >= -np.log10(BAND_P_VALUE))
+    return (scores.reason == Reason.DRIFT) & (scores.score >= np.log10(per_day / BAND_P_VALUE))
 
 
 @pytest.mark.parametrize(
@@ -336,11 +336,15 @@ def test_the_season_of_the_first_two_years_is_no_drift(times, cycle):
     assert not drifts_of(times, values).any()
 
 
-def test_a_drift_of_hours_is_reported_once():
-    """The rows rise by half in 40 hours. Without memory, the first 13 to 17 larger changes would be reported."""
-    draw = np.random.default_rng(4)
-    hours = np.arange(24 * 34)
-    path = 0.4 * np.clip((hours - 700) / 40, 0, 1)
-    values = np.rint(1e5 * np.exp(path + draw.normal(0, 0.02, (12, len(hours)))))
-    found = drifts_of(np.datetime64("2024-01-01T00") + hours, values)
-    assert found[:, 700:775].sum(axis=1).tolist() == [1] * 12
+@pytest.mark.parametrize("minutes", [15, 60])
+def test_a_drift_of_parts_of_days_is_reported_once(minutes):
+    """The rows rise by half in five days, with noise of 5%. Without memory, each larger change would be reported."""
+    draw, per_day = np.random.default_rng(4), 24 * 60 // minutes
+    parts = np.arange(48 * per_day)
+    path = 0.4 * np.clip((parts - 36 * per_day) / (5 * per_day), 0, 1)
+    values = np.rint(1e5 * np.exp(path + draw.normal(0, 0.05, (8, len(parts)))))
+    found = drifts_of(
+        np.datetime64("2024-01-01T00") + parts * np.timedelta64(minutes, "m"), values, per_day
+    )
+    assert found[:, 36 * per_day : 43 * per_day].sum(axis=1).tolist() == [1] * 8
+    assert not found[:, : 36 * per_day].any()
