@@ -146,6 +146,8 @@ class SeriesKinds:
         Series that are distances, or counts.
     counts_of_values : array of bool, shape (series,)
         Series that count values instead of rows; also all series if their names are unknown.
+    counts_rows : array of bool, shape (series,)
+        Series that count rows.
     distinct_counts : array of int
         Indices of the series that count distinct values.
     max_spread_ratio : array of float, shape (series,)
@@ -164,6 +166,7 @@ class SeriesKinds:
     distances: NDArray[np.bool_]
     counts: NDArray[np.bool_]
     counts_of_values: NDArray[np.bool_]
+    counts_rows: NDArray[np.bool_]
     distinct_counts: NDArray[np.intp]
     max_spread_ratio: Floats
     shares: NDArray[np.intp]
@@ -187,13 +190,15 @@ class SeriesKinds:
         is_extreme = np.zeros(len(scales), dtype=bool)
         if history.extremes is not None:
             is_extreme |= history.extremes
+        is_count = np.array([scale is Scale.COUNT for scale in scales], dtype=bool)
         is_positive = np.array([scale is Scale.POSITIVE for scale in scales], dtype=bool)
         is_positive[sums] = True
-        is_log = is_positive | [scale is Scale.COUNT for scale in scales]
+        is_log = is_positive | is_count
         return cls(
             distances=np.array([scale is Scale.DISTANCE for scale in scales], dtype=bool),
-            counts=np.array([scale is Scale.COUNT for scale in scales], dtype=bool),
+            counts=is_count,
             counts_of_values=counts_of_values,
+            counts_rows=is_count & ~counts_of_values,
             distinct_counts=np.flatnonzero(is_distinct_count),
             max_spread_ratio=np.where(
                 is_distinct_count, MAX_DISTINCT_SPREAD_RATIO, MAX_SPREAD_RATIO

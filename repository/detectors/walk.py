@@ -28,7 +28,7 @@ from tidegauge.repository.detectors.season_effects import (
 )
 from tidegauge.repository.detectors.series_kinds import SeriesKinds, Units
 from tidegauge.repository.numerics import tails
-from tidegauge.repository.numerics.arrays import median
+from tidegauge.repository.numerics.arrays import forward_fill, median
 from tidegauge.repository.numerics.counts import (
     NO_COUNTS,
     NO_SHARES,
@@ -42,9 +42,10 @@ from tidegauge.repository.numerics.forecasts import (
     MIN_LOG_SPREAD,
     MIN_REPETITIONS,
     Forecast,
+    PartsModel,
     ScaleRows,
-    between_row_counts,
     forecast,
+    given_row_counts,
     min_spread_of,
     month_slots,
     restore,
@@ -73,6 +74,8 @@ NEW_WEEKS = 2.5
 """With fewer weeks of points, effects of the week are unknown."""
 SURE_WEEKS = 4
 """With fewer weeks of points, effects of the week are too uncertain to report a drift."""
+TAIL_WEEKS = 2
+"""Errors of the first two weeks are too large to learn the tail of parts of days."""
 WHOLE_NUMBER_TOLERANCE = 1e-6
 """Tolerance for rounding errors of whole numbers."""
 MATURE_POINTS = 28
@@ -110,6 +113,12 @@ def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_], *, yearly: boo
         around = median(np.abs(away[unbounded]))
         tiny[unbounded] = np.fmax(0.01 * around, tiny[unbounded])
     return tiny
+
+
+def _inverse_counts(centre: Floats) -> Floats:
+    """Return 1 / n of expected counts n, at most 1; 0 if unknown."""
+    inverse: Floats = np.nan_to_num(1 / np.maximum(np.expm1(centre), 1))
+    return inverse
 
 
 def _band_limit(freedom: Floats) -> Floats:
@@ -276,6 +285,8 @@ class Walk:
         The number of rows behind each value; only for shares.
     log_rows : array
         Logarithm of the number of rows behind each value; only for distinct counts.
+    inverse_rows : array
+        1 / n of the number of rows n behind each value, of row counts the expected number; 0 if unknown.
     midnight : int
         A column at which a day begins, if days have several partitions.
     moved : array
@@ -298,6 +309,8 @@ class Walk:
         The current level of each series.
     shifts : list
         Accepted level shifts: series, partition, and the first partition of the new level.
+    parts : PartsModel
+        Noise of parts of days.
     yearly : YearlyForecasts, optional
         Forecasts of weeks and months; None for other partitions.
     """
@@ -331,8 +344,6 @@ class Walk:
         self.log_rows = np.full((len(self.kinds.distinct_counts), shape[1]), np.nan)
         rows_of_values = history.weights[self.kinds.distinct_counts]
         self.log_rows[:, self.column] = np.log(np.where(rows_of_values > 0, rows_of_values, np.nan))
-        first_second = history.times[:1].astype("M8[s]").astype(np.int64).sum()
-        self.midnight = int(self.windows.padding - first_second // max(grid.step, 1) % grid.period)
         self.is_harmless: NDArray[np.bool_] | None = None
         if history.harmless is not None:
             self.is_harmless = np.zeros(shape, dtype=bool)
@@ -366,6 +377,17 @@ class Walk:
         self.dates = self._date_effects(season_names)
         self.yearly = YearlyForecasts(self, seasonal=bool(slots)) if grid.yearly else None
         self._latest: tuple[int, Forecast] | None = None
+        self.parts = PartsModel.unknown(shape[0], grid.period)
+        self.inverse_rows, self.midnight = self._parts_of_days()
+
+    def _parts_of_days(self) -> tuple[Floats, int]:
+        """Return 1 / n of the row counts n, and a column at which a day begins."""
+        inverse_rows = np.zeros(self.y.shape)
+        weights = np.where(self.history.weights > 0, self.history.weights, np.inf)
+        inverse_rows[:, self.column] = 1 / weights
+        first_second = self.history.times[:1].astype("M8[s]").astype(np.int64).sum()
+        first_part = first_second // max(self.grid.step, 1) % self.grid.period
+        return inverse_rows, int(self.windows.padding - first_part)
 
     def _date_effects(self, season_names: Sequence[str]) -> DateEffects:
         """Return the effects of dates, for the requested seasons."""
@@ -451,6 +473,8 @@ class Walk:
         effect = self.effects[:, slot]
         tail_values = np.where(self.excluded_from_tail[:, past], np.nan, self.moved[:, past])
         usable = self.usable[:, past]
+        if self.grid.within_days:
+            return self._ahead_within_days(c, usable, season, effect)
         drifting = tails.during_drifts(self.drifted[:, past], ~np.isnan(usable))
         return forecast(
             usable,
@@ -460,6 +484,33 @@ class Walk:
             drifting,
             counts=self.kinds.counts,
             within_days=self.grid.within_days,
+        )
+
+    def _ahead_within_days(
+        self, c: int, usable: Floats, season: Floats, effect: Floats
+    ) -> Forecast:
+        """Return the forecast of a column if days have several partitions."""
+        past, flat = slice(c - self.windows.level, c), usable - season
+        points = (~np.isnan(usable)).sum(axis=1)
+        inverse = self.inverse_rows[:, past]
+        centre = self.parts.level(flat, inverse) + effect
+        now = self.inverse_rows[:, c] if c < self.y.shape[1] else median(inverse)
+        now = np.where(self.kinds.counts_rows, _inverse_counts(centre), now)[:, None]
+        parts = (np.arange(past.start, c + 1) - self.midnight) % self.grid.period
+        noise = self.parts.noise(now, parts[-1:])[:, 0]
+        ratio = noise[:, None] / self.parts.noise(inverse, parts[:-1])
+        errors = self.y[:, past] - self.centre[:, past]
+        return Forecast(
+            points=points,
+            centre=centre,
+            spread=self.parts.spread * noise,
+            freedom=np.clip(points / 2.5, 2.5, MAX_FREEDOM),
+            errors=np.where(np.isnan(usable), np.nan, errors)[:, 1:] * ratio[:, 1:],
+            surprises=np.where(self.excluded_from_tail[:, past], np.nan, errors)[:, 1:]
+            * ratio[:, 1:],
+            flat=flat,
+            level=forward_fill(flat),
+            effect=effect,
         )
 
     def after(self) -> Forecast:
@@ -475,6 +526,18 @@ class Walk:
             past = slice(c - self.windows.season, c)
             self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
             self.effects = self.by_season.effects(c, self.points)
+        if self.grid.within_days:
+            past = slice(c - self.cycles * self.grid.period, c)
+            usable = self.usable[:, past]
+            errors = np.where(np.isnan(usable), np.nan, self.y[:, past] - self.centre[:, past])
+            season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
+            self.parts = PartsModel.fit(
+                errors,
+                usable - season,
+                self.inverse_rows[:, past],
+                (past.start - self.midnight) % self.grid.period,
+                self.grid.period,
+            )
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
         """Score partition ``t``, and write its scores, reasons and bands to column ``k``."""
@@ -753,7 +816,9 @@ class Walk:
             min_spread, np.maximum(MIN_COUNT_SPREAD, self.kinds.max_spread_ratio * now.spread)
         )[is_mature]
         fallback = _fallback_spread(now, min_spread == 0, yearly=self.yearly is not None)
-        width = np.hypot(now.spread, np.maximum(min_spread, fallback))
+        # The errors of parts of days contain the chance that the lower bound states.
+        combine = np.maximum if self.grid.within_days else np.hypot
+        width = combine(now.spread, np.maximum(min_spread, fallback))
         if self.grid.within_days:
             is_new = self.points < DAYS_PER_WEEK * self.grid.period
             width = np.where(is_new, np.hypot(width, self.kinds.unknown_week), width)
@@ -766,6 +831,12 @@ class Walk:
             most = np.clip(now.points / YEARLY_POINTS_PER_FREEDOM, 2.5, MAX_FREEDOM)
             own = tails.tail_freedom(now.surprises, width)
             return np.minimum(most, np.maximum(own, MIN_YEARLY_FREEDOM))
+        if self.grid.within_days:
+            alarms = self.signs[:, c - self.windows.level + 1 : c] != 0
+            columns = np.arange(c - self.windows.level + 1, c)
+            is_young = columns < self.first_columns[:, None] + TAIL_WEEKS * self.grid.cycle
+            recent = np.where(tails.ongoing(alarms) | is_young, np.nan, now.surprises)
+            return np.minimum(now.freedom, tails.tail_freedom(recent, width))
         if not self.grid.daily:
             return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
         alarms = self.signs[:, c - self.windows.level : c] != 0
@@ -866,7 +937,7 @@ class Walk:
         return centre
 
     def _given_rows(self, centre: Floats, c: int, y: Floats) -> Floats:
-        """Return the expected values; for parts of days, distinct counts that their row counts explain.
+        """Return the expected values; for distinct counts of parts of days, those of as many rows if nearer.
 
         At night and after a new level of the rows, distinct counts follow the rows.
         """
@@ -874,14 +945,10 @@ class Walk:
         if not self.grid.within_days or not rows.size:
             return centre
         past = slice(c - self.cycles * self.grid.period, c)
-        by_rows = between_row_counts(
-            y[rows],
-            np.where(np.isnan(self.usable[rows, past]), np.nan, self.y[rows, past]),
-            self.log_rows[:, c],
-            self.log_rows[:, past],
-        )
-        is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
+        usable = np.where(np.isnan(self.usable[rows, past]), np.nan, self.y[rows, past])
+        by_rows = given_row_counts(y[rows], usable, self.log_rows[:, c], self.log_rows[:, past])
         given_rows = centre.copy()
+        is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
         given_rows[rows] = np.where(is_nearer, by_rows, centre[rows])
         return given_rows
 
@@ -977,6 +1044,11 @@ class Walk:
         least = REPORTED_DRIFT_SCORE + math.log10(self.grid.period if self.grid.within_days else 1)
         is_reported = is_drift & (score >= least)
         self.reported_drift_sides[:, c] = np.where(is_reported, np.sign(y - centre), 0)
+        if self.grid.within_days:
+            rows = self.kinds.counts_rows.reshape(-1, *[1] * (y.ndim - 1))
+            self.inverse_rows[:, c] = np.where(
+                rows, _inverse_counts(centre), self.inverse_rows[:, c]
+            )
         explained = ~alarm & by_date  # the calendar's value differs from the level
         repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
         self.excluded_from_tail[:, c] = explained | repeats_alarm

@@ -36,7 +36,7 @@ from tidegauge.repository.numerics.arrays import (
     running_medians,
     zero_if_nan,
 )
-from tidegauge.repository.numerics.grid import MONTHS_PER_YEAR, WEEKS_PER_YEAR
+from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, MONTHS_PER_YEAR, WEEKS_PER_YEAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -670,48 +670,246 @@ def _level_medians(flat: Floats) -> list[Floats]:
     return result
 
 
-def between_row_counts(
-    value: Floats, past: Floats, log_rows: Floats, past_log_rows: Floats
-) -> Floats:
-    """Return the expected distinct counts nearest to the values, given the number of rows.
+LEVEL_MEMORIES = (3.0, 12.0, 24.0, 72.0)
+"""Candidate memories of levels within days, in 24ths of a day: older points count less than 1/e."""
+NOISE_RATIOS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1000.0)
+"""Candidate ratios of the variance that averages out over rows to the other variance, in a partition of usual size."""
+MIN_NOISE_ERRORS = 24
+"""With fewer errors, noise is assumed not to depend on the number of rows."""
+SIGNIFICANT_DEVIANCE = 4.0
+"""Twice the gain of the logarithm of the likelihood that row noise needs."""
+MIN_ERROR_DAYS = 3
+"""With errors of fewer days, the spread is estimated from the training points as well."""
+MAX_PART_SQUARE, PART_PRIOR_ERRORS = 9.0, 10.0
+"""Squares of standardized errors are limited, because incidents are no noise; weight of the usual noise, in errors."""
+UNTESTED_INFLATION = 1.3
+"""Errors at points that were used to choose the level are smaller than errors of forecasts."""
 
-    Twice as many rows have at least as many distinct values, and at most twice as many. So each of the `NEAR_PARTITIONS`
-    earlier partitions with the most similar row counts bounds the value; the medians of these bounds are used.
+
+@dataclass(frozen=True)
+class PartsModel:
+    """Noise and memory of series whose partitions are parts of days; arrays of shape (series,).
+
+    Partitions of a night can have few rows, so their errors are larger than those of the day. An error in a partition
+    of n rows has the variance ``spread``² (1 + ``row_noise`` / n), times the square of ``by_part``: errors are larger when
+    offices open, or after a night that says little about the day.
+
+    Attributes
+    ----------
+    row_noise : array of float
+        Variance of the noise of a single row, relative to the noise that all rows share.
+    spread : array of float
+        Standard deviation of the noise that all rows share.
+    kept : array of float
+        Share of its weight that a point keeps from one partition to the next.
+    by_part : array of float, shape (series, period)
+        Noise of each part of the day, relative to the usual noise.
+    """
+
+    row_noise: Floats
+    spread: Floats
+    kept: Floats
+    by_part: Floats
+
+    @classmethod
+    def unknown(cls, series: int, period: int) -> PartsModel:
+        """Return the model before the first day."""
+        kept = np.full(series, np.exp(-1.0))
+        return cls(np.zeros(series), np.zeros(series), kept, np.ones((series, period)))
+
+    @classmethod
+    def fit(
+        cls, errors: Floats, flat: Floats, inverse_rows: Floats, first_part: int, period: int
+    ) -> PartsModel:
+        """Fit the model to the past, the newest point last.
+
+        Parameters
+        ----------
+        errors : array of float, shape (series, memory)
+            Errors of forecasts as they were made; NaN where unknown.
+        flat : array of float, shape (series, memory)
+            Training points without their season.
+        inverse_rows : array of float, shape (series, memory)
+            1 / n; 0 if the number of rows n is unknown.
+        first_part : int
+            Part of the day of the first point.
+        period : int
+            Points of a day.
+        """
+        from scipy import signal  # slow to import
+
+        row_noise = noise_by_rows(errors, inverse_rows)
+        noise = np.sqrt(1 + row_noise[:, None] * inverse_rows)
+        # Choose the memory of the level by the mean root error of the last week.
+        is_known = ~np.isnan(flat)
+        weight = np.where(is_known, 1 / np.square(noise), 0)
+        weighted = np.where(is_known, flat, 0) * weight
+        recent = slice(-min(DAYS_PER_WEEK * period, flat.shape[1] - 1), None)
+        kept_shares = np.exp(-24 / period / np.array(LEVEL_MEMORIES))
+        costs, errors_by_memory = [], []
+        for kept in kept_shares:
+            total, mass = (
+                signal.lfilter([1.0], [1.0, -kept], x, axis=1) for x in (weighted, weight)
+            )
+            error = np.abs(flat[:, 1:] - total[:, :-1] / mass[:, :-1]) / noise[:, 1:]
+            error = error[:, recent]
+            known = ~np.isnan(error)
+            root_sum = row_sums(np.where(known, np.sqrt(error), 0))
+            costs.append(root_sum / np.maximum(known.sum(axis=1), 1))
+            errors_by_memory.append(error)
+        choice = np.argmin(costs, axis=0)
+        # The spread of real forecasts; of fitted ones in a new series.
+        standard = np.abs(errors) / noise
+        spread = _robust_spread(standard)
+        is_new = (~np.isnan(standard)).sum(axis=1) < MIN_ERROR_DAYS * period
+        if is_new.any():
+            fitted = np.choose(choice[:, None], errors_by_memory)[is_new]
+            spread[is_new] = np.fmax(
+                UNTESTED_INFLATION * _robust_spread(fitted), zero_if_nan(spread[is_new])
+            )
+        spread = zero_if_nan(spread)
+        by_part = _noise_by_part(errors / noise / spread[:, None], first_part, period)
+        return cls(row_noise, spread, kept_shares[choice], by_part)
+
+    def noise(self, inverse_rows: Floats, part: NDArray[np.intp]) -> Floats:
+        """Return relative standard deviations of partitions, given 1 / n and parts of the day.
+
+        ``part`` is of shape (partitions,); the result and ``inverse_rows`` of shape (series, partitions).
+        """
+        relative: Floats = np.sqrt(1 + self.row_noise[:, None] * inverse_rows)
+        return relative * self.by_part[:, part]
+
+    def level(self, flat: Floats, inverse_rows: Floats) -> Floats:
+        """Return the mean of the past, in which recent points and points of many rows count more."""
+        age = np.arange(flat.shape[1] - 1, -1, -1)
+        weight = self.kept[:, None] ** age / (1 + self.row_noise[:, None] * inverse_rows)
+        weight = np.where(np.isnan(flat), 0, weight)
+        mean: Floats = row_sums(np.where(weight > 0, flat, 0) * weight) / row_sums(weight)
+        return mean
+
+
+def _noise_by_part(standard: Floats, first_part: int, period: int) -> Floats:
+    """Return the noise of each part of the day, from standardized errors of whole days, of shape (series, period).
+
+    Squares are limited, averaged over neighboring parts, and shrunk toward 1.
+    """
+    days = np.square(standard).reshape(len(standard), -1, period)
+    is_known = np.isfinite(days)
+    squares = np.where(is_known, np.minimum(days, MAX_PART_SQUARE), 0).sum(axis=1)
+    count = is_known.sum(axis=1)
+    reach = period // 24
+    shifts = range(-reach, reach + 1)
+    squares, count = (
+        np.sum([np.roll(x, first_part + k, axis=1) for k in shifts], axis=0)
+        for x in (squares, count)
+    )
+    by_part: Floats = np.sqrt((squares + PART_PRIOR_ERRORS) / (count + PART_PRIOR_ERRORS))
+    return by_part
+
+
+def _robust_spread(errors: Floats) -> Floats:
+    """Return the standard deviation of normal errors with the same median or 90% quantile of sizes."""
+    middle, high = quantiles(np.abs(errors), (0.5, 0.9))
+    spread: Floats = np.fmax(1.4826 * middle, high / 1.645)
+    return spread
+
+
+def noise_by_rows(errors: Floats, inverse_rows: Floats) -> Floats:
+    """Return the variance of one row's noise relative to the variance that does not depend on rows.
+
+    Errors in a partition of n rows have the variance s (1 + r / n): the noise of rows averages out, other noise does
+    not. The ratio r has the highest likelihood, with mean root errors in place of mean squares, which outliers
+    would change more.
 
     Parameters
     ----------
-    value, log_rows : array of float, shape (series,)
-        Logarithms of the distinct counts and of the rows.
-    past, past_log_rows : array of float, shape (series, memory)
-        The same of earlier partitions; NaN where unknown.
+    errors : array of float, shape (series, memory)
+        Errors of forecasts; NaN where unknown.
+    inverse_rows : array of float, shape (series, memory)
+        1 / n; 0 if unknown.
 
     Returns
     -------
     array of float, shape (series,)
-        NaN with fewer than `NEAR_PARTITIONS` earlier partitions.
+        0 with fewer than `MIN_NOISE_ERRORS` errors.
 
     Examples
     --------
-    >>> past = np.log([[90.0, 90, 91, 90, 90, 40, 40]])
-    >>> rows = np.log([[1000.0, 1000, 1000, 1000, 1000, 100, 100]])
-    >>> np.exp(between_row_counts(np.log([70.0]), past, np.log([1000.0]), rows)).round().tolist()
+    >>> rows = np.tile([4.0, 10_000.0], 200)
+    >>> errors = np.random.default_rng(1).normal(size=(1, 400))
+    >>> bool(noise_by_rows(errors, 1 / rows[None]) > 0)  # as large by day as by night
+    False
+    >>> bool(noise_by_rows(errors / np.sqrt(rows), 1 / rows[None]) > 100)
+    True
+    """
+    is_known = ~np.isnan(errors)
+    count = is_known.sum(axis=1)
+    root = np.where(is_known, np.sqrt(np.abs(errors)), 0)
+    usual = median(np.where(is_known & (inverse_rows > 0), inverse_rows, np.nan))
+    best, lowest = np.zeros(len(errors)), np.full(len(errors), np.inf)
+    for candidate in NOISE_RATIOS:
+        ratio = np.where(usual > 0, candidate / usual, 0)
+        log_variance = np.log1p(ratio[:, None] * inverse_rows)
+        mean_root = row_sums(root * np.exp(-log_variance / 4)) / count
+        cost = 4 * np.log(mean_root) + row_sums(np.where(is_known, log_variance, 0)) / count
+        is_better = (cost < lowest) & (count >= MIN_NOISE_ERRORS)
+        best[is_better], lowest[is_better] = ratio[is_better], cost[is_better]
+        if candidate == 0:  # row noise must be significant
+            lowest -= SIGNIFICANT_DEVIANCE / count
+    return best
+
+
+NEAR_PARTITIONS, MIN_NEAR_PARTITIONS = 24, 7
+"""Numbers of earlier partitions with similar row counts from which a distinct count is expected: at most a quarter of all."""
+
+
+def given_row_counts(
+    value: Floats, past: Floats, log_rows: Floats, past_log_rows: Floats
+) -> Floats:
+    """Return the expected distinct counts, given the number of rows.
+
+    A line is fitted to the 7 to 24 earlier partitions with the most similar row counts. Twice as many rows have
+    at least as many distinct values, and at most twice as many, so its slope is between 0 and 1. Beyond these row counts any
+    such slope is possible, and the nearest to the value is expected.
+
+    Parameters
+    ----------
+    value : array of float, shape (series,)
+        Logarithm of the distinct count.
+    past : array of float, shape (series, memory)
+        Logarithms of earlier distinct counts; NaN where unknown.
+    log_rows : array of float, shape (series,)
+        Logarithm of the number of rows.
+    past_log_rows : array of float, shape (series, memory)
+        The same of earlier partitions.
+
+    Returns
+    -------
+    array of float, shape (series,)
+        NaN with fewer than so many earlier partitions.
+
+    Examples
+    --------
+    >>> rows = np.log([[1000.0] * 24 + [100] * 24])
+    >>> past = np.log([[90.0] * 24 + [60] * 24])
+    >>> np.exp(given_row_counts(np.log([70.0]), past, np.log([1000.0]), rows)).round().tolist()
     [90.0]
     """
     distance = np.abs(past_log_rows - log_rows[:, None])
     distance = np.where(np.isnan(past + distance), np.inf, distance)
-    if distance.shape[1] < NEAR_PARTITIONS:
-        return np.full(len(value), np.nan)
-    near = np.argpartition(distance, NEAR_PARTITIONS - 1, axis=1)[:, :NEAR_PARTITIONS]
-    change = log_rows[:, None] - np.take_along_axis(past_log_rows, near, axis=1)
-    near_values = np.take_along_axis(past, near, axis=1)
-    lower = np.median(near_values + np.minimum(change, 0), axis=1)
-    upper = np.median(near_values + np.maximum(change, 0), axis=1)
+    count = int(np.clip(distance.shape[1] // 4, MIN_NEAR_PARTITIONS, NEAR_PARTITIONS))
+    near = np.argpartition(distance, count - 1, axis=1)[:, :count]
+    x = np.take_along_axis(past_log_rows, near, axis=1) - log_rows[:, None]
+    y = np.take_along_axis(past, near, axis=1)
+    middle, level = x.mean(axis=1), y.mean(axis=1)
+    away = x - middle[:, None]
+    variance = row_sums(np.square(away))
+    slope = row_sums(away * y) / np.where(variance > 0, variance, np.inf)
     is_known = np.isfinite(np.take_along_axis(distance, near, axis=1)).all(axis=1)
-    return np.where(is_known, np.clip(value, lower, upper), np.nan)
-
-
-NEAR_PARTITIONS = 5
-"""Number of earlier partitions with similar row counts that bound a distinct count."""
+    edge = np.clip(0, x.min(axis=1), x.max(axis=1))
+    at_edge = level + np.clip(slope, 0, 1) * (edge - middle)
+    expected = np.clip(value, at_edge + np.minimum(-edge, 0), at_edge + np.maximum(-edge, 0))
+    return np.where(is_known, expected, np.nan)
 
 
 def _best_level(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -27,6 +27,7 @@ from tidegauge.repository.numerics.arrays import (
     median_of_seven,
     newest,
     quantiles,
+    row_sums,
     running_medians,
     zero_if_nan,
 )
@@ -735,9 +736,17 @@ def drift_of_days(
 
 def _newest_changes(path: Floats, window: int) -> tuple[Floats, Floats]:
     """Return the differences of the newest mean, and of the newest point, from the mean before a drift."""
-    week = _running_means(path[:, -window:], window)[:, -1]
-    baseline = _running_means(path[:, -DRIFT_DAYS * window : -2 * window], 3 * window)[:, -1]
-    return week - baseline, path[:, -1] - baseline
+    is_known = ~np.isnan(path)
+    known_values = np.where(is_known, path, 0)
+    newest_mean, baseline = (
+        row_sums(known_values[:, part]) / np.where(2 * count >= width, count, np.nan)
+        for part, width in (
+            (slice(-window, None), window),
+            (slice(-DRIFT_DAYS * window, -2 * window), 3 * window),
+        )
+        for count in [is_known[:, part].sum(axis=1)]
+    )
+    return newest_mean - baseline, path[:, -1] - baseline
 
 
 def _running_means(path: Floats, width: int) -> Floats:

@@ -188,6 +188,30 @@ def hourly_scores(values, rows, name, scale):
     return tg.Seasonal().score(history).score
 
 
+@pytest.mark.parametrize(("busy", "quiet"), [(5_000, 30), (60_000, 800)])
+def test_nights_of_few_rows_hide_no_loss_by_day(busy, quiet):
+    """Rows vary by 4%, and by chance: by 18% around 30 rows."""
+    rng = np.random.default_rng(busy)
+    rows = rng.poisson(office_rows(rng, busy, quiet, 29)).astype(float)
+    noon = 24 * 28 + 12
+    rows[:, noon] = np.round(rows[:, noon] / 2)
+    scores = hourly_scores(rows, rows, "Size", Scale.COUNT)
+    assert (scores[:, noon] > REPORTED).mean() >= 0.9
+    assert (scores[:, 24 * 14 : noon] > REPORTED).mean() < 0.002
+
+
+@pytest.mark.parametrize("values", [500, 1_500, 20_000])
+def test_lost_distinct_values_of_an_hour_are_reported(values):
+    rng = np.random.default_rng(values)
+    rows = rng.poisson(office_rows(rng, 4_000, 60, 29)).astype(float)
+    distinct = values * -np.expm1(-rows / values) * np.exp(rng.normal(0, 0.01, rows.shape))
+    noon = 24 * 28 + 12
+    distinct[:, noon] *= 0.8
+    scores = hourly_scores(np.round(distinct), rows, "CountDistinct", Scale.COUNT)
+    assert (scores[:, noon] > REPORTED).mean() >= 0.9
+    assert (scores[:, 24 * 14 : noon] > REPORTED).mean() < 0.002
+
+
 @pytest.mark.parametrize("values", [500, 1_500, 20_000])
 def test_distinct_counts_by_the_hour_follow_their_rows(values):
     """n rows of so many equally frequent values have values * (1 - exp(-n / values)) distinct ones."""
