@@ -30,6 +30,7 @@ from tidegauge.repository.detectors.series_kinds import SeriesKinds, Units
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.arrays import forward_fill, median
 from tidegauge.repository.numerics.counts import (
+    MEAN_POINTS,
     NO_COUNTS,
     NO_SHARES,
     SMALL_COUNT_MEAN,
@@ -78,6 +79,8 @@ TAIL_WEEKS = 2
 """Errors of the first two weeks are too large to learn the tail of parts of days."""
 WHOLE_NUMBER_TOLERANCE = 1e-6
 """Tolerance for rounding errors of whole numbers."""
+MEAN_DAYS = 3
+"""The mean of small counts of parts of days is that of so many days: one day is too uncertain."""
 MATURE_POINTS = 28
 """From this many points on, a count's spread is bounded by the observed one, and a season can be constant."""
 MATURE_YEARLY_POINTS = 12
@@ -618,9 +621,14 @@ class Walk:
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
             # Forecasts of single counts jump with each count, so measure the errors of counts from their mean.
-            mean, errors = np.log1p(expected.counted.mean), now.errors.copy()
-            errors[few] = now.flat[few, 1:] + (now.effect[few] - mean)[:, None]
-            error[few], now = y[few] - mean, replace(now, errors=errors)
+            mean = np.log1p(expected.counted.mean)
+            from_mean = (now.effect[few] - mean)[:, None]
+            season = self.effects[few].take(np.maximum(self.slot[past], 0), axis=1)
+            observed = np.where(self.excluded_from_tail[few, past], np.nan, self.moved[few, past])
+            errors, surprises = now.errors.copy(), now.surprises.copy()
+            errors[few] = now.flat[few, 1:] + from_mean
+            surprises[few] = (observed - season)[:, 1:] + from_mean
+            error[few], now = y[few] - mean, replace(now, errors=errors, surprises=surprises)
         rare = expected.rare
         if rare.rows.size:
             by_rows = rare.score(np.square(np.sin(y[rare.rows])))
@@ -863,6 +871,7 @@ class Walk:
         forecasts = CountForecast.from_past(
             np.maximum(np.expm1(now.flat[rows] + now.effect[rows, None]), 0),
             ~np.isnan(self.centre[rows, past]),
+            MEAN_DAYS * self.grid.period if self.grid.within_days else MEAN_POINTS,
         )
         return rows[forecasts.small], forecasts.take(forecasts.small)
 

@@ -63,7 +63,9 @@ class CountForecast:
     small: NDArray[np.bool_]
 
     @classmethod
-    def from_past(cls, past: Floats, scored: NDArray[np.bool_]) -> CountForecast:
+    def from_past(
+        cls, past: Floats, scored: NDArray[np.bool_], mean_points: int = MEAN_POINTS
+    ) -> CountForecast:
         """Forecast counts from their past.
 
         Parameters
@@ -73,15 +75,17 @@ class CountForecast:
         scored : array of bool, same shape
             The counts that were scored. The first counts of a series are not scored: the first load of
             a table can contain the rows of years.
+        mean_points : int
+            The mean is that of so many points, the variance that of at least 98.
         """
         past = np.where(_first_loads(past, scored), np.nan, past)
-        mean = _row_means(past[:, -MEAN_POINTS:])
-        variance_past = past[:, -VARIANCE_POINTS:]
+        mean = _row_means(past[:, -mean_points:])
+        variance_past = past[:, -max(VARIANCE_POINTS, mean_points) :]
         points = (~np.isnan(variance_past)).sum(axis=1)
         variance = _row_means(np.square(variance_past - _row_means(variance_past)[:, None]))
         variance *= points / np.maximum(points - 1, 1)
         # Add the variance of the estimated mean.
-        recent = np.maximum((~np.isnan(past[:, -MEAN_POINTS:])).sum(axis=1), 1)
+        recent = np.maximum((~np.isnan(past[:, -mean_points:])).sum(axis=1), 1)
         variance = np.maximum(variance, mean) * (1 + 1 / recent)
         small = (points >= MIN_COUNT_POINTS) & (mean > 0) & (mean < SMALL_COUNT_MEAN)
         return cls(mean, variance, small)

@@ -348,3 +348,15 @@ def test_a_drift_of_parts_of_days_is_reported_once(minutes):
     )
     assert found[:, 36 * per_day : 43 * per_day].sum(axis=1).tolist() == [1] * 8
     assert not found[:, : 36 * per_day].any()
+
+
+@pytest.mark.parametrize(("mean", "count"), [(3, 16), (8, 28), (20, 50)])
+def test_counts_of_hours_that_chance_does_not_explain_score_high(mean, count):
+    """Single hours are far from the hours before them, which does not make a far count usual."""
+    assert stats.poisson.sf(count - 1, mean) < 1e-6
+    draw = np.random.default_rng(3)
+    values = np.hstack([draw.poisson(mean, (40, 336)), np.full((40, 1), count)]).astype(float)
+    hours = np.datetime64("2026-01-05", "s") + np.arange(337) * np.timedelta64(3600, "s")
+    scores = tg.Seasonal().score(History(hours, values, values, [Scale.COUNT] * 40))
+    assert (scores.score[:, -1] > 4).mean() >= 0.85
+    assert np.nanmean(scores.score[:, 168:-1] > 3) <= 0.002
