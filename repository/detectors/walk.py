@@ -720,6 +720,7 @@ class Walk:
             repeating=repeating,
             counts=self.kinds.counts,
             counts_of_values=self.kinds.counts_of_values,
+            record=self.unmuted[:, past.stop - self.windows.record : past.stop],
         )
 
     def _same_season_values(

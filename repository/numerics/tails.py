@@ -77,7 +77,7 @@ MIN_CONSTANT_SHARE = 0.6
 COUNT_STEP_TOLERANCE = 1.5
 """Counts differ by at most one if their difference is smaller."""
 EQUAL_COUNT_TOLERANCE, MAX_STEP_CONSTANT = 0.5, 10
-"""Counts are equal below this difference. The first change by one is scored only for smaller constants."""
+"""Counts are equal below this difference. The first change by one is scored for smaller constants, or after long constancy."""
 FIRST_DEPARTURE_SCORE = 2.0
 """Score of the size of the first deviation from a constant."""
 SHIFT_REPORTED_ALARMS = 2
@@ -431,6 +431,7 @@ class ConstantModel:
         repeating: NDArray[np.bool_],
         counts: NDArray[np.bool_],
         counts_of_values: NDArray[np.bool_],
+        record: Floats | None = None,
     ) -> ConstantModel | None:
         """Find the nearly constant series; None if no series is.
 
@@ -453,6 +454,8 @@ class ConstantModel:
             Series that are counts.
         counts_of_values : array of bool, shape (series,)
             Counts of values, such as distinct values, instead of rows.
+        record : array of float, shape (series, longer memory), optional
+            The past over a longer time. If a count of values has no other value in it, all of its points count.
         """
         # Select the nearly constant series. If one value fills over half, it is the median.
         rows = np.flatnonzero(repeating)
@@ -475,6 +478,16 @@ class ConstantModel:
         sizes[excluded | (_rarely_by_one(values, mode) & is_count[:, None])] = np.nan
         examples = (~np.isnan(sizes)).sum(axis=1)
         mean, spread = _moments(sizes, np.maximum(examples, 1))
+        # Count the points of the longer past of counts of values that never departed.
+        never_departed = is_count & counts_of_values[rows] & (departures == 0)
+        is_long = np.zeros(len(rows), dtype=bool)
+        if record is not None:
+            clean = np.flatnonzero(never_departed)
+            away = np.abs(record[rows[clean]] - mode[clean, None])
+            clean = clean[~(away > tolerance[clean, None]).any(axis=1)]
+            recorded = (~np.isnan(record[rows[clean]])).sum(axis=1)
+            is_long[clean] = recorded > past.shape[1]
+            points[clean] = np.maximum(points[clean], recorded)
         # Bound the deviations that are never anomalies.
         bound = np.where(
             min_spread[rows] > 0, min_spread[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode)
@@ -482,14 +495,10 @@ class ConstantModel:
         is_extra_constant = is_count & _more_constant_than_poisson(mode, same.sum(axis=1), points)
         bound[is_extra_constant] = np.minimum(bound[is_extra_constant], DEFAULT_RELATIVE_SPREAD)
         near_counts = np.expm1(np.stack([mode, centre[rows]]))
-        step = np.where(
-            (mode > tolerance)
-            & (near_counts[0] < MAX_STEP_CONSTANT)
-            & (departures == 0)
-            & counts_of_values[rows],
-            EQUAL_COUNT_TOLERANCE,
-            COUNT_STEP_TOLERANCE,
-        )
+        is_first_step = never_departed & (mode > tolerance)
+        is_first_step &= is_long | (near_counts[0] < MAX_STEP_CONSTANT)
+        step = np.where(is_first_step, EQUAL_COUNT_TOLERANCE, COUNT_STEP_TOLERANCE)
+        bound[is_first_step & is_long] = 0.0
         # Estimate the mean number of steps from the expected value. Steps to seasonal values are no steps.
         steps = np.round(np.abs(np.expm1(flat[rows]) - near_counts[1][:, None]))
         step_rate = (np.nansum(steps, axis=1) + 1) / ((~np.isnan(steps)).sum(axis=1) + 1)

@@ -43,8 +43,16 @@ def test_a_change_of_a_small_constant_count_is_an_anomaly():
     assert after_constants(changes) == changes
 
 
-def test_a_constant_of_ten_or_more_may_change_by_one():
-    assert after_constants([(0, 1), (10, 9), (16, 15), (1000, 1001)]) == []
+def test_a_constant_of_ten_or_more_may_change_by_one_in_its_first_weeks():
+    steps = [(16, 15), (240, 241), (1000, 1001)]
+    assert score_many([[usual] * 90 + [new] for usual, new in steps])[1] == [[], [], []]
+    assert after_constants([(0, 1), *steps]) == steps
+
+
+def test_a_constant_that_changed_before_may_change_again():
+    values = np.full((1, 300), 40)
+    values[0, [80, 290]] = 39
+    assert score_many(values)[1] == [[]]
 
 
 def test_a_day_off_by_one_does_not_hide_an_empty_table():
