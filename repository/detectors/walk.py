@@ -479,15 +479,7 @@ class Walk:
         if self.grid.within_days:
             return self._ahead_within_days(c, usable, season, effect)
         drifting = tails.during_drifts(self.drifted[:, past], ~np.isnan(usable))
-        return forecast(
-            usable,
-            tail_values,
-            season,
-            effect,
-            drifting,
-            counts=self.kinds.counts,
-            within_days=self.grid.within_days,
-        )
+        return forecast(usable, tail_values, season, effect, drifting, counts=self.kinds.counts)
 
     def _ahead_within_days(
         self, c: int, usable: Floats, season: Floats, effect: Floats

@@ -537,9 +537,8 @@ def forecast(
     drifting: NDArray[np.bool_] | None = None,
     *,
     counts: NDArray[np.bool_] | None = None,
-    within_days: bool = False,
 ) -> Forecast:
-    """Forecast the next point.
+    """Forecast the next point, unless points are parts of days, which `PartsModel` describes.
 
     Parameters
     ----------
@@ -555,17 +554,12 @@ def forecast(
         Points during drifts. Forecasts lag behind a drift, so their errors say nothing about the noise.
     counts : array of bool, shape (series,), optional
         Series that are counts, whose points are log(1 + count).
-    within_days : bool
-        True if the points are parts of days. These resemble the point just before, so the last value before unknown
-        points remains their level.
     """
     # Remove the season, and choose the window of the level by recent errors.
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
-    medians_by_window = (
-        running_medians(level, LEVEL_WINDOWS) if within_days else _level_medians(flat)
-    )
+    medians_by_window = _level_medians(flat)
     recent = flat[:, 1:][:, -RECENT_ERRORS:]
     choice = _best_level(
         np.abs([recent - medians[:, :-1][:, -RECENT_ERRORS:] for medians in medians_by_window]),
@@ -583,7 +577,7 @@ def forecast(
     # A count that is more regular than Poisson counts follows a timetable. Its changes are no rare events.
     poisson_spread = np.exp(-np.maximum(centre, 0) / 2)
     min_ordinary = np.zeros(len(errors)) if counts is None else np.where(counts, poisson_spread, 0)
-    spread = _usual_size(np.abs(errors), min_ordinary, splits=not within_days)
+    spread = _usual_size(np.abs(errors), min_ordinary)
     length = np.array(LEVEL_WINDOWS)[choice]
     # The errors of a one-point window already include its noise, so inflate it like a window of three.
     inflation = np.sqrt(1 + 1 / np.maximum(length, LEVEL_WINDOWS[0]) + 3 / np.maximum(points, 1))
@@ -600,7 +594,7 @@ def forecast(
     )
 
 
-def _usual_size(sizes: Floats, min_ordinary: Floats, *, splits: bool) -> Floats:
+def _usual_size(sizes: Floats, min_ordinary: Floats) -> Floats:
     """Return the standard deviation of the errors of ordinary points, of shape (series,); 0 if unknown.
 
     It is estimated by quantiles of normal errors: by the median, or by the largest tenth if this is more, because
@@ -613,8 +607,6 @@ def _usual_size(sizes: Floats, min_ordinary: Floats, *, splits: bool) -> Floats:
         Absolute errors; NaN where unknown.
     min_ordinary : array of float, shape (series,)
         Without rare events, the deviation is not reduced below this number.
-    splits : bool
-        False to count rare events as a tail.
 
     Examples
     --------
@@ -623,18 +615,16 @@ def _usual_size(sizes: Floats, min_ordinary: Floats, *, splits: bool) -> Floats:
     >>> sizes = np.abs(np.random.default_rng(1).normal(size=(1, 98)))
     >>> with_sales = sizes.copy()
     >>> with_sales[:, ::8] += 10
-    >>> [_usual_size(x, np.zeros(1), splits=True).round(1).tolist() for x in (sizes, with_sales)]
+    >>> [_usual_size(x, np.zeros(1)).round(1).tolist() for x in (sizes, with_sales)]
     [[0.8], [0.8]]
-    >>> _usual_size(with_sales, np.zeros(1), splits=False).round(1).tolist()
-    [6.3]
     """
     middle, outer, high = quantiles(sizes, (0.5, 0.75, 0.9))
     deviation = np.fmax(1.4826 * middle, high / 1.645)
     core = np.fmax(1.4826 * middle, outer / 1.15)
     is_split = deviation > MIN_RARE_EVENT_RATIO * core
     is_split &= (~np.isnan(sizes)).sum(axis=1) >= MIN_ERRORS_TO_SPLIT
-    rows = np.flatnonzero(is_split) if splits else ()
-    if len(rows):
+    rows = np.flatnonzero(is_split)
+    if rows.size:
         ordinary = np.where(sizes[rows] <= 3 * core[rows, None], sizes[rows], np.nan)
         middle, high = quantiles(ordinary, (0.5, 0.9))
         split = np.fmax(np.fmax(1.4826 * middle, high / 1.645), min_ordinary[rows])
