@@ -219,7 +219,7 @@ class _Level:
     accepted : int
         Column at which the level was accepted.
     returned : int, optional
-        Column of the first point that returned to an earlier level; None if the level went on after it.
+        Column of the last point that was near an earlier level, and not a second one: see `Walk._returned`.
     previous : _Level, optional
         The level before, if it was a new level too.
     """
@@ -911,7 +911,8 @@ class Walk:
         An outage can change its depth, so several new levels can precede the end of an incident.
         """
         levels, offset, level = [], 0.0, self.levels[i]
-        last = level.accepted if level.returned is None else level.returned
+        returned = self._returned(i, c)
+        last = level.accepted if returned is None else returned
         while c - last <= self.windows.recovery:
             offset += level.offset
             levels.append((level, offset))
@@ -1098,14 +1099,20 @@ class Walk:
 
         The second such point ends the levels since then. The first alone may be a spike, so it teaches nothing.
         """
-        c, level = int(self.column[t]), self.levels[i]
-        first = level.returned
-        if first is not None and np.isnan(self.usable[i, first:c]).all():
+        c = int(self.column[t])
+        first = self._returned(i, c)
+        if first is not None:
             self._recover(i, t, first)
             return
-        self.levels[i] = replace(level, returned=c)
+        self.levels[i] = replace(self.levels[i], returned=c)
         self.usable[i, c] = self.filled[i, c] = np.nan
         self.excluded_from_tail[i, c] = True
+
+    def _returned(self, i: int, c: int) -> int | None:
+        """Return the column before ``c`` at which a series returned to an earlier level; None if the level went on."""
+        first = self.levels[i].returned
+        went_on = first is None or not np.isnan(self.usable[i, first:c]).all()
+        return None if went_on else first
 
     def _recover(self, i: int, t: int, returned: int) -> None:
         """End levels that were an incident: move the past back, and exclude the levels from training.
