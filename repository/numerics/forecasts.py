@@ -31,6 +31,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median,
+    normal_deviation,
     quantiles,
     row_sums,
     running_medians,
@@ -619,15 +620,14 @@ def _usual_size(sizes: Floats, min_ordinary: Floats) -> Floats:
     [[0.8], [0.8]]
     """
     middle, outer, high = quantiles(sizes, (0.5, 0.75, 0.9))
-    deviation = np.fmax(1.4826 * middle, high / 1.645)
+    deviation = normal_deviation(middle, high)
     core = np.fmax(1.4826 * middle, outer / 1.15)
     is_split = deviation > MIN_RARE_EVENT_RATIO * core
     is_split &= (~np.isnan(sizes)).sum(axis=1) >= MIN_ERRORS_TO_SPLIT
     rows = np.flatnonzero(is_split)
     if rows.size:
         ordinary = np.where(sizes[rows] <= 3 * core[rows, None], sizes[rows], np.nan)
-        middle, high = quantiles(ordinary, (0.5, 0.9))
-        split = np.fmax(np.fmax(1.4826 * middle, high / 1.645), min_ordinary[rows])
+        split = np.fmax(normal_deviation(*quantiles(ordinary, (0.5, 0.9))), min_ordinary[rows])
         deviation[rows] = np.fmin(deviation[rows], split)
     return zero_if_nan(deviation)
 
@@ -750,12 +750,13 @@ class PartsModel:
         choice = np.argmin(costs, axis=0)
         # The spread of real forecasts; of fitted ones in a new series.
         standard = np.abs(errors) / noise
-        spread = _robust_spread(standard)
+        spread = normal_deviation(*quantiles(standard, (0.5, 0.9)))
         is_new = (~np.isnan(standard)).sum(axis=1) < MIN_ERROR_DAYS * period
         if is_new.any():
             fitted = np.choose(choice[:, None], errors_by_memory)[is_new]
+            fitted_spread = normal_deviation(*quantiles(fitted, (0.5, 0.9)))
             spread[is_new] = np.fmax(
-                UNTESTED_INFLATION * _robust_spread(fitted), zero_if_nan(spread[is_new])
+                UNTESTED_INFLATION * fitted_spread, zero_if_nan(spread[is_new])
             )
         spread = zero_if_nan(spread)
         by_part = _noise_by_part(errors / noise / spread[:, None], first_part, period)
@@ -795,13 +796,6 @@ def _noise_by_part(standard: Floats, first_part: int, period: int) -> Floats:
     )
     by_part: Floats = np.sqrt((squares + PART_PRIOR_ERRORS) / (count + PART_PRIOR_ERRORS))
     return by_part
-
-
-def _robust_spread(errors: Floats) -> Floats:
-    """Return the standard deviation of normal errors with the same median or 90% quantile of sizes."""
-    middle, high = quantiles(np.abs(errors), (0.5, 0.9))
-    spread: Floats = np.fmax(1.4826 * middle, high / 1.645)
-    return spread
 
 
 def noise_by_rows(errors: Floats, inverse_rows: Floats) -> Floats:

@@ -26,6 +26,7 @@ from tidegauge.repository.numerics.arrays import (
     median,
     median_of_seven,
     newest,
+    normal_deviation,
     quantiles,
     row_sums,
     running_medians,
@@ -745,17 +746,18 @@ def drift_of_days(
 
 def _newest_changes(path: Floats, window: int) -> tuple[Floats, Floats]:
     """Return the differences of the newest mean, and of the newest point, from the mean before a drift."""
-    is_known = ~np.isnan(path)
-    known_values = np.where(is_known, path, 0)
-    newest_mean, baseline = (
-        row_sums(known_values[:, part]) / np.where(2 * count >= width, count, np.nan)
-        for part, width in (
-            (slice(-window, None), window),
-            (slice(-DRIFT_DAYS * window, -2 * window), 3 * window),
-        )
-        for count in [is_known[:, part].sum(axis=1)]
-    )
+    newest_mean = _known_mean(path[:, -window:])
+    baseline = _known_mean(path[:, -DRIFT_DAYS * window : -2 * window])
     return newest_mean - baseline, path[:, -1] - baseline
+
+
+def _known_mean(values: Floats) -> Floats:
+    """Return the mean of each row; NaN if less than half of it is known."""
+    is_known = ~np.isnan(values)
+    count = is_known.sum(axis=1)
+    total = row_sums(np.where(is_known, values, 0))
+    mean: Floats = total / np.where(2 * count >= values.shape[1], count, np.nan)
+    return mean
 
 
 def _running_means(path: Floats, width: int) -> Floats:
@@ -780,9 +782,8 @@ def _usual_changes(
     ``overlap`` is the number of changes that count as one.
     """
     # The usual spread of such changes: observed ones, the noise of medians, and the lower bound.
-    middle, high = quantiles(sizes, (0.5, 0.9))
     known = (~np.isnan(sizes)).sum(axis=1) / overlap
-    usual_change = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
+    usual_change = zero_if_nan(normal_deviation(*quantiles(sizes, (0.5, 0.9))))
     noise = MEDIAN_NOISE_SHARE * noise
     freedom = _joint_freedom(usual_change, noise, np.clip(6 + known / 10, WANDER_FREEDOM, 12))
     wander = np.hypot(usual_change, noise)
@@ -1079,7 +1080,7 @@ def _noise_levels(noise: Floats, windows: NoiseWindows, phase: int) -> tuple[Flo
         ]
         calm = np.partition(views, calm_points, axis=2)[..., :calm_points].mean(axis=2)
         recent_noise[:, ends] = np.where(np.isnan(views).any(axis=2), np.nan, calm)
-    first = points + (WEEK_POINTS - 1) * windows.spacing
+    first = windows.compared - points
     count = noise.shape[1] - first
     if count > 0:
         usual_noise[:, first:] = median_of_seven(
