@@ -19,11 +19,11 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import (
     AGREEMENT_TOLERANCE,
-    MAX_OCCURRENCES,
     MAX_YEARLY_COLUMNS,
     Forecast,
     Season,
     YearlyModels,
+    occurrences_of,
 )
 from tidegauge.repository.numerics.grid import WEEKS_PER_YEAR, Grid
 from tidegauge.repository.numerics.tails import student_score
@@ -156,7 +156,7 @@ class SeasonEffects:
         count, remembered = np.zeros(season.slots, dtype=np.intp), []
         for column in reversed(columns):
             slot = self.slot[column - season.slots // 2]
-            if slot >= 0 and count[slot % season.slots] < MAX_OCCURRENCES:
+            if slot >= 0 and count[slot % season.slots] < occurrences_of(season.slots):
                 count[slot % season.slots] += 1
                 remembered.append(column)
         return remembered[::-1]
@@ -855,9 +855,8 @@ class ScoringWindows:
 
 def lookback_of(grid: Grid, cycles: int) -> tuple[int, int]:
     """Return the number of columns from which levels and spreads, and seasons, are estimated."""
-    return cycles * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS), (
-        MAX_OCCURRENCES + 2
-    ) * grid.cycle
+    levels = cycles * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS)
+    return levels, (occurrences_of(grid.cycle) + 2) * grid.cycle
 
 
 def margin_of(grid: Grid, cycles: int) -> int:
