@@ -130,11 +130,24 @@ def row_sums(values: Floats) -> Floats:
 def running_medians(values: Floats, lengths: Sequence[int]) -> list[Floats]:
     """Return running medians of 1, 3, 7 or 21 values along the last axis, at each window's end.
 
-    The median of 21 is Tukey's remedian: the median of seven medians of three. Incomplete windows
-    at the start and windows that contain NaN are NaN. All lengths share their sorted triples.
+    The median of 21 is the median of three medians of seven (the remedian of Rousseeuw and Bassett 1990).
+    Incomplete windows at the start and windows that contain NaN are NaN.
     """
-    triples = _sorted_triples(values, 1) if values.shape[-1] >= 3 else []
-    return [_running(values, length, triples) for length in lengths]
+    medians = {1: values}
+    if values.shape[-1] >= 3:
+        triples = _sorted_triples(values, 1)
+        medians[3] = triples[1]
+    if values.shape[-1] >= 7:
+        medians[7] = _running_seven(values, triples)
+    if values.shape[-1] >= 21:
+        medians[21] = _sorted_triples(medians[7], 7)[1]
+    result = []
+    for length in lengths:
+        padded = np.full(values.shape, np.nan)
+        if length in medians:
+            padded[..., length - 1 :] = medians[length]
+        result.append(padded)
+    return result
 
 
 def newest(values: Floats, length: int) -> Floats:
@@ -147,27 +160,9 @@ def newest(values: Floats, length: int) -> Floats:
     >>> [bool((newest(rows, n) == w[:, -1]).all()) for n, w in zip((7, 21), windows)]
     [True, True]
     """
-    window = values[..., -length:]
-    if length > 7:
-        window = _sorted_three(window[..., ::3], window[..., 1::3], window[..., 2::3])[1]
-    return median_of_seven([window[..., i] for i in range(7)])
-
-
-def _running(values: Floats, length: int, triples: Sequence[Floats]) -> Floats:
-    if length == 1:
-        return values
-    medians = np.empty_like(values)
-    medians[..., : length - 1] = np.nan
-    if values.shape[-1] < length:
-        return medians
-    triple_medians = triples[1]
-    if length == 3:
-        medians[..., 2:] = triple_medians
-    elif length == 7:
-        medians[..., 6:] = _running_seven(values, triples, 1)
-    else:
-        medians[..., 20:] = _running_seven(triple_medians, _sorted_triples(triple_medians, 3), 3)
-    return medians
+    ends = range(values.shape[-1] - length + 7, values.shape[-1] + 1, 7)
+    weeks = [median_of_seven([values[..., end - 7 + i] for i in range(7)]) for end in ends]
+    return weeks[0] if length == 7 else _sorted_three(*weeks)[1]
 
 
 def _sorted_triples(values: Floats, step: int) -> list[Floats]:
@@ -175,11 +170,13 @@ def _sorted_triples(values: Floats, step: int) -> list[Floats]:
     return _sorted_three(values[..., : -2 * step], values[..., step:-step], values[..., 2 * step :])
 
 
-def _running_seven(values: Floats, triples: Sequence[Floats], step: int) -> Floats:
-    """Return the medians of seven values of each window of 6 * ``step`` + 1, ``step`` apart."""
-    first_triples = [values_of_rank[..., : -4 * step] for values_of_rank in triples]
-    last_triples = [values_of_rank[..., 4 * step :] for values_of_rank in triples]
-    return _middle_of_sorted(first_triples, values[..., 3 * step : -3 * step], last_triples)
+def _running_seven(values: Floats, triples: Sequence[Floats]) -> Floats:
+    """Return the medians of each window of seven values, given the sorted windows of three."""
+    first_triples, last_triples = (
+        [rank[..., :-4] for rank in triples],
+        [rank[..., 4:] for rank in triples],
+    )
+    return _middle_of_sorted(first_triples, values[..., 3:-3], last_triples)
 
 
 def median_of_seven(parts: list[Floats]) -> Floats:

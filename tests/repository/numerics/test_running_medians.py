@@ -23,7 +23,7 @@ def by_window(values, length):
         for end in range(length - 1, len(row)):
             window = row[end - length + 1 : end + 1]
             if length == 21:
-                window = [np.median(window[k : k + 3]) for k in range(0, 21, 3)]
+                window = [np.median(window[k : k + 7]) for k in range(0, 21, 7)]
             out[end] = np.median(window)
     return actual
 
