@@ -63,8 +63,8 @@ class SeasonalWalk(Protocol):
 class SeasonEffects:
     """Effects of the seasons of a walk, the shortest first.
 
-    Each point is compared with the mean of the cycle around it, half a cycle later. With several seasons,
-    longer seasons explain the remainder of shorter ones.
+    Each point is compared with the mean of the cycle around it, half a cycle later. Parts of days have the season
+    of a day until they have that of a week.
 
     Parameters
     ----------
@@ -104,10 +104,13 @@ class SeasonEffects:
         for season in self.seasons:
             # With the cycle around it, an occurrence is learned from columns within reach.
             season.forget(c - self.walk.windows.season + season.slots // 2)
-            shorter_effects = np.tile(effects, season.slots // effects.shape[1])
-            effects = shorter_effects + season.effects(
-                points, shorter_effects, self._newest(season, c, points)
-            )
+            newest = self._newest(season, c, points)
+            if self.walk.grid.within_days and season.slots > self.walk.grid.period:
+                shorter_effects = np.tile(effects, season.slots // effects.shape[1])
+                by_weekday = season.effects_by_weekday(points, newest)
+                effects = np.where(np.isnan(by_weekday), shorter_effects, by_weekday)
+            else:
+                effects = season.effects(points, newest)
         return effects
 
     def learn(self, t: int) -> None:

@@ -4,9 +4,9 @@ Each point is scored from earlier points only. Points that alarmed are left out.
 
 1. The scale of the metric transforms its values (`transform`). Sums of one sign are compared as counts
    of usual rows (`Units`).
-2. The effect of a weekday (or hour) is the median of its deviations from the cycle around it, shrunk to the
-   extent that noise explains it.
-3. The level is the median of the last few points. Of three window lengths, the one with the smallest
+2. The effect of a weekday is the mean of the middle half of its deviations from the cycle around it, shrunk to
+   the extent that noise explains it. Hours of a week share effects of the weekday and of the hour.
+3. The level is the median of the last points. Of several window lengths, the one with the smallest
    recent errors is used.
 4. The spread is the robust standard deviation of the errors of these predictions. It has a lower bound
    that follows from the number of rows behind a value.

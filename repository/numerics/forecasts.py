@@ -170,6 +170,12 @@ MIN_REPETITIONS = 2
 """At least this many newest occurrences must agree if they alarmed, or if they are the only occurrences."""
 AGREEMENT_TOLERANCE = 0.6
 """Repeated occurrences agree if their difference is at most this share of their size."""
+NEIGHBORS_DIVISOR = 12
+"""The noise of a part of the day is that of the parts within a twelfth of a day."""
+MAX_COUNT_PER_FREE = 3
+"""Noise is unknown if more than two thirds of the values are needed for their own means."""
+MIN_ODD_RATIO = 3.0
+"""A weekday is odd if its profile differs from the usual one by this multiple of the variance that chance explains."""
 MONTH_END_DAYS = 5
 """Days and working days are counted from either end of a month up to this number."""
 NO_HOLIDAYS = np.array([], dtype="M8[D]")
@@ -339,10 +345,9 @@ class Season:
     def effects(
         self,
         points: NDArray[np.intp],
-        shorter_effects: Floats,
         newest: tuple[Floats, NDArray[np.bool_]] | None = None,
     ) -> Floats:
-        """Return the effect of each slot beyond the effects of a shorter season; 0 if it explains nothing.
+        """Return the effect of each slot; 0 if it explains nothing.
 
         Each effect is shrunk to the extent that chance could explain it. All effects are shrunk to the extent
         that they do not reduce the deviations.
@@ -351,35 +356,98 @@ class Season:
         ----------
         points : array of int, shape (series,)
             Number of earlier points of each series.
-        shorter_effects : array of float, shape (series, slots)
-            Effects of a shorter season.
         newest : tuple of array, optional
             One more occurrence of each slot, and whether it alarmed; of shape (series, slots).
         """
-        # Collect the occurrences; those that alarmed count only if they are repeated.
-        occurrences, alarmed = self.swing, self.alarmed
-        if newest is not None:
-            occurrences = np.concatenate([occurrences, newest[0][..., None]], axis=2)
-            alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
-        remaining = occurrences - shorter_effects[..., None]
-        counted = ~np.isnan(remaining)
-        rows = np.flatnonzero(alarmed.any(axis=(1, 2)))
-        counted[rows] &= ~alarmed[rows] | self._repeated(rows)[..., None]
-        counted_swing = np.where(counted, remaining, np.nan)
+        swings = self._counted(newest)
+        counted = ~np.isnan(swings)
         # Shrink each mean to the extent that chance (the noise of single occurrences) could explain it.
-        effects = zero_if_nan(midmean(counted_swing))
-        departures = np.abs(counted_swing - effects[..., None])
-        noise = 1.4826 * median(departures.reshape(len(remaining), -1))
+        effects = zero_if_nan(midmean(swings))
+        departures = np.abs(swings - effects[..., None])
+        noise = 1.4826 * median(departures.reshape(len(swings), -1))
         count = counted.sum(axis=2)
         chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
         effects = zero_if_nan(effects * count / (count + chance))
         # Shrink all effects to the extent that they do not reduce the deviations.
-        size_before = row_sums(np.where(counted, np.abs(remaining), 0))
-        size_after = row_sums(np.where(counted, np.abs(remaining - effects[..., None]), 0))
+        size_before = row_sums(zero_if_nan(np.abs(swings)))
+        size_after = row_sums(zero_if_nan(np.abs(swings - effects[..., None])))
         explained = np.where(size_before > 0, 1 - size_after / size_before, 0)
         gate = np.clip(explained * points / self.slots - 1, 0, 1) * (points >= 2 * self.slots)
         gated_effects: Floats = effects * gate[:, None]
         return gated_effects
+
+    def effects_by_weekday(
+        self, points: NDArray[np.intp], newest: tuple[Floats, NDArray[np.bool_]] | None = None
+    ) -> Floats:
+        """Return the effect of each slot if the slots are the parts of the days of a week.
+
+        An effect is the sum of the effects of the weekday, of the part of the day on usual weekdays, of this
+        part on odd weekdays, such as a weekend, and of the part on this weekday. The noise of a sum of few effects
+        is far below the noise of the slot's own occurrences. The last two effects are shrunk to the extent that
+        chance explains their variance (empirical Bayes; Efron and Morris 1975).
+
+        Parameters
+        ----------
+        points : array of int, shape (series,)
+            Number of earlier points of each series. With fewer than two weeks, effects are NaN.
+        newest : tuple of array, optional
+            As for `effects`.
+        """
+        swings = self._counted(newest)
+        days = swings.reshape(len(swings), DAYS_PER_WEEK, -1, swings.shape[2])
+        # The level of each day, and the profile of each weekday around it. A day of which parts are unknown, or
+        # alarmed, is compared with the same parts of its weekday.
+        level = median(np.swapaxes(days, 2, 3))
+        for _ in range(2):
+            profile = midmean(days - level[:, :, None])
+            level = midmean(np.swapaxes(days - profile[..., None], 2, 3))
+        usual = median(np.swapaxes(profile, 1, 2))
+        around = days - level[:, :, None]
+        # Weekdays whose profile differs from the usual one more than chance explains.
+        count = (~np.isnan(around)).sum(axis=3)
+        all_days = np.ones(count.shape[:2], dtype=bool)
+        noise = _noise_of_parts(around - profile[..., None], all_days)[:, None]
+        ratio = np.square(profile - usual[:, None]) * count / noise
+        odd = zero_if_nan(ratio).sum(axis=2) > MIN_ODD_RATIO * (~np.isnan(ratio)).sum(axis=2)
+        odd[odd.sum(axis=1) > DAYS_PER_WEEK // 2] = False
+        # The effects of parts on usual and on odd weekdays, then of parts on single weekdays.
+        usual = _common_profile(around, ~odd)
+        of_odd = _common_profile(around - usual[:, None, :, None], odd)
+        of_odd = np.where(odd[:, :, None], of_odd[:, None], 0)
+        rest = around - (usual[:, None] + of_odd)[..., None]
+        of_weekday = midmean(rest)
+        around = rest - of_weekday[..., None]
+        noise = np.full(count.shape, np.inf)
+        for is_member in (odd, ~odd):
+            one = _noise_of_parts(around, is_member)
+            one = np.where(np.isnan(one), _noise_of_parts(rest, is_member, shared=True), one)
+            noise = np.where(is_member[:, :, None] & ~np.isnan(one)[:, None], one[:, None], noise)
+        odd_count = np.where(odd[:, :, None], count, 0).sum(axis=1, keepdims=True)
+        effects = usual[:, None] + _shrunk_profile(of_odd, noise / np.maximum(odd_count, 1))
+        effects += _shrunk_profile(zero_if_nan(of_weekday), noise / np.maximum(count, 1))
+        # The effects of weekdays, each shrunk to the extent that chance could explain it.
+        weekday = zero_if_nan(midmean(level))
+        away = np.abs(level - weekday[..., None])[:, :, None]
+        chance = _noise_of_parts(away, all_days) / np.where(
+            weekday == 0, np.nan, np.square(weekday)
+        )
+        count = (~np.isnan(level)).sum(axis=2)
+        weekday = zero_if_nan(weekday * count / (count + chance))
+        total = (effects + weekday[:, :, None]).reshape(len(swings), -1)
+        return np.where((points >= 2 * self.slots)[:, None], total, np.nan)
+
+    def _counted(self, newest: tuple[Floats, NDArray[np.bool_]] | None) -> Floats:
+        """Return the occurrences of each slot that count; those that alarmed count only if they are repeated."""
+        swings, alarmed = self.swing, self.alarmed
+        if newest is not None:
+            swings = np.concatenate([swings, newest[0][..., None]], axis=2)
+            alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
+        rows = np.flatnonzero(alarmed.any(axis=(1, 2)))
+        if rows.size:
+            counts = ~alarmed[rows] | self._repeated(rows)[..., None]
+            swings = swings.copy()
+            swings[rows] = np.where(counts, swings[rows], np.nan)
+        return swings
 
     def _repeated(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return a mask of the slots, in these rows, whose newest occurrences all alarmed and agree."""
@@ -391,6 +459,75 @@ class Season:
                 axis=2
             )
         return is_repeated
+
+
+MIDMEAN_VARIANCE = 1.2
+"""Variance of the mean of the middle half of normal values, relative to the variance of their mean."""
+
+
+ROOT_OF_NORMAL = 0.8222
+"""Mean root of the absolute value of a standard normal number."""
+
+
+def _noise_of_parts(
+    departures: Floats, is_member: NDArray[np.bool_], *, shared: bool = False
+) -> Floats:
+    """Return the variance of the noise of each part of the day on some weekdays, of shape (series, parts).
+
+    It is estimated by the mean root of departures of neighboring parts, which resists outliers.
+
+    Parameters
+    ----------
+    departures : array of float, shape (series, weekdays, parts, occurrences)
+        Distances from means; NaN where unknown.
+    is_member : array of bool, shape (series, weekdays)
+        Weekdays from which the noise is estimated.
+    shared : bool
+        True if all weekdays have the same means, False if each has its own.
+
+    Returns
+    -------
+    array of float, shape (series, parts)
+        NaN if the means follow nearly all values, so that the distances are too small.
+    """
+    known = ~np.isnan(departures) & is_member[:, :, None, None]
+    root = np.where(known, np.sqrt(np.abs(departures)), 0).sum(axis=(1, 3))
+    count, by_slot = known.sum(axis=(1, 3)), known.any(axis=3)
+    means = np.minimum(by_slot.sum(axis=1), 1) if shared else by_slot.sum(axis=1)
+    reach = departures.shape[2] // NEIGHBORS_DIVISOR
+    root, count, means = (
+        np.sum([np.roll(x, k, axis=1) for k in range(-reach, reach + 1)], axis=0)
+        for x in (root, count, means)
+    )
+    variance = np.square(np.square(root / np.maximum(count, 1) / ROOT_OF_NORMAL))
+    free = count - means
+    return np.where(
+        free * MAX_COUNT_PER_FREE >= count,
+        MIDMEAN_VARIANCE * variance * count / np.maximum(free, 1),
+        np.nan,
+    )
+
+
+def _common_profile(around: Floats, is_member: NDArray[np.bool_]) -> Floats:
+    """Return the mean of each part of the day over some weekdays and their occurrences; 0 if unknown.
+
+    ``is_member`` is of shape (series, weekdays), the result of shape (series, parts).
+    """
+    values = np.where(is_member[:, :, None, None], around, np.nan)
+    by_part = np.swapaxes(values, 1, 2).reshape(len(around), around.shape[2], -1)
+    return zero_if_nan(midmean(by_part))
+
+
+def _shrunk_profile(profile: Floats, chance: Floats) -> Floats:
+    """Return profiles of weekdays, shrunk to the extent that chance explains their variance over the parts of the day.
+
+    ``profile`` and ``chance``, the variance of its noise, are of shape (series, weekdays, parts).
+    """
+    weight = 1 / np.where(chance > 0, chance, np.inf)
+    total = np.maximum(weight.sum(axis=2, keepdims=True), 1e-300)
+    excess = (weight * (np.square(profile) - chance)).sum(axis=2, keepdims=True) / total
+    variance = np.maximum(excess, 0)
+    return np.where(chance > 0, profile * variance / (variance + chance), profile)
 
 
 YEAR_WEEKS, YEAR_MONTHS = 365.2425 / 7, 12.0
@@ -481,7 +618,7 @@ class YearlyModels:
 LEVEL_WINDOWS = (3, 7, 1, 21)
 """Window lengths of the level's median; the window with the smallest recent errors is used.
 
-A window of one point is the best level of a wandering series, such as an autoregression of 0.9, and one of 21 points that
+A window of one point is the best level of a wandering series, such as an autoregression of 0.9, and one of 21 points, three weeks, that
 of a steady series. Longer windows find no more faults in ``benchmarks/field_tables.py``.
 """
 MIN_WANDERING_POINTS = 28
@@ -672,7 +809,7 @@ def _level_medians(flat: Floats) -> list[Floats]:
     return result
 
 
-LEVEL_MEMORIES = (3.0, 12.0, 24.0, 72.0)
+LEVEL_MEMORIES = (3.0, 12.0, 72.0, 240.0)
 """Candidate memories of levels within days, in 24ths of a day: older points count less than 1/e."""
 NOISE_RATIOS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1000.0)
 """Candidate ratios of the variance that averages out over rows to the other variance, in a partition of usual size."""

@@ -190,14 +190,14 @@ def hourly_scores(values, rows, name, scale):
 
 @pytest.mark.parametrize(("busy", "quiet"), [(5_000, 30), (60_000, 800)])
 def test_nights_of_few_rows_hide_no_loss_by_day(busy, quiet):
-    """Rows vary by 4%, and by chance: by 18% around 30 rows."""
+    """Rows vary by 4%, and by chance: by 18% around 30 rows. The third Sunday is expected from one or two others."""
     rng = np.random.default_rng(busy)
     rows = rng.poisson(office_rows(rng, busy, quiet, 29)).astype(float)
     noon = 24 * 28 + 12
     rows[:, noon] = np.round(rows[:, noon] / 2)
     scores = hourly_scores(rows, rows, "Size", Scale.COUNT)
     assert (scores[:, noon] > REPORTED).mean() >= 0.9
-    assert (scores[:, 24 * 14 : noon] > REPORTED).mean() < 0.002
+    assert (scores[:, 24 * 14 : noon] > REPORTED).mean() < 0.005
 
 
 @pytest.mark.parametrize("values", [500, 1_500, 20_000])
