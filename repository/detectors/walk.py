@@ -289,7 +289,8 @@ class Walk:
     log_rows : array
         Logarithm of the number of rows behind each value; only for distinct counts.
     inverse_rows : array
-        1 / n of the number of rows n behind each value, of row counts the expected number; 0 if unknown.
+        1 / n of the number of rows n behind each value, of row counts the expected number; 0 if unknown. Only for
+        parts of days.
     midnight : int
         A column at which a day begins, if days have several partitions.
     moved : array
@@ -384,7 +385,9 @@ class Walk:
         self.inverse_rows, self.midnight = self._parts_of_days()
 
     def _parts_of_days(self) -> tuple[Floats, int]:
-        """Return 1 / n of the row counts n, and a column at which a day begins."""
+        """Return 1 / n of the row counts n, and a column at which a day begins; nothing unless days have parts."""
+        if not self.grid.within_days:
+            return np.zeros((len(self.y), 0)), 0
         inverse_rows = np.zeros(self.y.shape)
         weights = np.where(self.history.weights > 0, self.history.weights, np.inf)
         inverse_rows[:, self.column] = 1 / weights
