@@ -304,7 +304,7 @@ class Walk:
     excluded_from_tail : array of bool
         Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
     drifted : array of bool
-        Points that were scored as drifts, whether or not they became anomalies.
+        Points that were scored as drifts, whether or not they became anomalies, or of a new level that went on moving.
     reported_drift_sides : array
         1 or -1 for drifts that became anomalies.
     open : array

@@ -417,11 +417,12 @@ class Season:
         rest = around - (usual[:, None] + of_odd)[..., None]
         of_weekday = midmean(rest)
         around = rest - of_weekday[..., None]
-        noise = np.full(count.shape, np.inf)
-        for is_member in (odd, ~odd):
-            one = _noise_of_parts(around, is_member)
-            one = np.where(np.isnan(one), _noise_of_parts(rest, is_member, shared=True), one)
-            noise = np.where(is_member[:, :, None] & ~np.isnan(one)[:, None], one[:, None], noise)
+        noise, known = np.empty(count.shape), np.full(usual.shape, np.inf)
+        for is_member in (~odd, odd):  # with few odd days, their noise is that of the usual ones
+            own = _noise_of_parts(around, is_member)
+            own = np.where(np.isnan(own), _noise_of_parts(rest, is_member, shared=True), own)
+            known = np.where(np.isnan(own), known, own)
+            noise = np.where(is_member[:, :, None], known[:, None], noise)
         odd_count = np.where(odd[:, :, None], count, 0).sum(axis=1, keepdims=True)
         effects = usual[:, None] + _shrunk_profile(of_odd, noise / np.maximum(odd_count, 1))
         effects += _shrunk_profile(zero_if_nan(of_weekday), noise / np.maximum(count, 1))
@@ -432,7 +433,7 @@ class Season:
             weekday == 0, np.nan, np.square(weekday)
         )
         count = (~np.isnan(level)).sum(axis=2)
-        weekday = zero_if_nan(weekday * count / (count + chance))
+        weekday = zero_if_nan(weekday * count / (count + zero_if_nan(chance)))
         total = (effects + weekday[:, :, None]).reshape(len(swings), -1)
         return np.where((points >= 2 * self.slots)[:, None], total, np.nan)
 

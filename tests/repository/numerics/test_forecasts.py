@@ -99,6 +99,22 @@ def test_a_weekend_whose_office_hours_alarmed_does_not_spoil_the_next():
     assert error_of(learned_weeks(effects, 3, draw, is_unknown=is_unknown), effects) < 0.6
 
 
+def test_a_quiet_sunday_is_known_after_one():
+    draw = np.random.default_rng(12)
+    hour = np.arange(PARTS)
+    effects = np.zeros((30, WEEKDAYS, PARTS))
+    effects[:, :6, (hour >= 8) & (hour < 18)] = 2
+    effects[:, 6] -= 0.5
+
+    def is_unknown(week):
+        mask = np.zeros((WEEKDAYS, PARTS), dtype=bool)
+        mask[6] = week == 0
+        return mask
+
+    error = (learned_weeks(effects, 2, draw, is_unknown=is_unknown) - effects)[:, 6]
+    assert np.sqrt(np.mean(error**2)) < 1.3 * NOISE
+
+
 def test_noisy_nights_do_not_spoil_the_effects_of_the_day():
     """Nights with few rows have five times the noise."""
     draw = np.random.default_rng(9)
