@@ -162,8 +162,8 @@ _INVERSES_BY_SCALE: dict[Scale, Callable[[Floats], Floats]] = {
 MAX_OCCURRENCES, MAX_WEEKDAY_OCCURRENCES = 6, 12
 """Number of stored occurrences of each slot, and of slots of cycles of at most seven points, such as weekdays.
 
-Losses of 15% and 20%, planted on 24 days of the demonstration's row counts, are found on .67 and .83 of the days with six
-occurrences of a weekday and their median, and on .79 and 1 with twelve and the mean of their middle half.
+Losses of 10% and 20%, planted on 24 days of the demonstration's row counts, are found on .04 and .83 of the days with six
+occurrences of a weekday and their median, and on .25 and .96 with twelve and the mean of their middle half.
 """
 MIN_REPETITIONS = 2
 """At least this many newest occurrences must agree if they alarmed, or if they are the only occurrences."""
