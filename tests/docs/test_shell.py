@@ -212,7 +212,7 @@ def test_shell_lines_run(page, spark, tables, places, slack, tmp_path, monkeypat
     space = {"tg": tg, "run_command": run_command, "spark": spark, "here": places}
     space |= {"setenv": monkeypatch.setenv, "append": append, "incident_in": incident_in}
     space |= {"fail_checks": fail_checks, "make_people": make_people}
-    space |= {"make_search": make_search, "write_job": write_job}
+    space |= {"make_search": make_search, "write_job": write_job, "Path": Path}
     if needs_demonstration(page):
         space["repo"] = request.getfixturevalue("measured_copy")
         space["repo"].detect("flights")
