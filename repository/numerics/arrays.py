@@ -45,26 +45,6 @@ def median(values: Floats) -> Floats:
     return quantile(values, 0.5)
 
 
-def midmean(values: Floats) -> Floats:
-    """Return the mean of the middle half along the last axis, ignoring NaN; NaN if all values are.
-
-    A quarter of the values is left out at either end, rounded to the nearest number; of three values, two.
-
-    Examples
-    --------
-    >>> midmean(np.array([[5.0, 1, 90], [8, 2, np.nan], [1, 2, 3]])).tolist()
-    [5.0, 5.0, 2.0]
-    """
-    ordered = np.sort(values, axis=-1)  # NaN sorts last
-    count = (~np.isnan(values)).sum(axis=-1, keepdims=True)
-    left_out = (count + 1) // 4
-    index = np.arange(values.shape[-1])
-    is_middle = (index >= left_out) & (index < count - left_out)
-    middle = np.where(is_middle, ordered, 0).reshape(-1, values.shape[-1])
-    total, number = row_sums(middle).reshape(count.shape[:-1]), (count - 2 * left_out)[..., 0]
-    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
-
-
 def quantile(values: Floats, q: float) -> Floats:
     """Return a quantile along the last axis, ignoring NaN, by linear interpolation."""
     return quantiles(values, (q,))[0]
@@ -120,9 +100,9 @@ def row_sums(values: Floats) -> Floats:
     >>> row_sums(np.arange(12.0).reshape(2, 3, 2)).tolist()
     [15.0, 51.0]
     """
+    if not values.size:
+        return np.zeros(len(values))
     rows = values.reshape(len(values), -1)
-    if not rows.shape[1]:
-        return np.zeros(len(rows))
     sums: Floats = np.add.accumulate(rows, axis=1)[:, -1]
     return sums
 
@@ -209,7 +189,8 @@ def _middle_of_sorted(a: Sequence[Floats], single: Floats, b: Sequence[Floats]) 
 def middle_mean(values: Floats) -> Floats:
     """Return the mean of the middle half along the last axis, ignoring NaN; NaN if all values are.
 
-    It varies less than the median, and outliers among the lowest and highest quarter cannot move it far.
+    It varies less than the median, and outliers among the lowest and highest quarter cannot move it far. The quarters
+    are rounded, so the middle of three values is their median.
 
     Examples
     --------
@@ -218,10 +199,11 @@ def middle_mean(values: Floats) -> Floats:
     """
     ordered = np.sort(values, axis=-1)  # NaN sorts last
     count = (~np.isnan(values)).sum(axis=-1, keepdims=True)
-    cut, ranks = count // 4, np.arange(values.shape[-1])
+    cut, ranks = (count + 1) // 4, np.arange(values.shape[-1])
     is_middle = (ranks >= cut) & (ranks < count - cut)
-    mean: Floats = np.where(is_middle, ordered, 0).sum(axis=-1) / is_middle.sum(axis=-1)
-    return mean
+    rows = np.where(is_middle, ordered, 0).reshape(count.size, values.shape[-1])
+    total, number = row_sums(rows).reshape(count.shape[:-1]), (count - 2 * cut)[..., 0]
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
 
 
 def forward_fill(values: Floats) -> Floats:

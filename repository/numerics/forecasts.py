@@ -31,7 +31,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median,
-    midmean,
+    middle_mean,
     normal_deviation,
     quantiles,
     row_sums,
@@ -360,13 +360,10 @@ class Season:
         """
         swings = self._counted(newest)
         counted = ~np.isnan(swings)
-        # Shrink each mean to the extent that chance (the noise of single occurrences) could explain it.
-        effects = zero_if_nan(midmean(swings))
+        effects = zero_if_nan(middle_mean(swings))
         departures = np.abs(swings - effects[..., None])
         noise = 1.4826 * median(departures.reshape(len(swings), -1))
-        count = counted.sum(axis=2)
-        chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
-        effects = zero_if_nan(effects * count / (count + chance))
+        effects = _shrunk_effects(effects, noise[:, None], counted.sum(axis=2))
         # Shrink all effects to the extent that they do not reduce the deviations.
         size_before = row_sums(zero_if_nan(np.abs(swings)))
         size_after = row_sums(zero_if_nan(np.abs(swings - effects[..., None])))
@@ -398,42 +395,14 @@ class Season:
         # alarmed, is compared with the same parts of its weekday.
         level = median(np.swapaxes(days, 2, 3))
         for _ in range(2):
-            profile = midmean(days - level[:, :, None])
-            level = midmean(np.swapaxes(days - profile[..., None], 2, 3))
-        usual = median(np.swapaxes(profile, 1, 2))
+            profile = middle_mean(days - level[:, :, None])
+            level = middle_mean(np.swapaxes(days - profile[..., None], 2, 3))
         around = days - level[:, :, None]
-        # Weekdays whose profile differs from the usual one more than chance explains.
-        count = (~np.isnan(around)).sum(axis=3)
-        all_days = np.ones(count.shape[:2], dtype=bool)
-        noise = _noise_of_parts(around - profile[..., None], all_days)[:, None]
-        ratio = np.square(profile - usual[:, None]) * count / noise
-        odd = zero_if_nan(ratio).sum(axis=2) > MIN_ODD_RATIO * (~np.isnan(ratio)).sum(axis=2)
-        odd[odd.sum(axis=1) > DAYS_PER_WEEK // 2] = False
-        # The effects of parts on usual and on odd weekdays, then of parts on single weekdays.
-        usual = _common_profile(around, ~odd)
-        of_odd = _common_profile(around - usual[:, None, :, None], odd)
-        of_odd = np.where(odd[:, :, None], of_odd[:, None], 0)
-        rest = around - (usual[:, None] + of_odd)[..., None]
-        of_weekday = midmean(rest)
-        around = rest - of_weekday[..., None]
-        noise, known = np.empty(count.shape), np.full(usual.shape, np.inf)
-        for is_member in (~odd, odd):  # with few odd days, their noise is that of the usual ones
-            own = _noise_of_parts(around, is_member)
-            own = np.where(np.isnan(own), _noise_of_parts(rest, is_member, shared=True), own)
-            known = np.where(np.isnan(own), known, own)
-            noise = np.where(is_member[:, :, None], known[:, None], noise)
-        odd_count = np.where(odd[:, :, None], count, 0).sum(axis=1, keepdims=True)
-        effects = usual[:, None] + _shrunk_profile(of_odd, noise / np.maximum(odd_count, 1))
-        effects += _shrunk_profile(zero_if_nan(of_weekday), noise / np.maximum(count, 1))
-        # The effects of weekdays, each shrunk to the extent that chance could explain it.
-        weekday = zero_if_nan(midmean(level))
-        away = np.abs(level - weekday[..., None])[:, :, None]
-        chance = _noise_of_parts(away, all_days) / np.where(
-            weekday == 0, np.nan, np.square(weekday)
-        )
-        count = (~np.isnan(level)).sum(axis=2)
-        weekday = zero_if_nan(weekday * count / (count + zero_if_nan(chance)))
-        total = (effects + weekday[:, :, None]).reshape(len(swings), -1)
+        parts = _effects_of_parts(around, _odd_weekdays(around, profile))
+        weekday = zero_if_nan(middle_mean(level))
+        variance = _residual_variance((level - weekday[..., None])[:, :, None])
+        weekday = _shrunk_effects(weekday, np.sqrt(variance), (~np.isnan(level)).sum(axis=2))
+        total = (parts + weekday[:, :, None]).reshape(len(swings), -1)
         return np.where((points >= 2 * self.slots)[:, None], total, np.nan)
 
     def _counted(self, newest: tuple[Floats, NDArray[np.bool_]] | None) -> Floats:
@@ -461,27 +430,83 @@ class Season:
         return is_repeated
 
 
-MIDMEAN_VARIANCE = 1.2
+MIDDLE_MEAN_VARIANCE = 1.2
 """Variance of the mean of the middle half of normal values, relative to the variance of their mean."""
-
-
 ROOT_OF_NORMAL = 0.8222
 """Mean root of the absolute value of a standard normal number."""
 
 
-def _noise_of_parts(
-    departures: Floats, is_member: NDArray[np.bool_], *, shared: bool = False
-) -> Floats:
-    """Return the variance of the noise of each part of the day on some weekdays, of shape (series, parts).
+def _shrunk_effects(effects: Floats, noise: Floats, count: NDArray[np.intp]) -> Floats:
+    """Return effects, each shrunk to the extent that noise of single occurrences could explain it; 0 if unknown."""
+    chance = np.square(noise / np.where(effects == 0, np.nan, effects))
+    return zero_if_nan(effects * count / (count + zero_if_nan(chance)))
 
-    It is estimated by the mean root of departures of neighboring parts, which resists outliers.
+
+def _odd_weekdays(around: Floats, profile: Floats) -> NDArray[np.bool_]:
+    """Return a mask of the weekdays whose profile differs from the usual one, of shape (series, weekdays).
+
+    At most three weekdays are odd; otherwise none is.
 
     Parameters
     ----------
-    departures : array of float, shape (series, weekdays, parts, occurrences)
+    around : array of float, shape (series, weekdays, parts, occurrences)
+        Swings around the level of their day; NaN where unknown.
+    profile : array of float, shape (series, weekdays, parts)
+        Their means.
+    """
+    usual = median(np.swapaxes(profile, 1, 2))[:, None]
+    variance = _residual_variance(around - profile[..., None])[:, None]
+    ratio = np.square(profile - usual) * (~np.isnan(around)).sum(axis=3) / variance
+    limit = MIN_ODD_RATIO * (~np.isnan(ratio)).sum(axis=2)
+    odd: NDArray[np.bool_] = zero_if_nan(ratio).sum(axis=2) > limit
+    odd[odd.sum(axis=1) > DAYS_PER_WEEK // 2] = False
+    return odd
+
+
+def _effects_of_parts(around: Floats, odd: NDArray[np.bool_]) -> Floats:
+    """Return the effects of parts of days around the level of their day, of shape (series, weekdays, parts).
+
+    They are the sum of effects of the part on usual weekdays, on odd weekdays, and on this weekday.
+
+    Parameters
+    ----------
+    around : array of float, shape (series, weekdays, parts, occurrences)
+        Swings around the level of their day; NaN where unknown.
+    odd : array of bool, shape (series, weekdays)
+        Weekdays with another profile than usual.
+    """
+    usual = _common_profile(around, ~odd)[:, None]
+    of_odd = _common_profile(around - usual[..., None], odd)
+    of_odd = np.where(odd[:, :, None], of_odd[:, None], 0)
+    rest = around - (usual + of_odd)[..., None]
+    of_weekday = middle_mean(rest)
+    residuals, count = rest - of_weekday[..., None], (~np.isnan(rest)).sum(axis=3)
+    variance, known = np.empty(count.shape), np.full(usual[:, 0].shape, np.inf)
+    for is_member in (~odd, odd):  # with few odd days, their noise is that of the usual ones
+        own = _residual_variance(residuals, is_member)
+        own = np.where(np.isnan(own), _residual_variance(rest, is_member, shared=True), own)
+        known = np.where(np.isnan(own), known, own)
+        variance = np.where(is_member[:, :, None], known[:, None], variance)
+    odd_count = np.where(odd[:, :, None], count, 0).sum(axis=1, keepdims=True)
+    shrunk = _shrunk_profile(of_odd, variance / np.maximum(odd_count, 1))
+    return (
+        usual + shrunk + _shrunk_profile(zero_if_nan(of_weekday), variance / np.maximum(count, 1))
+    )
+
+
+def _residual_variance(
+    residuals: Floats, is_member: NDArray[np.bool_] | None = None, *, shared: bool = False
+) -> Floats:
+    """Return the variance of the noise of each part of the day, of shape (series, parts).
+
+    It is estimated by the mean root of residuals of neighboring parts, which resists outliers.
+
+    Parameters
+    ----------
+    residuals : array of float, shape (series, weekdays, parts, occurrences)
         Distances from means; NaN where unknown.
-    is_member : array of bool, shape (series, weekdays)
-        Weekdays from which the noise is estimated.
+    is_member : array of bool, shape (series, weekdays), optional
+        Weekdays from which the noise is estimated; all if not given.
     shared : bool
         True if all weekdays have the same means, False if each has its own.
 
@@ -490,22 +515,27 @@ def _noise_of_parts(
     array of float, shape (series, parts)
         NaN if the means follow nearly all values, so that the distances are too small.
     """
-    known = ~np.isnan(departures) & is_member[:, :, None, None]
-    root = np.where(known, np.sqrt(np.abs(departures)), 0).sum(axis=(1, 3))
+    known = ~np.isnan(residuals)
+    if is_member is not None:
+        known &= is_member[:, :, None, None]
+    root = np.where(known, np.sqrt(np.abs(residuals)), 0).sum(axis=(1, 3))
     count, by_slot = known.sum(axis=(1, 3)), known.any(axis=3)
     means = np.minimum(by_slot.sum(axis=1), 1) if shared else by_slot.sum(axis=1)
-    reach = departures.shape[2] // NEIGHBORS_DIVISOR
-    root, count, means = (
-        np.sum([np.roll(x, k, axis=1) for k in range(-reach, reach + 1)], axis=0)
-        for x in (root, count, means)
-    )
+    reach = residuals.shape[2] // NEIGHBORS_DIVISOR
+    root, count, means = (_sum_of_neighbors(x, reach) for x in (root, count, means))
     variance = np.square(np.square(root / np.maximum(count, 1) / ROOT_OF_NORMAL))
     free = count - means
     return np.where(
         free * MAX_COUNT_PER_FREE >= count,
-        MIDMEAN_VARIANCE * variance * count / np.maximum(free, 1),
+        MIDDLE_MEAN_VARIANCE * variance * count / np.maximum(free, 1),
         np.nan,
     )
+
+
+def _sum_of_neighbors(values: NDArray[np.generic], reach: int) -> Floats:
+    """Return sums over the parts of the day within a reach, around midnight too; of shape (series, parts)."""
+    total: Floats = np.sum([np.roll(values, k, axis=1) for k in range(-reach, reach + 1)], axis=0)
+    return total
 
 
 def _common_profile(around: Floats, is_member: NDArray[np.bool_]) -> Floats:
@@ -515,7 +545,7 @@ def _common_profile(around: Floats, is_member: NDArray[np.bool_]) -> Floats:
     """
     values = np.where(is_member[:, :, None, None], around, np.nan)
     by_part = np.swapaxes(values, 1, 2).reshape(len(around), around.shape[2], -1)
-    return zero_if_nan(midmean(by_part))
+    return zero_if_nan(middle_mean(by_part))
 
 
 def _shrunk_profile(profile: Floats, chance: Floats) -> Floats:
@@ -618,8 +648,8 @@ class YearlyModels:
 LEVEL_WINDOWS = (3, 7, 1, 21)
 """Window lengths of the level's median; the window with the smallest recent errors is used.
 
-A window of one point is the best level of a wandering series, such as an autoregression of 0.9, and one of 21 points, three weeks, that
-of a steady series. Longer windows find no more faults in ``benchmarks/field_tables.py``.
+One point is the best level of a wandering series, such as an autoregression of 0.9, and three weeks are best for a
+steady one. Longer windows find no more faults in ``benchmarks/field_tables.py``.
 """
 MIN_WANDERING_POINTS = 28
 """With fewer points, chance would choose the window of one point."""
@@ -937,11 +967,8 @@ def _noise_by_part(standard: Floats, first_part: int, period: int) -> Floats:
     is_known = np.isfinite(days)
     squares = np.where(is_known, np.minimum(days, MAX_PART_SQUARE), 0).sum(axis=1)
     count = is_known.sum(axis=1)
-    reach = period // 24
-    shifts = range(-reach, reach + 1)
     squares, count = (
-        np.sum([np.roll(x, first_part + k, axis=1) for k in shifts], axis=0)
-        for x in (squares, count)
+        _sum_of_neighbors(np.roll(x, first_part, axis=1), period // 24) for x in (squares, count)
     )
     by_part: Floats = np.sqrt((squares + PART_PRIOR_ERRORS) / (count + PART_PRIOR_ERRORS))
     return by_part

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median_of_seven,
+    middle_mean,
     running_medians,
 )
 
@@ -52,3 +53,10 @@ def test_a_gap_is_filled_with_the_number_before_it(values):
         for value, actual in zip(row, filled, strict=True):
             last = last if np.isnan(value) else value
             np.testing.assert_equal(actual, last)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (0, 7, 3)])
+def test_the_middle_mean_of_nothing_is_nothing(shape):
+    means = middle_mean(np.empty(shape))
+    assert means.shape == shape[:-1]
+    assert np.isnan(means).all()
