@@ -184,7 +184,10 @@ def _weights_of_days(
         sides = np.sign(np.nan_to_num(history.values[rows, first:] - expected, posinf=1, neginf=-1))
     padded_steps = np.hstack([np.zeros((len(rows), start - first), dtype=np.int8), steps])
     grid = history.grid or Grid.from_times(history.times)
-    return day_weights(score, sides, padded_steps, grid.period)[:, start - first :]
+    is_drift = scores.reason[rows] == Reason.DRIFT
+    is_drift = np.hstack([np.zeros((len(rows), start - first), dtype=bool), is_drift])
+    weights = day_weights(score, sides, padded_steps, grid.period, is_drift)
+    return weights[:, start - first :]
 
 
 def anomalous_before(

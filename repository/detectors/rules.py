@@ -22,7 +22,7 @@ from tidegauge.analyzers.core.registry import Description, Registry
 from tidegauge.repository.detectors.base import Scores
 from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.counts import SMALL_COUNT_MEAN
-from tidegauge.repository.numerics.tails import jointly_significant
+from tidegauge.repository.numerics.tails import DRIFT_TESTS_A_DAY, jointly_significant
 from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
@@ -395,13 +395,18 @@ def weights_of(
 
 
 def day_weights(
-    score: Floats, sides: Floats, steps: NDArray[np.int8], partitions_a_day: int
+    score: Floats,
+    sides: Floats,
+    steps: NDArray[np.int8],
+    partitions_a_day: int,
+    is_drift: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Return the weights that make a table of hours as quiet as a table of days.
 
     Each partition is tested, so a day of hours has 24 times as many tests. P-values are multiplied by the
     number of partitions in a day; the p-values of errors, which chance rarely causes, by its square root.
-    If a departure lasts, the lower score of two consecutive partitions counts one and a half times.
+    If a departure lasts, the lower score of two consecutive partitions counts one and a half times. Drifts are looked for
+    only `DRIFT_TESTS_A_DAY` times a day.
 
     Parameters
     ----------
@@ -412,6 +417,8 @@ def day_weights(
     steps : array of int, shape (series, partitions)
         As `severity_steps` returns them.
     partitions_a_day : int
+    is_drift : array of bool, shape (series, partitions), optional
+        Scores of drifts.
 
     Examples
     --------
@@ -425,8 +432,11 @@ def day_weights(
     lasting[:, 1:] = LASTING_SCORE_FACTOR * np.where(
         sides[:, 1:] == sides[:, :-1], np.minimum(known_score[:, 1:], known_score[:, :-1]), 0.0
     )
-    tests = np.log10(partitions_a_day) * np.where(steps == len(Severity) - 1, 0.5, 1.0)
-    evidence = np.maximum(known_score, lasting) - tests
+    tests = np.full(known_score.shape, partitions_a_day)
+    if is_drift is not None:
+        tests[is_drift] = min(partitions_a_day, DRIFT_TESTS_A_DAY)
+    share = np.where(steps == len(Severity) - 1, 0.5, 1.0)
+    evidence = np.maximum(known_score, lasting) - share * np.log10(tests)
     weights: Floats = 10.0 ** np.minimum(evidence - known_score, MAX_SCORE)
     return weights
 

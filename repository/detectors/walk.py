@@ -73,10 +73,12 @@ REPORTED_DRIFT_SCORE = -math.log10(BAND_P_VALUE)
 """Drifts with this score are anomalies even if they are the only deviation of their partition."""
 NEW_WEEKS = 2.5
 """With fewer weeks of points, effects of the week are unknown."""
-SURE_WEEKS = 4
-"""With fewer weeks of points, effects of the week are too uncertain to report a drift."""
+DRIFT_WEEKS = 8
+"""Drifts of parts of days are compared with the changes of this many weeks."""
 TAIL_WEEKS = 2
-"""Errors of the first two weeks are too large to learn the tail of parts of days."""
+"""Errors of the first two weeks are too large to learn the noise and the tail of parts of days from them."""
+MIN_MATURE_ERRORS = 48
+"""Errors of the first weeks count until so many later points are known."""
 WHOLE_NUMBER_TOLERANCE = 1e-6
 """Tolerance for rounding errors of whole numbers."""
 MEAN_DAYS = 3
@@ -305,8 +307,8 @@ class Walk:
         Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
     drifted : array of bool
         Points that were scored as drifts, whether or not they became anomalies, or of a new level that went on moving.
-    reported_drift_sides : array
-        1 or -1 for drifts that became anomalies.
+    reported_drifts : array
+        Scores of drifts that can become anomalies, negative for drifts to lower values; 0 for other points.
     open : array
         1 or -1 for alarms that can still become a level shift.
     levels : list of _Level
@@ -365,7 +367,7 @@ class Walk:
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.excluded_from_tail = np.zeros(shape, dtype=bool)
         self.drifted = np.zeros(shape, dtype=bool)
-        self.reported_drift_sides = np.zeros(shape)
+        self.reported_drifts = np.zeros(shape)
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
         # Seasons and calendar.
@@ -498,18 +500,44 @@ class Walk:
         noise = self.parts.noise(now, parts[-1:])[:, 0]
         ratio = noise[:, None] / self.parts.noise(inverse, parts[:-1])
         errors = self.y[:, past] - self.centre[:, past]
+        is_left_out = self.excluded_from_tail[:, past] | self._is_immature(past)
         return Forecast(
             points=points,
             centre=centre,
             spread=self.parts.spread * noise,
             freedom=np.clip(points / 2.5, 2.5, MAX_FREEDOM),
-            errors=np.where(np.isnan(usable), np.nan, errors)[:, 1:] * ratio[:, 1:],
-            surprises=np.where(self.excluded_from_tail[:, past], np.nan, errors)[:, 1:]
-            * ratio[:, 1:],
+            errors=self._training_errors(past)[:, 1:] * ratio[:, 1:],
+            surprises=np.where(is_left_out, np.nan, errors)[:, 1:] * ratio[:, 1:],
             flat=flat,
             level=forward_fill(flat),
             effect=effect,
         )
+
+    def _training_errors(self, past: slice) -> Floats:
+        """Return the errors of the training points; NaN for other points, and for alarms before a new level.
+
+        A new level is accepted only after some alarms. Then its points are training points, but their errors are the
+        difference of the levels, which says nothing about the noise. Once enough later errors are known, those of the first
+        weeks do not count either.
+        """
+        is_unknown = np.isnan(self.usable[:, past]) | (self.signs[:, past] != 0)
+        is_unknown |= self._is_immature(past)
+        return np.where(is_unknown, np.nan, self.y[:, past] - self.centre[:, past])
+
+    def _is_young(self, past: slice) -> NDArray[np.bool_]:
+        """Return a mask of the points of the first weeks, whose forecasts knew no weekends."""
+        is_young: NDArray[np.bool_] = np.arange(past.start, past.stop) < self._maturity()
+        return is_young
+
+    def _is_immature(self, past: slice) -> NDArray[np.bool_]:
+        """Return `_is_young`, or no point as long as few later points are known."""
+        enough = past.stop > self._maturity() + MIN_MATURE_ERRORS
+        is_immature: NDArray[np.bool_] = self._is_young(past) & enough
+        return is_immature
+
+    def _maturity(self) -> NDArray[np.intp]:
+        """Return the column at which the first weeks of each series end, of shape (series, 1)."""
+        return self.first_columns[:, None] + TAIL_WEEKS * self.grid.cycle
 
     def after(self) -> Forecast:
         """Return the forecast of the partition after the last one, without seasonal effects."""
@@ -526,12 +554,10 @@ class Walk:
             self.effects = self.by_season.effects(c, self.points)
         if self.grid.within_days:
             past = slice(c - self.cycles * self.grid.period, c)
-            usable = self.usable[:, past]
-            errors = np.where(np.isnan(usable), np.nan, self.y[:, past] - self.centre[:, past])
             season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
             self.parts = PartsModel.fit(
-                errors,
-                usable - season,
+                self._training_errors(past),
+                self.usable[:, past] - season,
                 self.inverse_rows[:, past],
                 (past.start - self.midnight) % self.grid.period,
                 self.grid.period,
@@ -645,7 +671,8 @@ class Walk:
 
         No drift is reported for times that stay the same, for values that the calendar predicts, or for
         series whose weekends are not known yet. In the first year of weeks and months, seasons are not
-        known either. Unless partitions are days, a drift that goes on is not reported again.
+        known either. Unless partitions are days, a drift that goes on is not reported again, except once with more
+        evidence.
         """
         c = self.column[t]
         signs = self.signs[:, c - self.windows.level : c]
@@ -665,41 +692,104 @@ class Walk:
         started = np.where(score > 0, start, np.nan)
         score[self.dates.as_last_year(t, self.y[:, c], started, expected.width)] = 0
         rows = np.flatnonzero(score)
-        score[rows[self._are_new(rows, c, SURE_WEEKS)]] = 0
+        score[rows[self._are_new(rows, c)]] = 0
         if self.grid.yearly:
             score[self.points < YEARLY_DRIFT_CYCLES * self.grid.cycle] = 0
         if not self.grid.daily:
             side = np.sign(self.y[:, c] - start)[:, None]
-            earlier = self.reported_drift_sides[:, c - reach : c]
-            score[(earlier * side > 0).any(axis=1)] = 0
+            earlier = (self.reported_drifts[:, c - reach : c] * side).max(axis=1)
+            least = self._least_drift()
+            score[(earlier >= least) | ((earlier > 0) & (score < least))] = 0
         return score, start, spread
 
     def _drift_of_days(
         self, c: np.intp, expected: _Expected, window: int
     ) -> tuple[Floats, Floats, Floats]:
-        """Return the scores of drifts of parts of days; about once an hour."""
+        """Return the scores of drifts of parts of days, at the times of day at which they are looked for."""
         score, start, spread = (np.full(len(self.y), fill) for fill in (0.0, np.nan, np.nan))
-        if (c - self.midnight) % max(self.grid.period // 24, 1):
+        if (c - self.midnight) % max(self.grid.period // tails.DRIFT_TESTS_A_DAY, 1):
             return score, start, spread
-        now, days = expected.now, slice(c - tails.DRIFT_DAYS * window, c)
-        flat = (self.y[:, c] - now.effect)[:, None]
-
-        def path(rows: NDArray[np.intp] | slice, past: slice) -> Floats:
-            season = self.effects[rows].take(np.maximum(self.slot[past], 0), axis=1)
-            return np.concatenate([self.usable[rows, past] - season, flat[rows]], axis=1)
-
+        days = slice(c - tails.DRIFT_DAYS * window, c)
+        path, weights = self._path(np.arange(len(self.y)), days, window)
         rows = tails.may_have_drifted_by_days(
-            path(slice(None), days), self.signs[:, days], now.spread, window
+            path, weights, self.signs[:, days], self.parts.spread, window
         )
-        if rows.size:
-            score[rows], start[rows], spread[rows] = tails.drift_of_days(
-                path(rows, slice(c - self.cycles * window, c)),
-                now.effect[rows],
-                now.spread[rows],
-                expected.min_spread[rows],
-                window,
+        if not rows.size:
+            return score, start, spread
+        longest = c - DRIFT_WEEKS * DAYS_PER_WEEK * window
+        past = slice(min(max(longest, self.windows.padding), days.start), c)
+        path, weights = self._path(rows, past, window)
+        # The lower bound of a partition at night is too high for a day.
+        inverse = self.inverse_rows[rows, past.start : c + 1]
+        row_counts = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
+        usual = row_counts.sum(axis=1) / np.maximum((row_counts > 0).sum(axis=1), 1)
+        ratio = np.where(usual > 0, np.minimum(row_counts[:, -1] / np.maximum(usual, 1), 1), 1)
+        min_spread = expected.min_spread[rows] * np.sqrt(ratio)
+        limits = np.stack(
+            [
+                self.parts.spread[rows],
+                min_spread,
+                np.maximum(self.points[rows] / self.grid.cycle, 2),
+            ]
+        )
+        value = self.y[rows, c]
+        score[rows], start[rows], spread[rows] = tails.drift_of_days(
+            path, weights, value, *limits, window=window
+        )
+        # A sum or a distinct count that follows the number of rows does not drift by itself.
+        follows = np.isin(rows, np.concatenate([self.units.sums, self.kinds.distinct_counts]))
+        if follows.any():
+            own = rows[follows]
+            per_row, start_per_row, _ = tails.drift_of_days(
+                self._path_per_row(own, past, path[follows]),
+                weights[follows],
+                value[follows],
+                *limits[:, follows],
+                window=window,
             )
+            same_side = (value[follows] - start_per_row) * (value[follows] - start[own]) > 0
+            score[own] = np.where(same_side, np.minimum(score[own], per_row), 0)
         return score, start, spread
+
+    def _season(self, rows: NDArray[np.intp], columns: slice) -> Floats:
+        """Return the seasonal effects on some series and columns."""
+        season: Floats = self.effects[rows].take(np.maximum(self.slot[columns], 0), axis=1)
+        return season
+
+    def _path(self, rows: NDArray[np.intp], past: slice, window: int) -> tuple[Floats, Floats]:
+        """Return the training points and the current one without their season, and their weights.
+
+        Alarms of the newest window count as deviations of three spreads, so that they are not lost in a drift.
+        """
+        columns, recent = slice(past.start, past.stop + 1), slice(past.stop - window, past.stop)
+        parts = (np.arange(columns.start, columns.stop) - self.midnight) % self.grid.period
+        model = self.parts.take(rows)
+        noise = model.noise(self.inverse_rows[rows, columns], parts)
+        values = self.usable[rows, columns]
+        values[:, -1] = self.y[rows, past.stop]
+        signs, newest = self.signs[rows, recent], values[:, -window - 1 : -1]
+        alarms = self.centre[rows, recent] + 3 * signs * (
+            model.spread[:, None] * noise[:, -window - 1 : -1]
+        )
+        newest[:] = np.where(np.isnan(newest) & (signs != 0), alarms, newest)
+        return values - self._season(rows, columns), 1 / np.square(noise)
+
+    def _path_per_row(self, rows: NDArray[np.intp], past: slice, path: Floats) -> Floats:
+        """Return a path of whole days as values per row, from which the median of each time of day is removed."""
+        columns = slice(past.start, past.stop + 1)
+        inverse = self.inverse_rows[rows, columns]
+        inverse = np.where(inverse > 0, inverse, 1)  # 1 if the number of rows is unknown
+        per_row = path + self._season(rows, columns) + np.log(inverse)
+        size = per_row.shape[1] // self.grid.period * self.grid.period
+        by_time = per_row[:, -size:].reshape(len(rows), -1, self.grid.period)
+        usual = median(by_time.transpose(0, 2, 1))[:, None]
+        without_time: Floats = (by_time - usual).reshape(len(rows), -1)
+        return without_time
+
+    def _least_drift(self) -> float:
+        """Return the score from which a drift is reported on its own, see `day_weights`."""
+        tests = min(self.grid.period, tails.DRIFT_TESTS_A_DAY) if self.grid.within_days else 1
+        return REPORTED_DRIFT_SCORE + math.log10(tests)
 
     def _constants(
         self, past: slice, alarms: NDArray[np.bool_], expected: _Expected
@@ -836,11 +926,10 @@ class Walk:
             own = tails.tail_freedom(now.surprises, width)
             return np.minimum(most, np.maximum(own, MIN_YEARLY_FREEDOM))
         if self.grid.within_days:
-            alarms = self.signs[:, c - self.windows.level + 1 : c] != 0
-            columns = np.arange(c - self.windows.level + 1, c)
-            is_young = columns < self.first_columns[:, None] + TAIL_WEEKS * self.grid.cycle
-            recent = np.where(tails.ongoing(alarms) | is_young, np.nan, now.surprises)
-            own = tails.tail_freedom(recent, width, tails.PARTS_TAIL_DECAY)
+            past = slice(c - self.windows.level + 1, c)
+            is_left_out = tails.ongoing(self.signs[:, past] != 0) | self._is_young(past)
+            recent = np.where(is_left_out, np.nan, now.surprises)
+            own = tails.tail_freedom(recent, width, tails.PARTS_TAIL_DECAY, tails.PARTS_TAIL_START)
             return np.minimum(now.freedom, own)
         if not self.grid.daily:
             return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
@@ -1004,14 +1093,12 @@ class Walk:
                 self._shift(int(i), t, first)
         self.by_season.learn(t)
 
-    def _are_new(
-        self, rows: NDArray[np.intp], c: int, weeks: float = NEW_WEEKS
-    ) -> NDArray[np.bool_]:
-        """Return a mask of the series that have fewer than ``weeks`` weeks of points, as of a column."""
+    def _are_new(self, rows: NDArray[np.intp], c: int) -> NDArray[np.bool_]:
+        """Return a mask of the series that have fewer than `NEW_WEEKS` weeks of points, as of a column."""
         if not self.grid.within_days:
             return np.zeros(len(rows), dtype=bool)
         is_known = ~np.isnan(self.y[rows, c - self.windows.season : c])
-        is_new: NDArray[np.bool_] = is_known.sum(axis=1) < weeks * self.grid.cycle
+        is_new: NDArray[np.bool_] = is_known.sum(axis=1) < NEW_WEEKS * self.grid.cycle
         return is_new
 
     def _learn_together(self, first: int, end: int, earlier_scores: Scores, centre: Floats) -> None:
@@ -1053,17 +1140,18 @@ class Walk:
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
-        # Alerts on parts of days need more evidence, see `day_weights`.
-        least = REPORTED_DRIFT_SCORE + math.log10(self.grid.period if self.grid.within_days else 1)
-        is_reported = is_drift & (score >= least)
-        self.reported_drift_sides[:, c] = np.where(is_reported, np.sign(y - centre), 0)
+        is_reported = is_drift & (score >= REPORTED_DRIFT_SCORE)
+        self.reported_drifts[:, c] = np.where(is_reported, score * np.sign(y - centre), 0)
         if self.grid.within_days:
             rows = self.kinds.counts_rows.reshape(-1, *[1] * (y.ndim - 1))
             self.inverse_rows[:, c] = np.where(
                 rows, _inverse_counts(centre), self.inverse_rows[:, c]
             )
         explained = ~alarm & by_date  # the calendar's value differs from the level
-        repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
+        # Parts of days that alarm soon after each other are one incident, even if a point between them does not.
+        reach = tails.TAIL_EVENT_POINTS if self.grid.within_days else 1
+        before = [self.signs[:, self._columns(t, k)] for k in range(1, reach + 1)]
+        repeats_alarm = alarm & (np.array(before) == self.signs[:, c]).any(axis=0)
         self.excluded_from_tail[:, c] = explained | repeats_alarm
         is_training = (
             ~alarm & ~explained & ~(self.is_holiday[t] & (score >= MAX_HOLIDAY_TRAINING_SCORE))

@@ -941,6 +941,12 @@ class PartsModel:
         by_part = _noise_by_part(errors / noise / spread[:, None], first_part, period)
         return cls(row_noise, spread, kept_shares[choice], by_part)
 
+    def take(self, rows: NDArray[np.intp]) -> PartsModel:
+        """Return the model of some of the series."""
+        return PartsModel(
+            self.row_noise[rows], self.spread[rows], self.kept[rows], self.by_part[rows]
+        )
+
     def noise(self, inverse_rows: Floats, part: NDArray[np.intp]) -> Floats:
         """Return relative standard deviations of partitions, given 1 / n and parts of the day.
 

@@ -75,6 +75,10 @@ powers 1.5, 1.75 and 2 for days, t3 has 1.8, 1.3 and 1.0 false alarms per 1000, 
 paydays are found. Errors of parts of days are of changing size, and so more of them seem unusual: with the power 1 instead of
 1.5, hourly tables have as many false alarms, and .03 more of their faults are found.
 """
+PARTS_TAIL_START = 3.0
+"""Parts of days: errors are unusual from this many spreads on. Of the normal errors of two weeks of hours, 4.2 exceed 2.5 and
+0.9 exceed 3, so fewer normal errors seem unusual. With 3, hourly tables have as many false alarms, and .02 more of their faults
+are found; with 3.25 they have more false alarms."""
 MIN_TAIL_FREEDOM = 3.0
 MIN_CONSTANT_SHARE = 0.6
 """A series is nearly constant if one value has at least this share."""
@@ -117,10 +121,12 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
     return score
 
 
-def tail_freedom(errors: Floats, spread: Floats, decay: float = TAIL_DECAY) -> Floats:
+def tail_freedom(
+    errors: Floats, spread: Floats, decay: float = TAIL_DECAY, start: float = TAIL_START
+) -> Floats:
     """Return the largest degrees of freedom that earlier errors allow, in halves, of shape (series,).
 
-    Unusual errors lie between 2.5 and 5 spreads. The more of them a series had, the heavier is its tail. Larger errors
+    Unusual errors lie between ``start`` and 5 spreads. The more of them a series had, the heavier is its tail. Larger errors
     can be incidents, from which a tail must not be learned. Errors to one side within three points count
     once, so a drift is one event.
 
@@ -132,6 +138,8 @@ def tail_freedom(errors: Floats, spread: Floats, decay: float = TAIL_DECAY) -> F
         Standard deviation of the next point.
     decay : float
         The power of (1 + unusual errors).
+    start : float
+        The smallest unusual error, in spreads.
 
     Examples
     --------
@@ -144,11 +152,11 @@ def tail_freedom(errors: Floats, spread: Floats, decay: float = TAIL_DECAY) -> F
     [52.0, 6.5]
     """
     freedom = np.full(len(errors), MAX_FREEDOM)
-    rows = np.flatnonzero((np.abs(errors) > TAIL_START * spread[:, None]).any(axis=1))
+    rows = np.flatnonzero((np.abs(errors) > start * spread[:, None]).any(axis=1))
     z = errors[rows] / spread[rows, None]
     events = np.zeros(len(rows))
     for side in (1, -1):
-        is_far = side * z > TAIL_START
+        is_far = side * z > start
         begins = is_far & (side * z <= MAX_TAIL_SPREADS)
         for points in range(1, TAIL_EVENT_POINTS + 1):
             begins[:, points:] &= ~is_far[:, :-points]
@@ -256,7 +264,8 @@ def cap_recurring_errors(
 
     An error is usual after two errors at training points that were about as large or larger, after
     four runs of alarms that began with a similar error, or after one that was labeled as harmless. The
-    run that includes the newest point does not count.
+    run that includes the newest point does not count, nor do training points within three points of an alarm: they can
+    belong to the same incident.
     Errors to the other side, and alarms of another size, do not make it usual: three outages do not
     explain why the rows double.
 
@@ -284,7 +293,9 @@ def cap_recurring_errors(
     rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
     if not rows.size:
         return capped, recurs
-    is_usual = _similar_errors(now.errors[rows], error[rows], np.inf) >= RECURRING_ERRORS
+    of_incident = _spread_out(alarms[rows], TAIL_EVENT_POINTS)
+    errors = np.where(of_incident, np.nan, now.errors[rows])
+    is_usual = _similar_errors(errors, error[rows], np.inf) >= RECURRING_ERRORS
     begins = np.where(ongoing(alarms[rows]), np.nan, now.surprises[rows])
     is_known = _similar_errors(begins, error[rows]) >= RECURRING_ALARMS
     if harmless is not None:
@@ -293,6 +304,20 @@ def cap_recurring_errors(
     capped[rows] = np.where(is_usual | is_known, limit, score[rows])
     recurs[rows] = is_known & ~is_usual & (capped[rows] < score[rows])
     return capped, recurs
+
+
+def _spread_out(mask: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
+    """Return the points within ``reach`` points of a masked one.
+
+    Examples
+    --------
+    >>> _spread_out(np.array([[False, False, False, True, False, False]]), 2).astype(int)
+    array([[0, 1, 1, 1, 1, 1]])
+    """
+    counts = np.pad(np.cumsum(mask, axis=1), ((0, 0), (reach + 1, reach)), mode="edge")
+    counts[:, : reach + 1] = 0
+    near: NDArray[np.bool_] = counts[:, 2 * reach + 1 :] > counts[:, : mask.shape[1]]
+    return near
 
 
 def _similar_errors(
@@ -673,8 +698,10 @@ def drift(
     baseline = np.where(np.isnan(baseline), week, baseline)
     changes = week[:, DRIFT_LAG_POINTS:] - baseline[:, :-DRIFT_LAG_POINTS]
     sizes = np.abs(changes)
+    usual_sizes = sizes[:, :-DRIFT_BASELINE_POINTS]
+    known = (~np.isnan(usual_sizes)).sum(axis=1)
     wander, freedom = _usual_changes(
-        sizes[:, :-DRIFT_BASELINE_POINTS], now.spread[rows], min_spread[rows], 1
+        usual_sizes, known, 6 + known / 10, now.spread[rows], min_spread[rows]
     )
     # Score the newest change, if it is the largest, unreported, and visible in the point itself.
     z = changes[:, -1] / np.where(wander > 0, wander, np.inf)
@@ -701,96 +728,139 @@ def drift(
 
 DRIFT_DAYS = 5
 """Parts of days: the mean of a day is compared with the mean of three days that ended two days ago."""
+DRIFT_TESTS_A_DAY = 4
+"""Parts of days: drifts are looked for this often in a day. Means of whole days at every hour would overlap."""
+MIN_USUAL_CHANGES = 7
+"""Parts of days: with fewer earlier changes of days, no drift is reported."""
+STEP_SPREADS, MAX_STEPS = 4.0, 4
+"""Parts of days: a mean that differs from that of the day before by four usual differences is part of a step. Up to four
+such days, which are two steps, are left out of the usual changes."""
 
 
 def may_have_drifted_by_days(
-    path: Floats, alarms: Floats, spread: Floats, window: int
+    path: Floats, weights: Floats, alarms: Floats, spread: Floats, window: int
 ) -> NDArray[np.intp]:
     """Return the series whose last day departs from three days that ended two days ago.
 
     Parameters are as for `drift_of_days`; ``path`` and ``alarms`` need only `DRIFT_DAYS` windows.
     """
-    change, own_change = _newest_changes(path, window)
-    noise = MEDIAN_NOISE_SHARE * spread * np.sqrt(WEEK_POINTS / window)
+    change, _ = _newest_changes(path, weights, window)
+    noise = MEDIAN_NOISE_SHARE * _noise_of_day(weights, spread, window)
     reported = np.maximum((alarms > 0).sum(axis=1), (alarms < 0).sum(axis=1))
     return np.flatnonzero(
         (np.abs(change) > MIN_DRIFT_SPREADS * MEDIAN_NOISE_SHARE * noise)
-        & (own_change * change > 0)
-        & (np.abs(own_change) > MAX_UNDRIFTED_SPREADS * spread)
         & (reported < max(SHIFT_REPORTED_ALARMS, window // REPORTED_SHIFT_DIVISOR))
     )
 
 
 def drift_of_days(
-    path: Floats, effect: Floats, spread: Floats, min_spread: Floats, window: int
+    path: Floats,
+    weights: Floats,
+    value: Floats,
+    spread: Floats,
+    min_spread: Floats,
+    weeks: Floats,
+    *,
+    window: int,
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts of parts of days as `drift` does, by means of whole days instead of medians of points.
 
+    A trend that goes on is no drift, nor is one that ends: a change counts as far as it exceeds the usual change. Rare
+    steps of the level do not show how much a level wanders.
+
     Parameters
     ----------
-    path : array of float, shape (series, memory)
+    path : array of float, shape (series, memory + 1)
         The past and the current point without their season; NaN where unknown.
-    effect, spread, min_spread : array of float, shape (series,)
-        Seasonal effect on the current point, standard deviation of its error, and lower bound of the spread.
+    weights : array of float, shape (series, memory + 1)
+        Weights of the points in means: the inverse of their noise variance, relative to ``spread``².
+    value, spread, min_spread : array of float, shape (series,)
+        The current value, standard deviation of the noise of a point of weight 1, and lower bound of the spread.
+    weeks : array of float, shape (series,)
+        Number of weeks n > 1 from which the season is known. Its errors make the next change sqrt((n + 1) / (n - 1)) times
+        as large as those of the past, from which the season was learned.
     window : int
         Points of the newest mean: a day, or some days of few parts. It is compared with the mean of three times as many
         points, which ended twice as many points ago.
     """
-    change, own_change = _newest_changes(path, window)
-    week, earlier = (_running_means(path, width) for width in (window, 3 * window))
-    sizes = np.abs(week[:, DRIFT_DAYS * window :] - earlier[:, 3 * window : -2 * window])
-    noise = spread * np.sqrt(WEEK_POINTS / window)
-    wander, freedom = _usual_changes(
-        sizes[:, : -3 * window], noise, min_spread, window / WEEK_POINTS
-    )
-    score = np.nan_to_num(student_score(change / np.where(wander > 0, wander, np.inf), freedom))
-    is_largest = np.abs(change) > zero_if_nan(sizes[:, -1 - 2 * window : -1]).max(axis=1)
-    score = np.where(is_largest & (score >= RECORD_CHECK_SCORE), score, 0.0)
-    return score, path[:, -1] - own_change + effect, wander
+    change, own_change = _newest_changes(path, weights, window)
+    days = _day_means(path, weights, window)
+    usual = _changes_of_days(_without_steps(days[:, :-3]))
+    trend = zero_if_nan(median(usual))
+    noise = _noise_of_day(weights, spread, window)
+    sizes = np.sqrt((weeks + 1) / (weeks - 1))[:, None] * np.abs(usual - trend[:, None])
+    known = (~np.isnan(sizes)).sum(axis=1)
+    wander, freedom = _usual_changes(sizes, known, known / 2, noise, min_spread)
+    unusual = np.maximum(np.abs(change) - np.maximum(np.sign(change) * trend, 0), 0)
+    score = np.nan_to_num(student_score(unusual / np.where(wander > 0, wander, np.inf), freedom))
+    # Score the newest change, if it is the largest, and visible in the point itself.
+    before = zero_if_nan(np.abs(_changes_of_days(days)[:, -3:-1])).max(axis=1, initial=0)
+    is_visible = (own_change * change > 0) & (np.abs(own_change) > np.abs(change) / 2)
+    is_drift = (np.abs(change) > before) & is_visible & (known >= MIN_USUAL_CHANGES)
+    score = np.where(is_drift & (score >= RECORD_CHECK_SCORE), score, 0.0)
+    return score, value - own_change, wander
 
 
-def _newest_changes(path: Floats, window: int) -> tuple[Floats, Floats]:
+def _noise_of_day(weights: Floats, spread: Floats, window: int) -> Floats:
+    """Return the noise of the newest mean, in which a week of points has that of one point, as `_usual_changes` expects."""
+    noise: Floats = spread * np.sqrt(WEEK_POINTS / row_sums(weights[:, -window - 1 : -1]))
+    return noise
+
+
+def _newest_changes(path: Floats, weights: Floats, window: int) -> tuple[Floats, Floats]:
     """Return the differences of the newest mean, and of the newest point, from the mean before a drift."""
-    newest_mean = _known_mean(path[:, -window:])
-    baseline = _known_mean(path[:, -DRIFT_DAYS * window : -2 * window])
+    newest_mean = _day_means(path, weights, window)[:, -1]
+    before = slice(-DRIFT_DAYS * window, -2 * window)
+    baseline = _day_means(path[:, before], weights[:, before], 3 * window)[:, -1]
     return newest_mean - baseline, path[:, -1] - baseline
 
 
-def _known_mean(values: Floats) -> Floats:
-    """Return the mean of each row; NaN if less than half of it is known."""
+def _day_means(path: Floats, weights: Floats, window: int) -> Floats:
+    """Return the weighted means of whole windows, the newest last; NaN if less than half of one is known."""
+    size = path.shape[1] // window * window
+    shape = (len(path), -1, window)
+    values, mass = path[:, -size:].reshape(shape), weights[:, -size:].reshape(shape)
     is_known = ~np.isnan(values)
-    count = is_known.sum(axis=1)
-    total = row_sums(np.where(is_known, values, 0))
-    mean: Floats = total / np.where(2 * count >= values.shape[1], count, np.nan)
-    return mean
-
-
-def _running_means(path: Floats, width: int) -> Floats:
-    """Return the means of the points up to each index, excluded; NaN if less than half of them are known."""
-    is_known = ~np.isnan(path)
-    total, count = (
-        np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0)))
-        for values in (np.where(is_known, path, 0), is_known.astype(float))
-    )
-    means = np.full(total.shape, np.nan)
-    counts = count[:, width:] - count[:, :-width]
-    sums = total[:, width:] - total[:, :-width]
-    means[:, width:] = np.where(2 * counts >= width, sums / np.maximum(counts, 1), np.nan)
+    mass = np.where(is_known, mass, 0)
+    total = (np.where(is_known, values, 0) * mass).sum(axis=2)
+    enough = 2 * is_known.sum(axis=2) >= window
+    means: Floats = total / np.where(enough, mass.sum(axis=2), np.nan)
     return means
 
 
+def _changes_of_days(days: Floats) -> Floats:
+    """Return the difference of each day from the mean of three days that ended two days before."""
+    before = (days[:, :-4] + days[:, 1:-3] + days[:, 2:-2]) / 3
+    return days[:, 4:] - before
+
+
+def _without_steps(days: Floats) -> Floats:
+    """Return the means without rare steps: a level that changed once does not show how much it wanders."""
+    known = forward_fill(days)
+    steps = np.diff(known, axis=1)
+    away = np.abs(steps - zero_if_nan(median(steps))[:, None])
+    is_step = away > STEP_SPREADS * 1.4826 * zero_if_nan(median(away))[:, None]
+    is_step &= (is_step.sum(axis=1) <= MAX_STEPS)[:, None]
+    steps = np.where(is_step, zero_if_nan(median(steps))[:, None], steps)
+    path = known[:, :1] + np.pad(np.cumsum(zero_if_nan(steps), axis=1), ((0, 0), (1, 0)))
+    return np.where(np.isnan(days), np.nan, path)
+
+
 def _usual_changes(
-    sizes: Floats, noise: Floats, min_spread: Floats, overlap: float
+    sizes: Floats,
+    known: Floats | NDArray[np.intp],
+    freedom: Floats,
+    noise: Floats,
+    min_spread: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the usual spread of changes and its degrees of freedom, from the sizes of earlier changes.
 
-    ``overlap`` is the number of changes that count as one.
+    ``known`` is their number, in points, and ``freedom`` what they allow. ``noise`` is that of a point in a mean of seven.
     """
     # The usual spread of such changes: observed ones, the noise of medians, and the lower bound.
-    known = (~np.isnan(sizes)).sum(axis=1) / overlap
     usual_change = zero_if_nan(normal_deviation(*quantiles(sizes, (0.5, 0.9))))
     noise = MEDIAN_NOISE_SHARE * noise
-    freedom = _joint_freedom(usual_change, noise, np.clip(6 + known / 10, WANDER_FREEDOM, 12))
+    freedom = _joint_freedom(usual_change, noise, np.clip(freedom, WANDER_FREEDOM, 12))
     wander = np.hypot(usual_change, noise)
     wander = np.hypot(MEDIAN_NOISE_SHARE * np.sqrt(1 + 30 / (known + 10)) * wander, min_spread)
     return wander, freedom

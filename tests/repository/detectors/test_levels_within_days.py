@@ -1,0 +1,112 @@
+"""Level shifts and drifts of tables whose partitions are parts of days."""
+
+import numpy as np
+import pytest
+
+import tidegauge as tg
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History, Reason
+
+NOISE = 0.05
+TABLES = 8
+
+
+def times_of(days, per_day):
+    step = np.timedelta64(24 * 60 // per_day, "m")
+    return (np.datetime64("2026-01-05T00") + np.arange(days * per_day) * step).astype("M8[s]")
+
+
+def noisy_rows(log_factor, seed):
+    """Return about 100,000 rows, times a factor, with independent noise of 5%; of shape (tables, partitions)."""
+    noise = np.random.default_rng(seed).normal(0, NOISE, (TABLES, len(log_factor)))
+    return np.rint(1e5 * np.exp(log_factor + noise))
+
+
+def scores_of(values, per_day, rows=None, kind="Size"):
+    names = {"kind": kind, "name": kind, "filter": "", "segment": "", "instance": "*"}
+    times = times_of(values.shape[1] // per_day, per_day)
+    rows = values if rows is None else rows
+    scale = Scale.COUNT if kind != "Sum" else Scale.SIGNED
+    history = History(times, values, rows, [scale] * len(values), series=[names] * len(values))
+    return tg.Seasonal().score(history)
+
+
+def drifts_of(scores):
+    """Return the points that the largest slow change explains, with a score of 4.25: p = 0.1/450 in four tests a day."""
+    return (scores.reason == Reason.DRIFT) & (scores.score > 4.25)
+
+
+@pytest.mark.parametrize("per_day", [24, 96])
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_a_new_level_hides_no_later_fault_of_its_size(per_day, factor):
+    """The level changes on day 20. Three days later a partition departs as far again, 7 deviations of the noise."""
+    change = np.zeros(24 * per_day)
+    change[20 * per_day :] = np.log(factor)
+    change[-1] += np.log(factor)
+    scores = scores_of(noisy_rows(change, per_day), per_day)
+    assert (scores.score[:, -1] > 4).all()
+    ratio = (scores.upper - scores.lower) / scores.expected
+    before, after = (np.median(ratio[:, d * per_day : (d + 1) * per_day]) for d in (19, 23))
+    assert after < 1.25 * before
+
+
+@pytest.mark.parametrize("per_day", [24, 96])
+def test_drifts_are_found_from_the_third_week_on(per_day):
+    """The rows fall by a third in two days, on day 19: .4 on a logarithmic scale, 8 deviations of the noise."""
+    days = np.arange(22 * per_day) / per_day
+    scores = scores_of(noisy_rows(-0.4 * np.clip((days - 19) / 2, 0, 1), 1), per_day)
+    assert drifts_of(scores)[:, 19 * per_day :].any(axis=1).mean() > 0.7
+    assert not drifts_of(scores)[:, : 19 * per_day].any()
+
+
+@pytest.mark.parametrize("per_day", [4, 24, 96])
+@pytest.mark.parametrize("slope", [-0.03, 0.03])
+def test_a_trend_that_goes_on_or_ends_is_no_drift(per_day, slope):
+    """The rows grow or shrink by 3% a day for five weeks, then stay."""
+    days = np.arange(45 * per_day) / per_day
+    scores = scores_of(noisy_rows(slope * np.minimum(days, 35), 2), per_day)
+    assert not drifts_of(scores).any()
+
+
+@pytest.mark.parametrize("slope", [-0.03, 0.03])
+def test_a_drift_of_a_growing_table_is_found(slope):
+    """The rows fall by .4 on a logarithmic scale in two days, after five weeks of growth or decline by 3% a day."""
+    days = np.arange(38 * 24) / 24
+    change = slope * np.minimum(days, 35) - 0.4 * np.clip((days - 35) / 2, 0, 1)
+    scores = scores_of(noisy_rows(change, 3), 24)
+    assert drifts_of(scores)[:, 35 * 24 :].any(axis=1).mean() > 0.8
+    assert not drifts_of(scores)[:, : 35 * 24].any()
+
+
+def test_a_drift_is_found_after_an_earlier_new_level():
+    """The level changes by 25% on day 20, which no single hour shows clearly; the rows drift by .4 from day 28 on."""
+    days = np.arange(32 * 24) / 24
+    change = 0.22 * (days >= 20) - 0.4 * np.clip((days - 28) / 2.5, 0, 1)
+    scores = scores_of(noisy_rows(change, 4), 24)
+    assert drifts_of(scores)[:, 28 * 24 :].any(axis=1).mean() > 0.8
+
+
+@pytest.mark.parametrize("kind", ["Sum", "CountDistinct"])
+def test_sums_and_distinct_counts_that_follow_the_rows_do_not_drift(kind):
+    """The rows fall by .4 in two days. Each row has a value of 5, or half of the rows are distinct values."""
+    days = np.arange(32 * 24) / 24
+    rows = noisy_rows(-0.4 * np.clip((days - 28) / 2, 0, 1), 5)
+    noise = np.random.default_rng(6).normal(0, 0.01, rows.shape)
+    values = rows * {"Sum": 5.0, "CountDistinct": 0.5}[kind] * np.exp(noise)
+    scores = scores_of(np.rint(values), 24, rows, kind)
+    assert not drifts_of(scores).any()
+    assert (scores_of(rows, 24).score[:, 28 * 24 :] > 4.25).any(axis=1).all()
+
+
+@pytest.mark.parametrize("kind", ["Sum", "CountDistinct"])
+def test_sums_and_distinct_counts_that_change_by_themselves_are_found(kind):
+    """The number of rows does not change; the values or the distinct values of a row fall by .4 in two days."""
+    days = np.arange(32 * 24) / 24
+    rows = noisy_rows(np.zeros(len(days)), 7)
+    noise = np.random.default_rng(8).normal(0, 0.01, rows.shape)
+    per_row = {"Sum": 5.0, "CountDistinct": 0.5}[kind] * np.exp(
+        noise - 0.4 * np.clip((days - 28) / 2, 0, 1)
+    )
+    scores = scores_of(np.rint(rows * per_row), 24, rows, kind)
+    assert (scores.score[:, 28 * 24 :] > 4.25).any(axis=1).mean() > 0.8
+    assert not drifts_of(scores)[:, : 28 * 24].any()
