@@ -14,6 +14,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
+from tidegauge.repository.detectors.rules import NORMAL_RATE, NORMAL_TESTS
 from tidegauge.repository.detectors.season_effects import (
     DATE_WINDOW_DAYS,
     FEW_CYCLES,
@@ -67,7 +68,7 @@ MAX_HOLIDAY_TRAINING_SCORE = 1.3
 """On holidays even points that are not anomalies can be unsuitable for training."""
 MIN_REASON_SCORE = 1.0
 """Points with lower scores have no reason."""
-BAND_P_VALUE = 0.1 / 450
+BAND_P_VALUE = NORMAL_RATE / NORMAL_TESTS
 """P-value at the limits of the band: the level of `FalseDiscoveryRate` for a single series."""
 REPORTED_DRIFT_SCORE = -math.log10(BAND_P_VALUE)
 """Drifts with this score are anomalies even if they are the only deviation of their partition."""
@@ -77,6 +78,8 @@ DRIFT_WEEKS = 8
 """Drifts of parts of days are compared with the changes of this many weeks."""
 TAIL_WEEKS = 2
 """Errors of the first two weeks are too large to learn the noise and the tail of parts of days from them."""
+FEW_ROWS = 30
+"""Days: with fewer rows, chance decides how many distinct values there are."""
 MIN_MATURE_ERRORS = 48
 """Errors of the first weeks count until so many later points are known."""
 WHOLE_NUMBER_TOLERANCE = 1e-6
@@ -1034,18 +1037,23 @@ class Walk:
         return centre
 
     def _given_rows(self, centre: Floats, c: int, y: Floats) -> Floats:
-        """Return the expected values; for distinct counts of parts of days, those of as many rows if nearer.
+        """Return the expected values; for distinct counts, those of as many rows if nearer.
 
-        At night and after a new level of the rows, distinct counts follow the rows.
+        At night and after a new level of the rows, distinct counts of parts of days follow the rows. Those of days do so if
+        the rows are few.
         """
         rows = self.kinds.distinct_counts
-        if not self.grid.within_days or not rows.size:
+        if self.grid.yearly or not rows.size:
             return centre
-        past = slice(c - self.cycles * self.grid.period, c)
+        memory = self.cycles * self.grid.period if self.grid.within_days else self.windows.level
+        past = slice(c - memory, c)
         usable = np.where(np.isnan(self.usable[rows, past]), np.nan, self.y[rows, past])
         by_rows = given_row_counts(y[rows], usable, self.log_rows[:, c], self.log_rows[:, past])
         given_rows = centre.copy()
         is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
+        if not self.grid.within_days:
+            # The distinct values of many rows vary less than the rows, and can show a partial load that these do not.
+            is_nearer &= self.log_rows[:, c] < math.log(FEW_ROWS)
         given_rows[rows] = np.where(is_nearer, by_rows, centre[rows])
         return given_rows
 

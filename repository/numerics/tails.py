@@ -671,6 +671,7 @@ def drift(
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts; return the score, the starting level and the usual spread of changes.
 
+    A trend that goes on is no drift, nor is one that ends: a change counts as far as it exceeds the usual change.
     A drift scores only if it is larger than at each of the last 14 points, so that each drift is reported once. A
     drift does not score after alarms to one side, because these have reported the new level, and not at
     a point close to the starting level.
@@ -698,13 +699,13 @@ def drift(
     baseline = np.where(np.isnan(baseline), week, baseline)
     changes = week[:, DRIFT_LAG_POINTS:] - baseline[:, :-DRIFT_LAG_POINTS]
     sizes = np.abs(changes)
-    usual_sizes = sizes[:, :-DRIFT_BASELINE_POINTS]
+    unusual, usual_sizes = _beyond_trend(changes[:, -1], changes[:, :-DRIFT_BASELINE_POINTS])
     known = (~np.isnan(usual_sizes)).sum(axis=1)
     wander, freedom = _usual_changes(
         usual_sizes, known, 6 + known / 10, now.spread[rows], min_spread[rows]
     )
     # Score the newest change, if it is the largest, unreported, and visible in the point itself.
-    z = changes[:, -1] / np.where(wander > 0, wander, np.inf)
+    z = unusual / np.where(wander > 0, wander, np.inf)
     drift_scores = np.nan_to_num(student_score(z, freedom))
     is_largest = sizes[:, -1] > zero_if_nan(sizes[:, -1 - DRIFT_LAG_POINTS : -1]).max(axis=1)
     recent_alarms = alarms[rows, -(DRIFT_LAG_POINTS + DRIFT_BASELINE_POINTS) :]
@@ -765,8 +766,7 @@ def drift_of_days(
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts of parts of days as `drift` does, by means of whole days instead of medians of points.
 
-    A trend that goes on is no drift, nor is one that ends: a change counts as far as it exceeds the usual change. Rare
-    steps of the level do not show how much a level wanders.
+    Rare steps of the level do not show how much it wanders.
 
     Parameters
     ----------
@@ -785,13 +785,11 @@ def drift_of_days(
     """
     change, own_change = _newest_changes(path, weights, window)
     days = _day_means(path, weights, window)
-    usual = _changes_of_days(_without_steps(days[:, :-3]))
-    trend = zero_if_nan(median(usual))
+    unusual, sizes = _beyond_trend(change, _changes_of_days(_without_steps(days[:, :-3])))
+    sizes *= np.sqrt((weeks + 1) / (weeks - 1))[:, None]
     noise = _noise_of_day(weights, spread, window)
-    sizes = np.sqrt((weeks + 1) / (weeks - 1))[:, None] * np.abs(usual - trend[:, None])
     known = (~np.isnan(sizes)).sum(axis=1)
     wander, freedom = _usual_changes(sizes, known, known / 2, noise, min_spread)
-    unusual = np.maximum(np.abs(change) - np.maximum(np.sign(change) * trend, 0), 0)
     score = np.nan_to_num(student_score(unusual / np.where(wander > 0, wander, np.inf), freedom))
     # Score the newest change, if it is the largest, and visible in the point itself.
     before = zero_if_nan(np.abs(_changes_of_days(days)[:, -3:-1])).max(axis=1, initial=0)
@@ -844,6 +842,22 @@ def _without_steps(days: Floats) -> Floats:
     steps = np.where(is_step, zero_if_nan(median(steps))[:, None], steps)
     path = known[:, :1] + np.pad(np.cumsum(zero_if_nan(steps), axis=1), ((0, 0), (1, 0)))
     return np.where(np.isnan(days), np.nan, path)
+
+
+def _beyond_trend(change: Floats, usual: Floats) -> tuple[Floats, Floats]:
+    """Return the sizes of changes beyond a trend that goes on or ends, and of usual changes around the trend.
+
+    Examples
+    --------
+    The level usually falls by 2. Falls of up to 2 are no drift, and a rise counts from 0:
+
+    >>> beyond, around = _beyond_trend(np.array([-5.0, -1.0, 3.0]), np.array([[-2.0, -3.0, -1.0]] * 3))
+    >>> beyond.tolist(), around[0].tolist()
+    ([3.0, 0.0, 3.0], [0.0, 1.0, 1.0])
+    """
+    trend = zero_if_nan(median(usual))
+    beyond: Floats = np.abs(change) - np.maximum(np.sign(change) * trend, 0)
+    return np.maximum(beyond, 0), np.abs(usual - trend[:, None])
 
 
 def _usual_changes(

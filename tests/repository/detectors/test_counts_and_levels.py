@@ -370,3 +370,23 @@ def test_counts_of_hours_that_chance_does_not_explain_score_high(mean, count):
     scores = tg.Seasonal().score(History(hours, values, values, [Scale.COUNT] * 40))
     assert (scores.score[:, -1] > 4).mean() >= 0.85
     assert np.nanmean(scores.score[:, 168:-1] > 3) <= 0.002
+
+
+@pytest.mark.parametrize("slope", [-0.006, 0.006])
+def test_a_drift_of_growing_days_is_found(slope):
+    """The rows fall by .4 on a logarithmic scale in ten days, after months of growth or decline by .6% a day."""
+    days = np.arange(170)
+    change = slope * np.minimum(days, 150) - 0.4 * np.clip((days - 150) / 10, 0, 1)
+    noise = np.random.default_rng(5).normal(0, 0.05, (40, len(days)))
+    values = np.rint(1e5 * np.exp(change + noise))
+    found = drifts_of(np.datetime64("2026-01-05") + days, values)
+    assert found[:, 150:].any(axis=1).mean() > 0.8
+    assert not found[:, :150].any()
+
+
+@pytest.mark.parametrize("slope", [-0.01, 0.01])
+def test_a_trend_of_days_that_ends_is_no_drift(slope):
+    days = np.arange(160)
+    noise = np.random.default_rng(6).normal(0, 0.05, (12, len(days)))
+    values = np.rint(1e5 * np.exp(slope * np.minimum(days, 110) + noise))
+    assert not drifts_of(np.datetime64("2026-01-05") + days, values).any()

@@ -222,3 +222,25 @@ def test_distinct_counts_by_the_hour_follow_their_rows(values):
     distinct = values * -np.expm1(-rows / values) * np.exp(rng.normal(0, 0.01, rows.shape))
     scores = hourly_scores(np.round(distinct), rows, "CountDistinct", Scale.COUNT)
     assert not (scores[:, 24 * 14 :] > REPORTED).any()
+
+
+@pytest.mark.parametrize(("rows", "is_unusual"), [(4, False), (300, True)])
+def test_a_value_missing_from_few_rows_is_no_anomaly(rows, is_unusual):
+    """Each of three values is missing from four rows with probability (2/3)^4 = 0.2, and from 300 rows never."""
+    rng = np.random.default_rng(rows)
+    counts = np.maximum(rng.poisson(rows * 2, (8, 120)), rows).astype(float)
+    distinct = np.array([[len(set(rng.integers(0, 3, int(n)))) for n in table] for table in counts])
+    counts[:, -1], distinct[:, -1] = rows, 2
+    series = [
+        {
+            "name": "CountDistinct",
+            "kind": "CountDistinct",
+            "filter": "",
+            "segment": "",
+            "instance": "a",
+        }
+    ] * len(counts)
+    days = np.datetime64("2026-01-05", "s") + np.arange(120) * np.timedelta64(86_400, "s")
+    history = History(days, distinct.astype(float), counts, [Scale.COUNT] * 8, series=series)
+    scores = tg.Seasonal().score(history).score
+    assert ((scores[:, -1] > REPORTED) == is_unusual).all()
