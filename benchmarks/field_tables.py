@@ -35,7 +35,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,13 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec, RunStatus
 from tidegauge.repository.detection.detect import DEFAULT_MONITORS
 from tidegauge.repository.detection.findings import apply_rules
-from tidegauge.repository.detectors.base import History, PartitionDetector, Scores
-from tidegauge.repository.detectors.inputs import Matrix, extremes_of
+from tidegauge.repository.detectors.base import (
+    History,
+    PartitionDetector,
+    PartitionLedger,
+    Scores,
+)
+from tidegauge.repository.detectors.inputs import Matrix, extremes_of, guess_zone
 from tidegauge.repository.detectors.monitor import Monitor
 
 Floats = NDArray[np.float64]
@@ -148,8 +153,9 @@ def history_of(tables: Sequence[FieldTable], numbers: Sequence[int]) -> History:
         for row in series_rows(table, number)
     ]
     values = np.concatenate([table.values[:, columns] for table in tables])
+    times = tables[0].times[columns]
     return History(
-        tables[0].times[columns],
+        times,
         values,
         np.concatenate([table.weights[:, columns] for table in tables]),
         [Scale(row["scale"]) for row in series],
@@ -191,6 +197,15 @@ def _judge_partitions(monitor: Monitor, table: FieldTable, number: int, alarms: 
     """Add the alarms of a detector of whole partitions in a table."""
     detector, history = monitor.detector, history_of([table], [number])
     assert isinstance(detector, PartitionDetector)
+    count = len(history.times)
+    ledger = PartitionLedger(
+        np.full(count, np.datetime64("NaT", "s")),
+        np.ones(count, dtype=np.int64),
+        [{}] * count,
+        zone=guess_zone(history.times),
+        rows=table.values[SIZE][table.present],
+    )
+    history = replace(history, ledger=ledger)
     if not detector.needs_values and np.isnan(detector.measure(history)).all():
         return  # nothing to measure without a ledger, such as times of arrival
     scores, measured = detector.score_and_measure(history)

@@ -779,6 +779,7 @@ class LedgerEntries:
                 v.version,
                 v.arrived_at,
                 v.table_schema_id,
+                v.rows,
                 is_current.label("is_current"),
             ).where(condition, is_current | (v.version == 1))
             for row in connection.execute(query):
@@ -806,6 +807,10 @@ class LedgerEntries:
             [{} if row is None else self.schemas[row.table_schema_id] for row in rows],
             now=local_clock(np.array([to_datetime64(now)]), zone)[0],
             zone=zone,
+            rows=np.array(
+                [np.nan if row is None or row.rows is None else row.rows for row in rows],
+                dtype=np.float64,
+            ),
         )
 
 

@@ -92,6 +92,8 @@ class PartitionLedger:
         Partitions that labels exclude from training of this detector.
     zone : ZoneInfo, optional
         Time zone of the partitions, in which all times of the ledger are; UTC if None.
+    rows : array of float, optional
+        Number of rows of the current contents; NaN if unknown.
     """
 
     arrived: NDArray[np.datetime64]
@@ -100,6 +102,7 @@ class PartitionLedger:
     now: np.datetime64 = field(default_factory=lambda: np.datetime64("NaT", "s"))
     muted: NDArray[np.bool_] | None = None
     zone: ZoneInfo | None = None
+    rows: Floats | None = None
 
     def since(self, first: int) -> PartitionLedger:
         """Return the entries of the partitions from index ``first`` on."""
@@ -109,6 +112,7 @@ class PartitionLedger:
             version=self.version[first:],
             columns=self.columns[first:],
             muted=None if self.muted is None else self.muted[first:],
+            rows=None if self.rows is None else self.rows[first:],
         )
 
 

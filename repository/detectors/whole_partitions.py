@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import inf, log, log10
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from tidegauge.repository.detectors.base import (
     Scores,
     detector,
 )
-from tidegauge.repository.detectors.inputs import clock_changes
+from tidegauge.repository.detectors.inputs import clock_changes, guess_zone
 from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.numerics.arrays import MAX_SCORE
 from tidegauge.repository.numerics.grid import (
@@ -450,7 +451,8 @@ class MissingPartition(PartitionDetector):
     partition. So a table without weekends misses nothing on Sundays. An outage counts once, however long
     it was.
 
-    These gaps count as a hundred times rarer: the first gap; the second gap and further gaps, once the
+    A gap is never rarer than chance explains: a position that had three rows on other days can have none. These gaps count
+    as a hundred times rarer, as far as chance does not explain them: the first gap; the second gap and further gaps, once the
     next partition has arrived, if there is at most one gap in four weeks; and a gap that is at least two
     positions longer than all earlier gaps. So a table that has stopped is reported regardless of what was
     missing before.
@@ -517,6 +519,7 @@ class MissingPartition(PartitionDetector):
                 rarity = max(rarity, np.log10((gap.begin + 3) / (number + 1))) + FIRST_EVENT_SCORE
             elif not earlier or (not gap.overdue and _is_news(gap.since, earlier)):
                 rarity += FIRST_EVENT_SCORE
+            rarity = min(rarity, gap.most)
             count[gap.partition] += length
             # The newest partition reports both the gap before it and the overdue partitions.
             score[gap.partition] = max(score[gap.partition], rarity)
@@ -587,6 +590,8 @@ class Gap:
         Positions of the season, counted from the gap, that usually have a partition.
     rarest : float
         -log10 of the lowest past frequency of a missing position in the gap.
+    most : float
+        -log10 of the probability that its positions have no rows by chance; infinite if their usual rows are unknown.
     overdue : bool
         True if no partition follows the gap yet.
     grid : Grid
@@ -599,6 +604,7 @@ class Gap:
     steps: int
     rare: NDArray[np.bool_]
     rarest: float
+    most: float
     overdue: bool
     grid: Grid
 
@@ -636,7 +642,12 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
     if len(column) < 2 or not _is_regular(grid, times):
         return
     season = grid.cycle if grid.within_days else grid.period
-    absences = _Absences.count(column, season, grid.period if grid.within_days else 1)
+    day = grid.period if grid.within_days else 1
+    absences = _Absences.count(column, season, day)
+    rows = np.full(int(column[-1]) + 1, np.nan)
+    if history.ledger is not None and history.ledger.rows is not None:
+        rows[column] = history.ledger.rows[: len(column)]
+    zone = guess_zone(times) if history.ledger is None else history.ledger.zone
     steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
     if grid.within_days:
         steps[column + 1 < season] = 1
@@ -648,18 +659,64 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
         begin, step_count = int(column[t]), int(steps[t])
         rates = absences.rates(begin)
         rare = rates < USUALLY_MISSING_RATE
-        if grid.within_days and history.ledger is not None:
+        if grid.within_days and zone is not None:
             # The hour that clocks skip in spring does not exist.
             near = np.arange(1, min(step_count, len(rare) + 1))
-            skipped, _ = clock_changes(grid.after(times[t], near), history.ledger.zone)
+            skipped, _ = clock_changes(grid.after(times[t], near), zone)
             rare[near - 1] &= ~skipped
         if rare[: step_count - 1].any():
             rarest = -float(np.log10(rates[: step_count - 1].min()))
+            most = _emptiness_score(rows, begin + 1 + np.flatnonzero(rare[: step_count - 1]), day)
             yield Gap(
-                partition, begin, times[t], step_count, rare, rarest, overdue=is_last, grid=grid
+                partition,
+                begin,
+                times[t],
+                step_count,
+                rare,
+                rarest,
+                most,
+                overdue=is_last,
+                grid=grid,
             )
 
 
+def _emptiness_score(rows: Floats, positions: NDArray[np.intp], day: int) -> float:
+    """Return -log10 of the probability that positions have no rows by chance; infinite if unknown.
+
+    A position that had n rows on another day is empty with probability exp(-n - 1/2), as a Poisson count whose mean is n,
+    or more if n was low by chance. The mean over the last 28 days counts.
+
+    Parameters
+    ----------
+    rows : array of float, shape (columns,)
+        Number of rows; NaN if unknown.
+    positions : array of int
+        Missing columns.
+    day : int
+        Columns of a day.
+
+    Examples
+    --------
+    >>> rows = np.array([2.0, 900, 3, 900, 2, 900, np.nan, 900])
+    >>> round(_emptiness_score(rows, np.array([6]), 2), 2), _emptiness_score(rows, np.array([7]), 2) > 100
+    (1.19, True)
+    """
+    score = 0.0
+    for position in positions[:MAX_EMPTY_POSITIONS].tolist():
+        earlier = position - day * np.arange(1, EMPTINESS_DAYS + 1)
+        counts = rows[earlier[(earlier >= 0) & (earlier < len(rows))]]
+        counts = counts[~np.isnan(counts)]
+        if not len(counts):
+            return inf
+        fewest = float(counts.min())
+        score += (fewest + 0.5) / log(10) - log10(float(np.mean(np.exp(fewest - counts))))
+    return score
+
+
+EMPTINESS_DAYS = 28
+"""Days whose rows tell whether a position can be empty by chance."""
+MAX_EMPTY_POSITIONS = 24
+"""The first positions of a gap whose emptiness is explained by chance."""
 USUALLY_MISSING_RATE = 0.5
 """A position that is missing at least this often is not a gap."""
 RECENT_DELAYS = 7

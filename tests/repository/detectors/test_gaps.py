@@ -269,3 +269,48 @@ def test_nothing_is_overdue_if_no_arrival_is_known():
 def test_a_slow_table_is_overdue_later():
     assert overdue(6, delay=100)[0][-1] == 0
     assert overdue(30, delay=100)[0][-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("night_rows", "missing_hour", "is_reported"),
+    [(3, 2, False), (200, 2, True), (3, 14, True), (None, 2, True)],
+    ids=["few rows", "many rows", "by day", "unknown"],
+)
+def test_an_hour_of_few_rows_may_be_empty(night_rows, missing_hour, is_reported):
+    """Of hours with about three rows, one in twenty has none. Hours of the day have a thousand."""
+    times = np.datetime64("2026-01-05T00", "s") + np.arange(30 * 24) * np.timedelta64(3600, "s")
+    hour = np.arange(len(times)) % 24
+    rows = np.where(hour < 6, night_rows or 3, 1000).astype(float)
+    exists = np.arange(len(times)) != 28 * 24 + missing_hour
+    count = int(exists.sum())
+    unknown = np.full(count, np.datetime64("NaT", "s"))
+    ledger = PartitionLedger(unknown, np.ones(count, int), [{}] * count)
+    ledger = replace(ledger, rows=rows[exists] if night_rows else None)
+    nothing = np.empty((0, count))
+    history = History(times[exists], nothing, nothing, [], ledger=ledger)
+    score = MissingPartition().score(history).score[0]
+    assert (np.nan_to_num(score) >= 3).any() == is_reported
+    assert len(list(gaps(history))) == 1
+
+
+def test_a_table_of_few_rows_that_stops_is_reported():
+    """A day of overdue hours with three rows each is no chance."""
+    times = np.datetime64("2026-01-05T00", "s") + np.arange(30 * 24) * np.timedelta64(3600, "s")
+    arrived = times + np.timedelta64(2, "h")
+    ledger = PartitionLedger(
+        arrived,
+        np.ones(len(times), int),
+        [{}] * len(times),
+        now=times[-1] + np.timedelta64(12, "h"),
+        rows=np.full(len(times), 3.0),
+    )
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    assert MissingPartition().score(history).score[0, -1] >= 3
+
+
+def test_a_skipped_hour_is_no_gap_if_its_zone_is_unknown():
+    """The clocks of Europe skip two o'clock on 29 March 2026."""
+    times = np.arange("2026-03-01", "2026-04-05", dtype="M8[h]").astype("M8[s]")
+    history = history_of(times[times != np.datetime64("2026-03-29T02:00")])
+    assert not list(gaps(history))
