@@ -682,7 +682,7 @@ class Walk:
         reach = tails.DRIFT_REACH_POINTS
         if self.grid.within_days:
             window = self.grid.period * math.ceil(tails.WEEK_POINTS / self.grid.period)
-            reach = tails.DRIFT_DAYS * window
+            reach = tails.DRIFT_REPORT_DAYS * window
             score, start, spread = self._drift_of_days(c, expected, window)
         elif self.yearly is None:
             score, start, spread = tails.drift(

@@ -34,7 +34,7 @@ from tidegauge.repository.numerics.arrays import (
 )
 from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
 from tidegauge.repository.numerics.forecasts import MAX_FREEDOM
-from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -729,6 +729,8 @@ def drift(
 
 DRIFT_DAYS = 5
 """Parts of days: the mean of a day is compared with the mean of three days that ended two days ago."""
+DRIFT_REPORT_DAYS = DAYS_PER_WEEK + 2
+"""Parts of days: for this many days after a drift was reported, its continuation is not news."""
 DRIFT_TESTS_A_DAY = 4
 """Parts of days: drifts are looked for this often in a day. Means of whole days at every hour would overlap."""
 MIN_USUAL_CHANGES = 7
@@ -745,7 +747,7 @@ def may_have_drifted_by_days(
 
     Parameters are as for `drift_of_days`; ``path`` and ``alarms`` need only `DRIFT_DAYS` windows.
     """
-    change, _ = _newest_changes(path, weights, window)
+    change = _changes_of_days(_day_means(path, weights, window))[:, -1]
     noise = MEDIAN_NOISE_SHARE * _noise_of_day(weights, spread, window)
     reported = np.maximum((alarms > 0).sum(axis=1), (alarms < 0).sum(axis=1))
     return np.flatnonzero(
@@ -766,7 +768,8 @@ def drift_of_days(
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts of parts of days as `drift` does, by means of whole days instead of medians of points.
 
-    Rare steps of the level do not show how much it wanders.
+    Rare steps of the level do not show how much it wanders. If effects of weekdays are too uncertain, changes since the week
+    before are smaller, and are compared instead.
 
     Parameters
     ----------
@@ -783,16 +786,27 @@ def drift_of_days(
         Points of the newest mean: a day, or some days of few parts. It is compared with the mean of three times as many
         points, which ended twice as many points ago.
     """
-    change, own_change = _newest_changes(path, weights, window)
     days = _day_means(path, weights, window)
-    unusual, sizes = _beyond_trend(change, _changes_of_days(_without_steps(days[:, :-3])))
-    sizes *= np.sqrt((weeks + 1) / (weeks - 1))[:, None]
     noise = _noise_of_day(weights, spread, window)
-    known = (~np.isnan(sizes)).sum(axis=1)
-    wander, freedom = _usual_changes(sizes, known, known / 2, noise, min_spread)
-    score = np.nan_to_num(student_score(unusual / np.where(wander > 0, wander, np.inf), freedom))
+    options = []
+    for changes_of, inflation in (
+        (_changes_of_days, np.sqrt((weeks + 1) / (weeks - 1))),
+        (_changes_of_week, np.ones(len(weeks))),
+    ):
+        changes = changes_of(days)
+        unusual, sizes = _beyond_trend(changes[:, -1], changes_of(_without_steps(days[:, :-3])))
+        known = (~np.isnan(sizes)).sum(axis=1)
+        wander, freedom = _usual_changes(
+            inflation[:, None] * sizes, known, known / 2, noise, min_spread
+        )
+        before = zero_if_nan(np.abs(changes[:, -3:-1])).max(axis=1)
+        options.append([changes[:, -1], before, unusual, known, wander, freedom])
+    by_days, by_week = np.array(options)
+    is_weekly = (by_week[3] >= MIN_USUAL_CHANGES) & (by_week[4] < by_days[4])
+    change, before, unusual, known, wander, freedom = np.where(is_weekly, by_week, by_days)
     # Score the newest change, if it is the largest, and visible in the point itself.
-    before = zero_if_nan(np.abs(_changes_of_days(days)[:, -3:-1])).max(axis=1, initial=0)
+    score = np.nan_to_num(student_score(unusual / np.where(wander > 0, wander, np.inf), freedom))
+    own_change = path[:, -1] - (days[:, -1] - change)
     is_visible = (own_change * change > 0) & (np.abs(own_change) > np.abs(change) / 2)
     is_drift = (np.abs(change) > before) & is_visible & (known >= MIN_USUAL_CHANGES)
     score = np.where(is_drift & (score >= RECORD_CHECK_SCORE), score, 0.0)
@@ -805,16 +819,8 @@ def _noise_of_day(weights: Floats, spread: Floats, window: int) -> Floats:
     return noise
 
 
-def _newest_changes(path: Floats, weights: Floats, window: int) -> tuple[Floats, Floats]:
-    """Return the differences of the newest mean, and of the newest point, from the mean before a drift."""
-    newest_mean = _day_means(path, weights, window)[:, -1]
-    before = slice(-DRIFT_DAYS * window, -2 * window)
-    baseline = _day_means(path[:, before], weights[:, before], 3 * window)[:, -1]
-    return newest_mean - baseline, path[:, -1] - baseline
-
-
 def _day_means(path: Floats, weights: Floats, window: int) -> Floats:
-    """Return the weighted means of whole windows, the newest last; NaN if less than half of one is known."""
+    """Return the weighted means of windows, the newest last; NaN if less than half of one is known, and before the path."""
     size = path.shape[1] // window * window
     shape = (len(path), -1, window)
     values, mass = path[:, -size:].reshape(shape), weights[:, -size:].reshape(shape)
@@ -823,7 +829,7 @@ def _day_means(path: Floats, weights: Floats, window: int) -> Floats:
     total = (np.where(is_known, values, 0) * mass).sum(axis=2)
     enough = 2 * is_known.sum(axis=2) >= window
     means: Floats = total / np.where(enough, mass.sum(axis=2), np.nan)
-    return means
+    return np.pad(means, ((0, 0), (2 * DAYS_PER_WEEK, 0)), constant_values=np.nan)
 
 
 def _changes_of_days(days: Floats) -> Floats:
@@ -832,15 +838,20 @@ def _changes_of_days(days: Floats) -> Floats:
     return days[:, 4:] - before
 
 
+def _changes_of_week(days: Floats) -> Floats:
+    """Return the difference of each day from the same day of the week before, which needs no effects of weekdays."""
+    return days[:, DAYS_PER_WEEK:] - days[:, :-DAYS_PER_WEEK]
+
+
 def _without_steps(days: Floats) -> Floats:
-    """Return the means without rare steps: a level that changed once does not show how much it wanders."""
+    """Return the means, up to a constant, without rare steps: a level that changed once does not show how much it wanders."""
     known = forward_fill(days)
     steps = np.diff(known, axis=1)
     away = np.abs(steps - zero_if_nan(median(steps))[:, None])
     is_step = away > STEP_SPREADS * 1.4826 * zero_if_nan(median(away))[:, None]
     is_step &= (is_step.sum(axis=1) <= MAX_STEPS)[:, None]
     steps = np.where(is_step, zero_if_nan(median(steps))[:, None], steps)
-    path = known[:, :1] + np.pad(np.cumsum(zero_if_nan(steps), axis=1), ((0, 0), (1, 0)))
+    path = np.pad(np.cumsum(zero_if_nan(steps), axis=1), ((0, 0), (1, 0)))
     return np.where(np.isnan(days), np.nan, path)
 
 

@@ -110,3 +110,18 @@ def test_sums_and_distinct_counts_that_change_by_themselves_are_found(kind):
     scores = scores_of(np.rint(rows * per_row), 24, rows, kind)
     assert (scores.score[:, 28 * 24 :] > 4.25).any(axis=1).mean() > 0.8
     assert not drifts_of(scores)[:, : 28 * 24].any()
+
+
+@pytest.mark.parametrize("weeks", [3, 4])
+def test_a_drift_is_found_although_weekdays_are_hardly_known(weeks):
+    """Rows of office hours, whose weekdays differ by 15%, fall by .4 on a logarithmic scale in two days."""
+    draw, hours = np.random.default_rng(3), np.arange((7 * weeks + 4) * 24)
+    days, hour = hours / 24, hours % 24
+    is_open = (hour >= 8) & (hour < 19) & (days.astype(int) % 7 < 5)
+    of_weekday = draw.normal(0, 0.15, (TABLES, 7))[:, days.astype(int) % 7]
+    change = -0.4 * np.clip((days - 7 * weeks) / 2, 0, 1)
+    noise = draw.normal(0, 0.06, (TABLES, len(hours)))
+    rows = draw.poisson(8000 * np.exp(np.where(is_open, 0, -3) + of_weekday + change + noise))
+    found = drifts_of(scores_of(rows.astype(float), 24))
+    assert found[:, 7 * weeks * 24 :].any(axis=1).mean() > 0.8
+    assert not found[:, : 7 * weeks * 24].any()
