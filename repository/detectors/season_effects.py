@@ -26,7 +26,7 @@ from tidegauge.repository.numerics.forecasts import (
     occurrences_of,
 )
 from tidegauge.repository.numerics.grid import WEEKS_PER_YEAR, Grid
-from tidegauge.repository.numerics.tails import student_score
+from tidegauge.repository.numerics.tails import WEEK_POINTS, student_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -885,7 +885,17 @@ def padding_of(grid: Grid, cycles: int, start: int) -> int:
 def _training_columns(grid: Grid, cycles: int) -> int:
     """Return the number of columns before a point that can have trained its score."""
     dates = (days_within(grid) + NEIGHBOUR_DAYS) * columns_of_day(grid) if days_within(grid) else 0
-    return max(*lookback_of(grid, cycles), dates)
+    drifts = DRIFT_WINDOWS * drift_window(grid) if grid.within_days else 0
+    return max(*lookback_of(grid, cycles), dates, drifts)
+
+
+DRIFT_WINDOWS = 56
+"""Parts of days: drifts are compared with the changes of this many windows, eight weeks of days."""
+
+
+def drift_window(grid: Grid) -> int:
+    """Return the points of the means that drifts of parts of days compare: a day, or some days of few parts."""
+    return grid.period * math.ceil(WEEK_POINTS / grid.period)
 
 
 def first_training_partition(grid: Grid, cycles: int, start: int) -> int:

@@ -17,6 +17,7 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.rules import NORMAL_RATE, NORMAL_TESTS
 from tidegauge.repository.detectors.season_effects import (
     DATE_WINDOW_DAYS,
+    DRIFT_WINDOWS,
     FEW_CYCLES,
     MAX_TRAINING_SCORE,
     MIN_CYCLE_POINTS,
@@ -25,6 +26,7 @@ from tidegauge.repository.detectors.season_effects import (
     ScoringWindows,
     SeasonEffects,
     YearlyForecasts,
+    drift_window,
     first_training_partition,
 )
 from tidegauge.repository.detectors.series_kinds import SeriesKinds, Units
@@ -74,8 +76,6 @@ REPORTED_DRIFT_SCORE = -math.log10(BAND_P_VALUE)
 """Drifts with this score are anomalies even if they are the only deviation of their partition."""
 NEW_WEEKS = 2.5
 """With fewer weeks of points, effects of the week are unknown."""
-DRIFT_WEEKS = 8
-"""Drifts of parts of days are compared with the changes of this many weeks."""
 TAIL_WEEKS = 2
 """Errors of the first two weeks are too large to learn the noise and the tail of parts of days from them."""
 FEW_ROWS = 30
@@ -681,7 +681,7 @@ class Walk:
         signs = self.signs[:, c - self.windows.level : c]
         reach = tails.DRIFT_REACH_POINTS
         if self.grid.within_days:
-            window = self.grid.period * math.ceil(tails.WEEK_POINTS / self.grid.period)
+            window = drift_window(self.grid)
             reach = tails.DRIFT_REPORT_DAYS * window
             score, start, spread = self._drift_of_days(c, expected, window)
         elif self.yearly is None:
@@ -719,19 +719,13 @@ class Walk:
         )
         if not rows.size:
             return score, start, spread
-        longest = c - DRIFT_WEEKS * DAYS_PER_WEEK * window
-        past = slice(min(max(longest, self.windows.padding), days.start), c)
+        first = max(c - DRIFT_WINDOWS * window, self.windows.padding)
+        past = slice(min(first, days.start), c)
         path, weights = self._path(rows, past, window)
-        # The lower bound of a partition at night is too high for a day.
-        inverse = self.inverse_rows[rows, past.start : c + 1]
-        row_counts = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
-        usual = row_counts.sum(axis=1) / np.maximum((row_counts > 0).sum(axis=1), 1)
-        ratio = np.where(usual > 0, np.minimum(row_counts[:, -1] / np.maximum(usual, 1), 1), 1)
-        min_spread = expected.min_spread[rows] * np.sqrt(ratio)
         limits = np.stack(
             [
                 self.parts.spread[rows],
-                min_spread,
+                self._min_spread_of_day(rows, past, expected.min_spread[rows]),
                 np.maximum(self.points[rows] / self.grid.cycle, 2),
             ]
         )
@@ -776,6 +770,15 @@ class Walk:
         )
         newest[:] = np.where(np.isnan(newest) & (signs != 0), alarms, newest)
         return values - self._season(rows, columns), 1 / np.square(noise)
+
+    def _min_spread_of_day(self, rows: NDArray[np.intp], past: slice, min_spread: Floats) -> Floats:
+        """Return the lower bounds of the spread of a day: that of a night of few rows, if it is now, is too high."""
+        inverse = self.inverse_rows[rows, past.start : past.stop + 1]
+        row_counts = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
+        usual = row_counts.sum(axis=1) / np.maximum((row_counts > 0).sum(axis=1), 1)
+        ratio = np.where(usual > 0, row_counts[:, -1] / np.maximum(usual, 1), 1)
+        of_day: Floats = min_spread * np.sqrt(np.minimum(ratio, 1))
+        return of_day
 
     def _path_per_row(self, rows: NDArray[np.intp], past: slice, path: Floats) -> Floats:
         """Return a path of whole days as values per row, from which the median of each time of day is removed."""

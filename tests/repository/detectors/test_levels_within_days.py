@@ -1,11 +1,13 @@
 """Level shifts and drifts of tables whose partitions are parts of days."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 import tidegauge as tg
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.base import History, Reason
+from tidegauge.repository.detectors.base import History, Reason, Scores
 
 NOISE = 0.05
 TABLES = 8
@@ -125,3 +127,22 @@ def test_a_drift_is_found_although_weekdays_are_hardly_known(weeks):
     found = drifts_of(scores_of(rows.astype(float), 24))
     assert found[:, 7 * weeks * 24 :].any(axis=1).mean() > 0.8
     assert not found[:, : 7 * weeks * 24].any()
+
+
+@pytest.mark.parametrize("per_day", [2, 3, 24])
+def test_drifts_do_not_depend_on_where_scoring_begins(per_day):
+    """The changes of eight weeks of windows are known again if only the newest partitions are scored."""
+    count = 40 * per_day if per_day == 24 else 400 * per_day // 2
+    parts = np.arange(count)
+    change = -0.5 * np.clip((parts - 0.9 * count) / (0.05 * count), 0, 1)
+    rows = noisy_rows(change, 11)[:3]
+    whole = scores_of(rows, per_day)
+    names = {"kind": "Size", "name": "Size", "filter": "", "segment": "", "instance": "*"}
+    times = times_of(count // per_day, per_day)
+    history = History(times, rows, rows, [Scale.COUNT] * 3, series=[names] * 3)
+    assert (whole.reason == Reason.DRIFT).any()
+    for start in (int(0.93 * count), int(0.97 * count)):
+        known = Scores(*(getattr(whole, f.name)[:, :start] for f in fields(Scores)))
+        newest = tg.Seasonal().score(history, start, known)
+        np.testing.assert_allclose(newest.score, whole.score[:, start:], rtol=1e-6, atol=1e-9)
+        np.testing.assert_array_equal(newest.reason, whole.reason[:, start:])
