@@ -579,7 +579,9 @@ class Walk:
         base_score, recurs = self._base_score(y, past, expected, tail)
         drift_score, start_level, drift_spread = self._drift(t, expected)
         constants = self._constants(past, alarms, expected)
-        # Combine the scores: the highest score is used; nearly constant series keep their own.
+        # Combine the scores: the highest score is used; nearly constant series keep their own. A weaker drift is not
+        # reported, nor does it make a point deviate together with others.
+        drift_score = np.where(drift_score >= MAX_TRAINING_SCORE, drift_score, 0.0)
         score = np.maximum(base_score, drift_score)
         is_constant = np.zeros(len(y), dtype=bool)
         if constants is not None:
@@ -589,7 +591,6 @@ class Walk:
         score = self._cap_records(c, y, now, score)
         known = self.unmuted[:, c - self.windows.record : c]
         score = tails.cap_recurring_steps(score, y, known, now.points)
-        # A weaker drift changes neither the band nor the reason.
         is_drift = (drift_score > base_score) & ~is_constant & (score >= MAX_TRAINING_SCORE)
         centre = np.where(is_drift, start_level, now.centre)
         is_harmless = (self.kinds.distances & (y < now.centre)) | (y <= centre + self.min_rise)
