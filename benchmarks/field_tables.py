@@ -207,7 +207,7 @@ def _judge_partitions(monitor: Monitor, table: FieldTable, number: int, alarms: 
     )
     history = replace(history, ledger=ledger)
     if not detector.needs_values and np.isnan(detector.measure(history)).all():
-        return  # nothing to measure without a ledger, such as times of arrival
+        return  # nothing to measure, such as unknown times of arrival
     scores, measured = detector.score_and_measure(history)
     mask = np.zeros(len(table.times), dtype=bool)
     mask[table.present] = monitor.decide(measured[None, :], scores)[0]

@@ -31,7 +31,7 @@ from tidegauge.repository.detectors.season_effects import (
 )
 from tidegauge.repository.detectors.series_kinds import SeriesKinds, Units
 from tidegauge.repository.numerics import tails
-from tidegauge.repository.numerics.arrays import forward_fill, median
+from tidegauge.repository.numerics.arrays import forward_fill, median, row_sums
 from tidegauge.repository.numerics.counts import (
     MEAN_POINTS,
     NO_COUNTS,
@@ -78,8 +78,8 @@ NEW_WEEKS = 2.5
 """With fewer weeks of points, effects of the week are unknown."""
 TAIL_WEEKS = 2
 """Errors of the first two weeks are too large to learn the noise and the tail of parts of days from them."""
-FEW_ROWS = 30
-"""Days: with fewer rows, chance decides how many distinct values there are."""
+ALARM_SPREADS = 3.0
+"""Parts of days: alarms in the means of days count as this many spreads, because one fault is no drift."""
 MIN_MATURE_ERRORS = 48
 """Errors of the first weeks count until so many later points are known."""
 WHOLE_NUMBER_TOLERANCE = 1e-6
@@ -509,23 +509,22 @@ class Walk:
             centre=centre,
             spread=self.parts.spread * noise,
             freedom=np.clip(points / 2.5, 2.5, MAX_FREEDOM),
-            errors=self._training_errors(past)[:, 1:] * ratio[:, 1:],
+            errors=np.where(self._says_no_noise(past), np.nan, errors)[:, 1:] * ratio[:, 1:],
             surprises=np.where(is_left_out, np.nan, errors)[:, 1:] * ratio[:, 1:],
             flat=flat,
             level=forward_fill(flat),
             effect=effect,
         )
 
-    def _training_errors(self, past: slice) -> Floats:
-        """Return the errors of the training points; NaN for other points, and for alarms before a new level.
+    def _says_no_noise(self, past: slice) -> NDArray[np.bool_]:
+        """Return a mask of the points whose errors say nothing about the noise.
 
-        A new level is accepted only after some alarms. Then its points are training points, but their errors are the
-        difference of the levels, which says nothing about the noise. Once enough later errors are known, those of the first
-        weeks do not count either.
+        These are points that do not train, and alarms before a new level. It is accepted only after some alarms. Then its
+        points train, but their errors are the difference of the levels. Once enough later errors are known, those of the
+        first weeks do not count either.
         """
-        is_unknown = np.isnan(self.usable[:, past]) | (self.signs[:, past] != 0)
-        is_unknown |= self._is_immature(past)
-        return np.where(is_unknown, np.nan, self.y[:, past] - self.centre[:, past])
+        mask: NDArray[np.bool_] = np.isnan(self.usable[:, past]) | (self.signs[:, past] != 0)
+        return mask | self._is_immature(past)
 
     def _is_young(self, past: slice) -> NDArray[np.bool_]:
         """Return a mask of the points of the first weeks, whose forecasts knew no weekends."""
@@ -558,8 +557,9 @@ class Walk:
         if self.grid.within_days:
             past = slice(c - self.cycles * self.grid.period, c)
             season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
+            errors = self.y[:, past] - self.centre[:, past]
             self.parts = PartsModel.fit(
-                self._training_errors(past),
+                np.where(self._says_no_noise(past), np.nan, errors),
                 self.usable[:, past] - season,
                 self.inverse_rows[:, past],
                 (past.start - self.midnight) % self.grid.period,
@@ -757,7 +757,7 @@ class Walk:
     def _path(self, rows: NDArray[np.intp], past: slice, window: int) -> tuple[Floats, Floats]:
         """Return the training points and the current one without their season, and their weights.
 
-        Alarms of the newest window count as deviations of three spreads, so that they are not lost in a drift.
+        Alarms of the newest window count as deviations of `ALARM_SPREADS`, so that they are not lost in a drift.
         """
         columns, recent = slice(past.start, past.stop + 1), slice(past.stop - window, past.stop)
         parts = (np.arange(columns.start, columns.stop) - self.midnight) % self.grid.period
@@ -766,17 +766,20 @@ class Walk:
         values = self.usable[rows, columns]
         values[:, -1] = self.y[rows, past.stop]
         signs, newest = self.signs[rows, recent], values[:, -window - 1 : -1]
-        alarms = self.centre[rows, recent] + 3 * signs * (
+        alarms = self.centre[rows, recent] + ALARM_SPREADS * signs * (
             model.spread[:, None] * noise[:, -window - 1 : -1]
         )
         newest[:] = np.where(np.isnan(newest) & (signs != 0), alarms, newest)
         return values - self._season(rows, columns), 1 / np.square(noise)
 
     def _min_spread_of_day(self, rows: NDArray[np.intp], past: slice, min_spread: Floats) -> Floats:
-        """Return the lower bounds of the spread of a day: that of a night of few rows, if it is now, is too high."""
+        """Return the lower bounds of the spread of a mean of a day, given those of the current point.
+
+        The bound of a night of few rows is too high for a day.
+        """
         inverse = self.inverse_rows[rows, past.start : past.stop + 1]
         row_counts = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
-        usual = row_counts.sum(axis=1) / np.maximum((row_counts > 0).sum(axis=1), 1)
+        usual = row_sums(row_counts) / np.maximum((row_counts > 0).sum(axis=1), 1)
         ratio = np.where(usual > 0, row_counts[:, -1] / np.maximum(usual, 1), 1)
         of_day: Floats = min_spread * np.sqrt(np.minimum(ratio, 1))
         return of_day
@@ -1046,18 +1049,21 @@ class Walk:
         At night and after a new level of the rows, distinct counts of parts of days follow the rows. Those of days do so if
         the rows are few.
         """
-        rows = self.kinds.distinct_counts
-        if self.grid.yearly or not rows.size:
+        rows, log_rows = self.kinds.distinct_counts, self.log_rows
+        if self.grid.yearly:
             return centre
-        memory = self.cycles * self.grid.period if self.grid.within_days else self.windows.level
-        past = slice(c - memory, c)
-        usable = np.where(np.isnan(self.usable[rows, past]), np.nan, self.y[rows, past])
-        by_rows = given_row_counts(y[rows], usable, self.log_rows[:, c], self.log_rows[:, past])
-        given_rows = centre.copy()
-        is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
+        memory = self.cycles * self.grid.period
         if not self.grid.within_days:
             # The distinct values of many rows vary less than the rows, and can show a partial load that these do not.
-            is_nearer &= self.log_rows[:, c] < math.log(FEW_ROWS)
+            memory, is_small = self.windows.level, log_rows[:, c] < math.log(SMALL_COUNT_MEAN)
+            rows, log_rows = rows[is_small], log_rows[is_small]
+        if not rows.size:
+            return centre
+        past = slice(c - memory, c)
+        usable = np.where(np.isnan(self.usable[rows, past]), np.nan, self.y[rows, past])
+        by_rows = given_row_counts(y[rows], usable, log_rows[:, c], log_rows[:, past])
+        given_rows = centre.copy()
+        is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
         given_rows[rows] = np.where(is_nearer, by_rows, centre[rows])
         return given_rows
 

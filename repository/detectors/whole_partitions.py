@@ -519,7 +519,7 @@ class MissingPartition(PartitionDetector):
                 rarity = max(rarity, np.log10((gap.begin + 3) / (number + 1))) + FIRST_EVENT_SCORE
             elif not earlier or (not gap.overdue and _is_news(gap.since, earlier)):
                 rarity += FIRST_EVENT_SCORE
-            rarity = min(rarity, gap.most)
+            rarity = min(rarity, gap.emptiness_score)
             count[gap.partition] += length
             # The newest partition reports both the gap before it and the overdue partitions.
             score[gap.partition] = max(score[gap.partition], rarity)
@@ -590,7 +590,7 @@ class Gap:
         Positions of the season, counted from the gap, that usually have a partition.
     rarest : float
         -log10 of the lowest past frequency of a missing position in the gap.
-    most : float
+    emptiness_score : float
         -log10 of the probability that its positions have no rows by chance; infinite if their usual rows are unknown.
     overdue : bool
         True if no partition follows the gap yet.
@@ -604,7 +604,7 @@ class Gap:
     steps: int
     rare: NDArray[np.bool_]
     rarest: float
-    most: float
+    emptiness_score: float
     overdue: bool
     grid: Grid
 
@@ -666,7 +666,7 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
             rare[near - 1] &= ~skipped
         if rare[: step_count - 1].any():
             rarest = -float(np.log10(rates[: step_count - 1].min()))
-            most = _emptiness_score(rows, begin + 1 + np.flatnonzero(rare[: step_count - 1]), day)
+            missing = begin + 1 + np.flatnonzero(rare[: step_count - 1])
             yield Gap(
                 partition,
                 begin,
@@ -674,7 +674,7 @@ def gaps(history: History, only_partition: int | None = None) -> Iterator[Gap]:
                 step_count,
                 rare,
                 rarest,
-                most,
+                _emptiness_score(rows, missing, day),
                 overdue=is_last,
                 grid=grid,
             )

@@ -37,6 +37,8 @@ from tidegauge.repository.numerics.forecasts import MAX_FREEDOM
 from tidegauge.repository.numerics.grid import DAYS_PER_WEEK, Grid
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
@@ -293,7 +295,7 @@ def cap_recurring_errors(
     rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
     if not rows.size:
         return capped, recurs
-    of_incident = _spread_out(alarms[rows], TAIL_EVENT_POINTS)
+    of_incident = _has_near(alarms[rows], TAIL_EVENT_POINTS, TAIL_EVENT_POINTS)
     errors = np.where(of_incident, np.nan, now.errors[rows])
     is_usual = _similar_errors(errors, error[rows], np.inf) >= RECURRING_ERRORS
     begins = np.where(ongoing(alarms[rows]), np.nan, now.surprises[rows])
@@ -306,17 +308,17 @@ def cap_recurring_errors(
     return capped, recurs
 
 
-def _spread_out(mask: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
-    """Return the points within ``reach`` points of a masked one.
+def _has_near(mask: NDArray[np.bool_], before: int, after: int) -> NDArray[np.bool_]:
+    """Return the points that have a masked point up to ``before`` points earlier or up to ``after`` points later.
 
     Examples
     --------
-    >>> _spread_out(np.array([[False, False, False, True, False, False]]), 2).astype(int)
-    array([[0, 1, 1, 1, 1, 1]])
+    >>> _has_near(np.array([[False, False, False, True, False, False]]), 2, 1).astype(int)
+    array([[0, 0, 1, 1, 1, 1]])
     """
-    counts = np.pad(np.cumsum(mask, axis=1), ((0, 0), (reach + 1, reach)), mode="edge")
-    counts[:, : reach + 1] = 0
-    near: NDArray[np.bool_] = counts[:, 2 * reach + 1 :] > counts[:, : mask.shape[1]]
+    counts = np.pad(np.cumsum(mask, axis=1), ((0, 0), (before + 1, after)), mode="edge")
+    counts[:, : before + 1] = 0
+    near: NDArray[np.bool_] = counts[:, before + 1 + after :] > counts[:, : mask.shape[1]]
     return near
 
 
@@ -788,22 +790,21 @@ def drift_of_days(
     """
     days = _day_means(path, weights, window)
     noise = _noise_of_day(weights, spread, window)
-    options = []
-    for changes_of, inflation in (
-        (_changes_of_days, np.sqrt((weeks + 1) / (weeks - 1))),
-        (_changes_of_week, np.ones(len(weeks))),
-    ):
+
+    def compared(changes_of: Callable[[Floats], Floats], inflation: Floats) -> list[Floats]:
         changes = changes_of(days)
         unusual, sizes = _beyond_trend(changes[:, -1], changes_of(_without_steps(days[:, :-3])))
-        known = (~np.isnan(sizes)).sum(axis=1)
-        wander, freedom = _usual_changes(
-            inflation[:, None] * sizes, known, known / 2, noise, min_spread
-        )
+        known = (~np.isnan(sizes)).sum(axis=1).astype(np.float64)
+        sizes = inflation[:, None] * sizes
+        wander, freedom = _usual_changes(sizes, known, known / 2, noise, min_spread)
         before = zero_if_nan(np.abs(changes[:, -3:-1])).max(axis=1)
-        options.append([changes[:, -1], before, unusual, known, wander, freedom])
-    by_days, by_week = np.array(options)
-    is_weekly = (by_week[3] >= MIN_USUAL_CHANGES) & (by_week[4] < by_days[4])
-    change, before, unusual, known, wander, freedom = np.where(is_weekly, by_week, by_days)
+        return [known, wander, freedom, changes[:, -1], before, unusual]
+
+    by_days = compared(_changes_of_days, np.sqrt((weeks + 1) / (weeks - 1)))
+    by_week = compared(_changes_of_week, np.ones(len(weeks)))
+    (known, wander), (_, wander_by_days) = by_week[:2], by_days[:2]
+    is_weekly = (known >= MIN_USUAL_CHANGES) & (wander < wander_by_days)
+    known, wander, freedom, change, before, unusual = np.where(is_weekly, by_week, by_days)
     # Score the newest change, if it is the largest, and visible in the point itself.
     score = np.nan_to_num(student_score(unusual / np.where(wander > 0, wander, np.inf), freedom))
     own_change = path[:, -1] - (days[:, -1] - change)
@@ -918,12 +919,8 @@ def during_drifts(
     rows = np.flatnonzero(drifted.any(axis=1))
     if not rows.size:
         return None
-    # A point is masked if a drift was scored up to 14 points later or six points earlier.
-    mask, before = np.zeros_like(drifted), 7
-    counts = np.cumsum(drifted[rows], axis=1)
-    counts = np.pad(counts, ((0, 0), (before, DRIFT_LAG_POINTS)), mode="edge")
-    counts[:, :before] = 0
-    mask[rows] = counts[:, before + DRIFT_LAG_POINTS :] > counts[:, : drifted.shape[1]]
+    mask = np.zeros_like(drifted)
+    mask[rows] = _has_near(drifted[rows], WEEK_POINTS - 1, DRIFT_LAG_POINTS)
     steady = (usable & ~mask).sum(axis=1)
     mask[steady < MIN_STEADY_POINTS] = False
     return mask

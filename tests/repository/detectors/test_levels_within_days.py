@@ -24,13 +24,17 @@ def noisy_rows(log_factor, seed):
     return np.rint(1e5 * np.exp(log_factor + noise))
 
 
-def scores_of(values, per_day, rows=None, kind="Size"):
+def history_of(values, per_day, rows=None, kind="Size"):
     names = {"kind": kind, "name": kind, "filter": "", "segment": "", "instance": "*"}
-    times = times_of(values.shape[1] // per_day, per_day)
+    scale = Scale.SIGNED if kind == "Sum" else Scale.COUNT
     rows = values if rows is None else rows
-    scale = Scale.COUNT if kind != "Sum" else Scale.SIGNED
-    history = History(times, values, rows, [scale] * len(values), series=[names] * len(values))
-    return tg.Seasonal().score(history)
+    count = len(values)
+    times = times_of(values.shape[1] // per_day, per_day)
+    return History(times, values, rows, [scale] * count, series=[names] * count)
+
+
+def scores_of(*history):
+    return tg.Seasonal().score(history_of(*history))
 
 
 def drifts_of(scores):
@@ -137,12 +141,9 @@ def test_drifts_do_not_depend_on_where_scoring_begins(per_day):
     change = -0.5 * np.clip((parts - 0.9 * count) / (0.05 * count), 0, 1)
     rows = noisy_rows(change, 11)[:3]
     whole = scores_of(rows, per_day)
-    names = {"kind": "Size", "name": "Size", "filter": "", "segment": "", "instance": "*"}
-    times = times_of(count // per_day, per_day)
-    history = History(times, rows, rows, [Scale.COUNT] * 3, series=[names] * 3)
     assert (whole.reason == Reason.DRIFT).any()
     for start in (int(0.93 * count), int(0.97 * count)):
         known = Scores(*(getattr(whole, f.name)[:, :start] for f in fields(Scores)))
-        newest = tg.Seasonal().score(history, start, known)
+        newest = tg.Seasonal().score(history_of(rows, per_day), start, known)
         np.testing.assert_allclose(newest.score, whole.score[:, start:], rtol=1e-6, atol=1e-9)
         np.testing.assert_array_equal(newest.reason, whole.reason[:, start:])
