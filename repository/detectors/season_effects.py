@@ -331,7 +331,7 @@ class DateEffects:
         So a missing month end is a surprise. Each of the last `DUE_OCCURRENCES` days must have been unusual
         in the same way. If all of these days have the same slot by another way of counting, that way must
         expect the same effect, because it is unknown which way is right. If they have several slots that were
-        always unusual, such as the days of a long sale, these explain them. A day off is expected to be unusual
+        mostly unusual to the same side, such as the days of a long sale, these explain them. A day off is expected to be unusual
         only if one of these days was a day off, because paydays move to working days. The same holds for
         working days.
         """
@@ -350,24 +350,33 @@ class DateEffects:
                 if (other_slots == other_slots[0]).all():
                     is_due &= (slots[t] == other_slots[0]) & ~np.isnan(other_effect)
                 else:
-                    is_due &= ~self._are_always(t, slots, other_slots, width, is_due)
+                    is_due &= ~self._are_unusual(t, slots, other_slots, width, effect)
             expected_values[is_due] = (centre + effect)[is_due]
         return expected_values
 
-    def _are_always(
+    def _are_unusual(
         self,
         t: int,
         slots: NDArray[np.intp],
         other_slots: NDArray[np.intp],
         width: Floats,
-        rows: NDArray[np.bool_],
+        effect: Floats,
     ) -> NDArray[np.bool_]:
-        """Return whether all of these slots of one way of counting were always unusual, for a mask of series."""
-        is_always = rows.copy()
-        for slot in np.unique(other_slots) if rows.any() else ():
+        """Return whether all of these slots of one way of counting were mostly unusual to the side of an effect.
+
+        Their sizes need not agree. NaN is no effect.
+        """
+        rows = np.flatnonzero(~np.isnan(effect))
+        are_unusual = np.zeros(len(effect), dtype=bool)
+        are_unusual[rows] = True
+        for slot in np.unique(other_slots) if rows.size else ():
             same = self._last(t, slots[self._since(t) : t] == slot, DUE_OCCURRENCES)
-            is_always &= ~np.isnan(self._always(same, width, is_always))
-        return is_always
+            departures = [self._stands_out(rows, self.walk.column[p]) for p in same]
+            is_unusual = (
+                np.array(departures) * np.sign(effect[rows]) > SURPRISE_SPREADS * width[rows]
+            )
+            are_unusual[rows] &= is_unusual.sum(axis=0) >= MIN_AGREEING_SHARE * DUE_OCCURRENCES
+        return are_unusual
 
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
         """Return the effect that all of these days had on each series; NaN if it is small or differs."""

@@ -246,6 +246,8 @@ class _Expected:
         Expected values and their errors.
     width, min_spread : array of float
         The standard deviation of the next point, and its lower bound.
+    freedom : array of float, shape (2, series)
+        Degrees of freedom of errors below and above the expected value.
     few : array of int
         The series that are small counts, which are scored by their own distribution.
     counted : CountForecast
@@ -259,6 +261,7 @@ class _Expected:
     now: Forecast
     width: Floats
     min_spread: Floats
+    freedom: Floats
     few: NDArray[np.intp]
     counted: CountForecast
     rare: RareShares
@@ -575,8 +578,7 @@ class Walk:
         distance = np.abs(y - now.centre)
         alarms = self.signs[:, past] != 0
         # Each model scores the point: the forecast's errors, slow drifts, nearly constant series.
-        tail = self._heavy_tail(alarms, expected)
-        base_score, recurs = self._base_score(y, past, expected, tail)
+        base_score, recurs = self._base_score(y, past, expected)
         drift_score, start_level, drift_spread = self._drift(t, expected)
         constants = self._constants(past, alarms, expected)
         # Combine the scores: the highest score is used; nearly constant series keep their own. A weaker drift is not
@@ -602,10 +604,9 @@ class Walk:
         scores.score[:, k] = np.where(is_scored, score, np.nan)
         is_notable = is_scored & (score > MIN_REASON_SCORE)
         scores.reason[:, k] = _reasons(expected, is_scored, is_notable, is_drift, is_constant)
-        limit = _band_limit(now.freedom)
-        reach = expected.width * self._tail_limit(limit, tail)
-        reach = np.where(is_drift, drift_spread * limit, reach)
-        band = np.stack([centre, centre - reach, centre + reach], axis=1)
+        spread = np.where(is_drift, drift_spread, expected.width)
+        below, above = spread * _band_limit(expected.freedom)
+        band = np.stack([centre, centre - below, centre + above], axis=1)
         if constants is not None:
             band[constants.rows, 1:] = constants.band(-math.log10(BAND_P_VALUE))
         bounds = self.units.restored(np.where(is_scored[:, None], band, np.nan), t)
@@ -618,31 +619,15 @@ class Walk:
         scores.reason[is_usual, k] = Reason.USUAL
         scores.reason[is_usual & recurs, k] = Reason.RECURRING
 
-    def _heavy_tail(self, alarms: NDArray[np.bool_], expected: _Expected) -> tails.HeavyTail:
-        """Return the tails of the series that can be heavy-tailed, fitted to their earlier errors."""
-        rows = self.kinds.heavy
-        is_ongoing = tails.ongoing(
-            alarms[rows, 1:]
-        )  # do not fit the tail to the run that is being judged
-        errors = np.where(is_ongoing, np.nan, expected.now.surprises[rows])
-        errors[tails.rare_incidents(errors, expected.width[rows])] = np.nan
-        return tails.HeavyTail.from_errors(np.abs(errors), expected.width[rows])
-
-    def _tail_limit(self, limit: Floats, tail: tails.HeavyTail) -> Floats:
-        """Return the limits of the band in spreads, given the limits of Student's t."""
-        rows, tail_limit = self.kinds.heavy, limit.copy()
-        tail_limit[rows] = np.maximum(limit[rows], tail.limit(BAND_P_VALUE))
-        return tail_limit
-
     def _base_score(
-        self, y: Floats, past: slice, expected: _Expected, tail: tails.HeavyTail
+        self, y: Floats, past: slice, expected: _Expected
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return scores by Student's t, a heavier tail, or small counts, and a mask of those that recur."""
-        error = y - expected.now.centre
-        z, rows, few = np.abs(error) / expected.width, self.kinds.heavy, expected.few
-        score = tails.student_score(z, expected.now.freedom)
-        score[rows] = np.minimum(score[rows], tail.score(z[rows]))
-        now = expected.now
+        """Return scores by Student's t or small counts, and a mask of those that recur."""
+        now, few = expected.now, expected.few
+        error = y - now.centre
+        below, above = expected.freedom
+        freedom = np.where(error < 0, below, above)
+        score = tails.student_score(error / expected.width, freedom)
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
             # Forecasts of single counts jump with each count, so measure the errors of counts from their mean.
@@ -883,12 +868,14 @@ class Walk:
         forecast_centre = now.centre
         if self.yearly is None:
             centre = self._given_rows(self._repeated(now, c, y), c, y)
+            centre = self._before_jumps(now, c, y, centre)
             now = replace(now, centre=centre, spread=self._second_week(now, c))
         else:
             centre = self.yearly.explain(int(c), y, now, self._width(t, now)[0])
             now = replace(now, centre=centre)
         width, min_spread = self._width(t, now)
-        now = replace(now, freedom=self._freedom(c, now, width))
+        errors = self._recent_errors(c, now)
+        now = replace(now, freedom=self._freedom(now, errors, width))
         by_date = self.dates.expected(t, y, now.centre, width)
         expected_level = self._expect_previous_level(c, y, by_date, now, width)
         # Small counts and rare events have their own forecast, unless a season or the calendar explains the value.
@@ -901,6 +888,7 @@ class Walk:
             now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
             width=width,
             min_spread=min_spread,
+            freedom=self._freedom_by_side(c, now, errors, width),
             few=few[is_own[few]],
             counted=counted.take(is_own[few]),
             rare=rare,
@@ -929,31 +917,53 @@ class Walk:
             min_spread = np.where(is_new, np.hypot(min_spread, self.kinds.unknown_week), min_spread)
         return width, min_spread
 
-    def _freedom(self, c: np.intp, now: Forecast, width: Floats) -> Floats:
-        """Return the degrees of freedom of errors, given the number of points and of earlier unusual errors."""
+    def _recent_errors(self, c: np.intp, now: Forecast) -> Floats:
+        """Return the earlier errors of the level's points, without those of a run of alarms that goes on."""
+        past = slice(c - self.windows.level + 1, c)
+        is_left_out = tails.ongoing(self.signs[:, past] != 0)
+        if self.grid.within_days:
+            is_left_out |= self._is_young(past)
+        errors: Floats = np.where(is_left_out, np.nan, now.surprises)
+        return errors
+
+    def _freedom_by_side(self, c: np.intp, now: Forecast, errors: Floats, width: Floats) -> Floats:
+        """Return the degrees of freedom of errors below and above the expected value, of shape (2, series).
+
+        Tails of both sides are learned from the errors of days, and of others only for series that can have heavy tails.
+        """
+        rows = np.arange(len(width)) if self.grid.daily else self.kinds.heavy
+        if self.grid.daily:
+            errors = np.concatenate([self._errors_before(c), errors], axis=1)
+        alarmed = self.signs[rows, c - errors.shape[1] : c] != 0
+        is_heavy = np.isin(rows, self.kinds.heavy)
+        own = tails.freedom_by_side(
+            errors[rows], width[rows], BAND_P_VALUE, alarmed=alarmed, is_heavy=is_heavy
+        )
+        freedom = np.tile(now.freedom, (2, 1))
+        freedom[:, rows] = np.minimum(freedom[:, rows], own)
+        return freedom
+
+    def _errors_before(self, c: np.intp) -> Floats:
+        """Return the errors of days before those of the level; a long memory tells tails apart more surely.
+
+        Errors of the first weeks are too large.
+        """
+        past = slice(c - DATE_WINDOW_DAYS, c - self.windows.level + 1)
+        is_young = np.arange(past.start, past.stop) < self.first_columns[:, None] + MATURE_POINTS
+        is_left_out = self.excluded_from_tail[:, past] | is_young
+        errors: Floats = np.where(is_left_out, np.nan, self.y[:, past] - self.centre[:, past])
+        return errors
+
+    def _freedom(self, now: Forecast, errors: Floats, width: Floats) -> Floats:
+        """Return the degrees of freedom of errors, given the number of points and of unusual errors to both sides."""
         if self.yearly is not None:
             most = np.clip(now.points / YEARLY_POINTS_PER_FREEDOM, 2.5, MAX_FREEDOM)
-            own = tails.tail_freedom(now.surprises, width)
+            own = tails.tail_freedom(errors, width)
             return np.minimum(most, np.maximum(own, MIN_YEARLY_FREEDOM))
         if self.grid.within_days:
-            past = slice(c - self.windows.level + 1, c)
-            is_left_out = tails.ongoing(self.signs[:, past] != 0) | self._is_young(past)
-            recent = np.where(is_left_out, np.nan, now.surprises)
-            own = tails.tail_freedom(recent, width, tails.PARTS_TAIL_DECAY, tails.PARTS_TAIL_START)
-            return np.minimum(now.freedom, own)
-        if not self.grid.daily:
-            return np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
-        alarms = self.signs[:, c - self.windows.level : c] != 0
-        recent = np.where(tails.ongoing(alarms[:, 1:]), np.nan, now.surprises)
-        # A long memory tells tails apart more surely. Errors of the first weeks are too large.
-        past = slice(c - DATE_WINDOW_DAYS, c - self.windows.level + 1)
-        columns = np.arange(past.start, past.stop)
-        is_young = columns < self.first_columns[:, None] + MATURE_POINTS
-        is_unusable = self.excluded_from_tail[:, past] | is_young
-        earlier = np.where(is_unusable, np.nan, self.y[:, past] - self.centre[:, past])
-        errors = np.concatenate([earlier, recent], axis=1)
-        own = tails.tail_freedom(errors, width, tails.DAILY_TAIL_DECAY)
-        return np.minimum(now.freedom, own)
+            start, decay = tails.PARTS_UNUSUAL_SPREADS, tails.PARTS_TAIL_DECAY
+            return np.minimum(now.freedom, tails.tail_freedom(errors, width, decay, start))
+        return now.freedom if self.grid.daily else np.minimum(now.freedom, MAX_NON_DAILY_FREEDOM)
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""
@@ -1066,6 +1076,26 @@ class Walk:
         is_nearer = np.abs(y[rows] - by_rows) < np.abs(y[rows] - centre[rows])
         given_rows[rows] = np.where(is_nearer, by_rows, centre[rows])
         return given_rows
+
+    def _before_jumps(self, now: Forecast, c: int, y: Floats, centre: Floats) -> Floats:
+        """Return the expected values of days; those before the surprises of the last three days if nearer.
+
+        A sale of two days that raised no alarm moves a level that follows the newest points. The end of the sale is no loss.
+        """
+        if not self.grid.daily:
+            return centre
+        first = c - tails.TAIL_EVENT_POINTS
+        errors = self.usable[:, first:c] - self.centre[:, first:c]
+        is_jump = np.abs(errors) > SURPRISE_SPREADS * now.spread[:, None]
+        is_jump &= self.signs[:, first:c] == 0
+        rows = np.flatnonzero(is_jump.any(axis=1))
+        columns = first + is_jump[rows].argmax(axis=1)
+        season = self.effects[rows, np.maximum(self.slot[columns], 0)]
+        before = self.centre[rows, columns] - season + now.effect[rows]
+        is_nearer = np.abs(y[rows] - before) < np.abs(y[rows] - centre[rows])
+        expected = centre.copy()
+        expected[rows] = np.where(is_nearer, before, centre[rows])
+        return expected
 
     def _second_week(self, now: Forecast, c: int) -> Floats:
         """Return the spreads; in the second week of daily data, the spread of forecasts by `_repeated`.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,33 +56,38 @@ RECURRING_STEPS, MIN_STEP_RUN_POINTS = 4, 2
 """A step is usual after this many similar steps, between values that stayed for at least this many points."""
 SIMILAR_FACTOR, MAX_SIMILAR_RATIO = 1.25, 2.0
 """A similar alarm is at most a fifth smaller, and less than twice as large."""
-TAIL_START = 2.5
-"""The tail begins at this many spreads."""
-MAX_TAIL_EXCESS = 2.0
-"""Larger errors count as this multiple of the start of the tail, because they can be incidents."""
-PRIOR_EXPONENT, PRIOR_ERRORS, PRIOR_POINTS = 4.0, 4.0, 60.0
-"""Exponent of a tail without known errors, and the weight of this prior in errors and in points."""
-MAX_TAIL_SPREADS = 5.0
-"""Larger errors can be incidents, so they do not show how heavy the tail is."""
-MIN_INCIDENT_SPREADS = 7.0
-"""Larger errors are incidents, unless they recur. With 5, positive numbers with t2 noise alarm at 0.0021 of all points."""
+TAIL_START, MAX_TAIL_SPREADS = 2.0, 5.0
+"""Errors between these numbers of spreads show how heavy a tail is. Larger ones that alarmed can be incidents."""
+NORMAL_SHARE, NORMAL_EXCESS = 0.0455, 0.162
+"""Share of normal errors beyond the start of the tail, and the mean logarithm of their ratio to it."""
+PRIOR_POINTS = 80.0
+"""Weight of the share of normal errors, in points."""
+PRIOR_ERRORS, HEAVY_PRIOR_ERRORS, HEAVY_EXCESS = 1.0, 5.0, 0.3
+"""Weights of the prior excess, in errors: of normal errors, and of numbers that can have heavy tails.
+
+The mean excess of the tables with t3 noise in `benchmarks/field_tables.py` is .3, of those with log-normal noise .38. With the
+weight 2 instead of 1 these have 2.2 and 3.1 false alarms per 1000 instead of 2.0 and 2.8.
+"""
 TAIL_EVENT_POINTS = 3
 """Errors to one side within this many points are one event, such as a drift."""
 TAIL_POINTS = 98
 """The number of unusual errors is that of so many points, the window of daily series."""
-TAIL_DECAY, DAILY_TAIL_DECAY, PARTS_TAIL_DECAY = 1.5, 1.75, 1.0
+TAIL_DECAY, PARTS_TAIL_DECAY = 1.5, 1.0
 """The degrees of freedom are divided by a power of (1 + unusual errors).
 
-Of 98 points of normal noise, 0.8 are unusual; of t3, 2.3; of log-normal noise, 4.2. In `benchmarks/field_tables.py`, with the
-powers 1.5, 1.75 and 2 for days, t3 has 1.8, 1.3 and 1.0 false alarms per 1000, but .92, .90 and .89 of the faults of tables with
-paydays are found. Errors of parts of days are of changing size, and so more of them seem unusual: with the power 1 instead of
-1.5, hourly tables have as many false alarms, and .03 more of their faults are found.
+Errors of parts of days are of changing size, and so more of them seem unusual: with the power 1 instead of 1.5, hourly tables
+have as many false alarms, and .03 more of their faults are found.
 """
-PARTS_TAIL_START = 3.0
-"""Parts of days: errors are unusual from this many spreads on. Of the normal errors of two weeks of hours, 4.2 exceed 2.5 and
-0.9 exceed 3, so fewer normal errors seem unusual. With 3, hourly tables have as many false alarms, and .02 more of their faults
-are found; with 3.25 they have more false alarms."""
-MIN_TAIL_FREEDOM = 3.0
+UNUSUAL_SPREADS, PARTS_UNUSUAL_SPREADS = 2.5, 3.0
+"""Errors of weeks and months, and of parts of days, are unusual from this many spreads on.
+
+Of the normal errors of two weeks of hours, 4.2 exceed 2.5 and 0.9 exceed 3, so fewer normal errors seem unusual. With 3, hourly
+tables have as many false alarms, and .02 more of their faults are found; with 3.25 they have more false alarms.
+"""
+MIN_TAIL_FREEDOM, MIN_SIDE_FREEDOM = 3.0, 4
+"""Fewest degrees of freedom, to both sides and to one. With 4, the band reaches at most 11 spreads. With 3, .04 fewer faults of
+tables with log-normal noise are found; with 5 these have 3.6 instead of 2.8 false alarms per 1000.
+"""
 MIN_CONSTANT_SHARE = 0.6
 """A series is nearly constant if one value has at least this share."""
 COUNT_STEP_TOLERANCE = 1.5
@@ -123,8 +129,99 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
     return score
 
 
+def _first_of_events(is_far: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the first errors of events: errors to one side within three points are one event, such as a drift.
+
+    Examples
+    --------
+    >>> _first_of_events(np.array([[True, True, False, True, False, False, False, True]])).astype(int)
+    array([[1, 0, 0, 0, 0, 0, 0, 1]])
+    """
+    first = is_far.copy()
+    for points in range(1, TAIL_EVENT_POINTS + 1):
+        first[:, points:] &= ~is_far[:, :-points]
+    return first
+
+
+@lru_cache
+def _limits_of_freedom(p_value: float) -> tuple[Floats, Floats]:
+    """Return degrees of freedom, in halves, and the limits in spreads that errors exceed with a p-value; both falling."""
+    from scipy import special  # slow to import
+
+    freedom = np.arange(2 * MAX_FREEDOM, 2 * MIN_SIDE_FREEDOM - 1, -1) / 2
+    limits: Floats = np.asarray(special.stdtrit(freedom, 1 - p_value / 2), dtype=np.float64)
+    return freedom, limits
+
+
+def freedom_by_side(
+    errors: Floats,
+    spread: Floats,
+    p_value: float,
+    *,
+    alarmed: NDArray[np.bool_],
+    is_heavy: NDArray[np.bool_],
+) -> Floats:
+    """Return the degrees of freedom that earlier errors allow below and above the expected value, of shape (2, series).
+
+    Beyond two spreads, the tail is a power of the distance. Its exponent is estimated from the mean excess, the logarithm of the
+    ratio of errors to two spreads (Hill 1975), and its limit at ``p_value`` from the share of such errors (Weissman 1978).
+    Student's t with this limit has the returned degrees of freedom, in halves and at least 4. Normal tails fall faster than
+    a power, so the exponent is corrected by its difference for normal errors. Both sides are separate, because sales say
+    nothing about losses.
+
+    Errors that alarmed beyond five spreads can be incidents, from which a tail must not be learned. Errors to one side
+    within three points count once. As long as few errors are known, the tail is that of normal errors, or a heavier one.
+
+    Parameters
+    ----------
+    errors : array of float, shape (series, memory)
+        Earlier errors; NaN where unknown.
+    spread : array of float, shape (series,)
+        Standard deviation of the next point.
+    p_value : float
+        P-value at the limits of the band.
+    alarmed : array of bool, shape (series, memory)
+        Errors that raised an alarm.
+    is_heavy : array of bool, shape (series,)
+        Series that can have heavy tails.
+
+    Examples
+    --------
+    Three rises by about four spreads make the upper tail of the second series heavier, not the lower one:
+
+    >>> errors = np.random.default_rng(2).normal(size=(2, 200))
+    >>> errors[1, [20, 80, 140]] = 3.8, 4.1, 4.4
+    >>> nothing = np.zeros(errors.shape, dtype=bool)
+    >>> freedom_by_side(errors, np.ones(2), 2e-4, alarmed=nothing, is_heavy=nothing[:, 0]).tolist()
+    [[52.0, 52.0], [52.0, 5.0]]
+    """
+    z = errors / spread[:, None]
+    points = (~np.isnan(z)).sum(axis=1)
+    prior_errors = np.where(is_heavy, HEAVY_PRIOR_ERRORS, PRIOR_ERRORS)
+    prior_excess = np.where(is_heavy, HEAVY_EXCESS, NORMAL_EXCESS)
+    all_freedom, limits = _limits_of_freedom(p_value)
+    # The power of the share that gives normal errors the limit of Student's t with the most degrees of freedom.
+    normal_power = math.log(limits[0] / TAIL_START) / math.log(NORMAL_SHARE / p_value)
+    freedom = np.empty((2, len(z)))
+    for k, side in enumerate((-1, 1)):
+        is_far = side * z > TAIL_START
+        rows, columns = np.nonzero(
+            _first_of_events(is_far) & (~alarmed | (side * z <= MAX_TAIL_SPREADS))
+        )
+        excess = np.log(np.abs(z[rows, columns]) / TAIL_START)
+        count = np.bincount(rows, minlength=len(z))
+        total = np.bincount(rows, weights=excess, minlength=len(z))
+        share = (2 * count + NORMAL_SHARE * PRIOR_POINTS) / (points + PRIOR_POINTS)
+        mean_excess = (prior_errors * prior_excess + total) / (prior_errors + count)
+        power = mean_excess - NORMAL_EXCESS + normal_power
+        limit = TAIL_START * np.power(np.maximum(share / p_value, 1), power)
+        freedom[k] = np.interp(limit, limits, all_freedom)
+    rounded: Floats = np.round(2 * freedom) / 2
+    return rounded
+
+
 def tail_freedom(
-    errors: Floats, spread: Floats, decay: float = TAIL_DECAY, start: float = TAIL_START
+    errors: Floats, spread: Floats, decay: float = TAIL_DECAY, start: float = UNUSUAL_SPREADS
 ) -> Floats:
     """Return the largest degrees of freedom that earlier errors allow, in halves, of shape (series,).
 
@@ -159,86 +256,12 @@ def tail_freedom(
     events = np.zeros(len(rows))
     for side in (1, -1):
         is_far = side * z > start
-        begins = is_far & (side * z <= MAX_TAIL_SPREADS)
-        for points in range(1, TAIL_EVENT_POINTS + 1):
-            begins[:, points:] &= ~is_far[:, :-points]
-        events += begins.sum(axis=1)
+        events += (_first_of_events(is_far) & (side * z <= MAX_TAIL_SPREADS)).sum(axis=1)
     known = (~np.isnan(z)).sum(axis=1)
     events *= TAIL_POINTS / np.maximum(known, TAIL_POINTS)
     allowed = MAX_FREEDOM / (1 + events) ** decay
     freedom[rows] = np.maximum(np.round(2 * allowed) / 2, MIN_TAIL_FREEDOM)
     return freedom
-
-
-@dataclass(frozen=True)
-class HeavyTail:
-    """Pareto tails beyond 2.5 spreads, fitted to earlier errors (Hill 1975).
-
-    The errors include the first alarm of each run. If alarms were left out, a heavy tail would look light and
-    cause alarms again and again. Because alarms can be incidents, larger errors count as twice the start of
-    the tail, and the caller leaves out the largest (`rare_incidents`).
-
-    The exponent is shrunk toward 4, as if four more errors had been observed.
-
-    Attributes
-    ----------
-    share, exponent : array of float, shape (series,)
-        Share of errors in the tail, and the exponent of the distance with which the tail decreases.
-    """
-
-    share: Floats
-    exponent: Floats
-
-    @classmethod
-    def from_errors(cls, errors: Floats, spread: Floats) -> HeavyTail:
-        """Fit tails to absolute errors of shape (series, memory); NaN where unknown."""
-        start = TAIL_START * spread
-        rows, columns = np.nonzero(errors > start[:, None])
-        excess = np.log(np.minimum(errors[rows, columns] / start[rows], MAX_TAIL_EXCESS))
-        beyond = np.bincount(rows, minlength=len(errors))
-        sums = np.bincount(rows, weights=excess, minlength=len(errors))
-        error_counts = (~np.isnan(errors)).sum(axis=1)
-        share = (beyond + 1) / (error_counts + PRIOR_POINTS)
-        return cls(share, (PRIOR_ERRORS + beyond) / (PRIOR_ERRORS / PRIOR_EXPONENT + sums))
-
-    def score(self, z: Floats) -> Floats:
-        """Return the scores of z-values; infinite before the tail begins."""
-        far = np.abs(z) / TAIL_START
-        score: Floats = np.where(
-            far > 1, self.exponent * np.log10(np.maximum(far, 1)) - np.log10(self.share), np.inf
-        )
-        return score
-
-    def limit(self, p_value: float) -> Floats:
-        """Return the z-values of a p-value."""
-        z: Floats = TAIL_START * np.power(np.maximum(self.share / p_value, 1), 1 / self.exponent)
-        return z
-
-
-def rare_incidents(errors: Floats, spread: Floats) -> NDArray[np.bool_]:
-    """Return a mask of errors so large that they are incidents, not a heavy tail, of shape (series, memory).
-
-    Errors beyond seven spreads belong to the tail only if there are four of them to one side. Otherwise three
-    outages would hide the next fault.
-
-    Parameters
-    ----------
-    errors : array of float, shape (series, memory)
-        Earlier errors; NaN where unknown.
-    spread : array of float, shape (series,)
-        Standard deviation of the next point.
-
-    Examples
-    --------
-    >>> errors = np.array([[-9.0, 1, -8, -10, 11, 7.5, 8, 9]])
-    >>> rare_incidents(errors, np.ones(1)).astype(int).tolist()
-    [[1, 0, 1, 1, 0, 0, 0, 0]]
-    """
-    mask = np.zeros(errors.shape, dtype=bool)
-    for side in (-1, 1):
-        is_large = side * errors > MIN_INCIDENT_SPREADS * spread[:, None]
-        mask |= is_large & (is_large.sum(axis=1) < RECURRING_ALARMS)[:, None]
-    return mask
 
 
 def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:

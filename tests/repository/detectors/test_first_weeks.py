@@ -12,15 +12,7 @@ from tidegauge.repository.detectors.rules import severity_steps
 from tidegauge.repository.detectors.seasonal import shifts
 from tidegauge.repository.detectors.walk import BAND_P_VALUE
 from tidegauge.repository.numerics.forecasts import forecast
-from tidegauge.repository.numerics.tails import (
-    MAX_TAIL_EXCESS,
-    PRIOR_ERRORS,
-    PRIOR_EXPONENT,
-    PRIOR_POINTS,
-    TAIL_START,
-    HeavyTail,
-    tail_freedom,
-)
+from tidegauge.repository.numerics.tails import freedom_by_side, student_score, tail_freedom
 
 MONDAY = np.datetime64("2021-02-01", "s")
 
@@ -86,23 +78,73 @@ def test_a_level_of_three_days_is_learned_in_the_second_week(period):
     assert accepted // period == 11  # after three quarters of three days
 
 
-def test_a_tail_is_fitted_to_the_errors_beyond_its_start():
-    errors = np.full((2, 40), 0.5)
-    errors[0, :2] = TAIL_START * 1.5, TAIL_START * 50
-    errors[1, 5:] = np.nan
-    tail = HeavyTail.from_errors(errors, np.ones(2))
-    assert tail.share == pytest.approx([3 / (40 + PRIOR_POINTS), 1 / (5 + PRIOR_POINTS)])
-    assert tail.exponent == pytest.approx(
-        [
-            (PRIOR_ERRORS + 2)
-            / (PRIOR_ERRORS / PRIOR_EXPONENT + np.log(1.5) + np.log(MAX_TAIL_EXCESS)),
-            PRIOR_EXPONENT,
-        ]
+P_VALUE = 2e-4
+
+
+def freedom_of(errors, *, alarmed=(), heavy=False):
+    """Return the degrees of freedom below and above, of one series of 200 days that has a few errors."""
+    past, mask = np.zeros((1, 200)), np.zeros((1, 200), dtype=bool)
+    past[0, 10 : 10 + 9 * len(errors) : 9] = errors
+    mask[0, 10 : 10 + 9 * len(errors) : 9][list(alarmed)] = True
+    freedom = freedom_by_side(past, np.ones(1), P_VALUE, alarmed=mask, is_heavy=np.array([heavy]))
+    return freedom[:, 0].tolist()
+
+
+def test_a_tail_extrapolates_the_errors_of_its_side():
+    """Three of 200 errors are 1.3 times the start of the tail.
+
+    Their mean excess is (0.162 + 3 log 1.3) / 4 = 0.237, and their share, of both sides, (2 * 3 + 0.0455 * 80) / 280 = 0.0344.
+    The power of normal errors is log(4.0 / 2) / log(0.0455 / 0.0002) = 0.128, so the limit is 2 * 172 ** 0.203 = 5.7 spreads.
+    """
+    below, above = freedom_of([-2.6] * 3)
+    assert above == 52
+    assert student_score(np.array([5.7]), np.array([below])) == pytest.approx(
+        -np.log10(P_VALUE), abs=0.1
     )
-    near, far = tail.score(np.array([TAIL_START, 10 * TAIL_START]))
-    assert near == np.inf
-    assert far == pytest.approx(PRIOR_EXPONENT - np.log10(1 / (5 + PRIOR_POINTS)))
-    assert 10.0 ** -tail.score(tail.limit(1e-4)) == pytest.approx([1e-4, 1e-4])
+
+
+def test_small_errors_and_incidents_do_not_make_a_tail_heavier():
+    assert freedom_of([1.9, -1.9] * 5) == [52, 52]
+    assert freedom_of([-9.0, -5.1, 7.0], alarmed=[0, 1, 2]) == [52, 52]
+
+
+def test_large_errors_without_an_alarm_belong_to_the_tail():
+    assert freedom_of([-9.0, -5.1]) == [4, 52]
+    assert freedom_of([4.9, 4.9], alarmed=[0, 1]) == [52, 4]
+
+
+def test_numbers_that_can_have_heavy_tails_are_expected_to():
+    """Without errors, the limit is 2 * (0.013 / 0.0002) ** (0.3 - 0.162 + 0.128) = 6.1 spreads."""
+    below, above = freedom_of([], heavy=True)
+    assert below == above
+    assert student_score(np.array([6.1]), np.array([below])) == pytest.approx(
+        -np.log10(P_VALUE), abs=0.1
+    )
+
+
+@pytest.mark.parametrize("factor", [1.25, 1.5])
+def test_unannounced_sales_do_not_hide_losses(factor):
+    """Every 29 days the rows of two days rise; at the end, a quarter is lost."""
+    day = np.arange(220)
+    values = weeks(220)
+    values[:, day % 29 < 2] *= factor
+    values[:7, -1] *= 0.72
+    scores, flags = score_series(np.rint(values))
+    assert flags[:7, -1].all()
+    assert not flags[7:, -1].any()
+    assert (scores.upper[:, -1] < 9 * scores.lower[:, -1]).all()
+
+
+def test_the_end_of_a_sale_is_no_loss():
+    """Two days of a sale without an alarm move a level that follows the newest points."""
+    day = np.arange(330)
+    draw = np.random.default_rng(8)
+    values = 1e5 * np.exp(draw.normal(0, 0.04, (40, 330)))
+    values[:, day % 41 < 2] *= draw.uniform(1.15, 1.5, (40, 1))
+    scores, flags = score_series(np.rint(values))
+    is_after = (day % 41 >= 2) & (day % 41 < 6) & (day > 80)
+    is_lower = values < scores.expected
+    assert (flags & is_lower)[:, is_after].mean() < 0.002
 
 
 def test_falls_and_rises_by_the_same_factor_are_equally_severe():

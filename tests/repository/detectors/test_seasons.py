@@ -236,8 +236,22 @@ def test_sales_of_several_days_are_not_expected_beside_weekends(first, last):
     day = (days - days.astype("M8[M]").astype("M8[D]")).astype(int) + 1
     has_sale = (day >= first) & (day <= last)
     scores, flags = score_and_flag(times, np.where(has_sale, 2.5, 1.0))
-    assert not flags[60:][~has_sale[60:]].any()  # two sales are known
+    is_beside = ~has_sale & (first - 4 <= day) & (day <= last + 4) & (times >= times[60])
+    assert not flags[is_beside].any()  # two sales are known
     assert not (scores.reason[0] == Reason.CALENDAR)[~has_sale].any()
+
+
+@pytest.mark.parametrize("first", [10, 11, 20])
+@pytest.mark.parametrize("seed", [3, 9, 18])
+def test_sales_of_changing_size_are_not_expected_beside_weekends(first, seed):
+    times = times_of(DAY, 330)
+    days = times.astype("M8[D]")
+    day = (days - days.astype("M8[M]").astype("M8[D]")).astype(int) + 1
+    has_sale = (day >= first) & (day <= first + 2)
+    size = 1.6 * np.exp(np.random.default_rng(seed).normal(0, 0.09, 330))
+    scores, _ = score_and_flag(times, np.where(has_sale, size, 1.0))
+    is_by_date = (scores.reason[0] == Reason.CALENDAR) & ~has_sale
+    assert not (scores.score[0, is_by_date] > 2.5).any()
 
 
 @pytest.mark.parametrize("roll", ["following", "preceding"])
