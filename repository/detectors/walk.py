@@ -931,13 +931,17 @@ class Walk:
 
         Tails of both sides are learned from the errors of days, and of others only for series that can have heavy tails.
         """
-        rows = np.arange(len(width)) if self.grid.daily else self.kinds.heavy
+        heavy, rows = self.kinds.heavy, slice(None) if self.grid.daily else self.kinds.heavy
         if self.grid.daily:
             errors = np.concatenate([self._errors_before(c), errors], axis=1)
-        alarmed = self.signs[rows, c - errors.shape[1] : c] != 0
-        is_heavy = np.isin(rows, self.kinds.heavy)
+        is_heavy = np.zeros(len(width), dtype=bool)
+        is_heavy[heavy] = True
         own = tails.freedom_by_side(
-            errors[rows], width[rows], BAND_P_VALUE, alarmed=alarmed, is_heavy=is_heavy
+            errors[rows],
+            width[rows],
+            BAND_P_VALUE,
+            alarmed=self.signs[rows, c - errors.shape[1] : c] != 0,
+            is_heavy=is_heavy[rows],
         )
         freedom = np.tile(now.freedom, (2, 1))
         freedom[:, rows] = np.minimum(freedom[:, rows], own)

@@ -129,18 +129,31 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
     return score
 
 
-def _first_of_events(is_far: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the first errors of events: errors to one side within three points are one event, such as a drift.
+def _first_of_events(rows: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which of a table's cells, in order, are not within three columns after another one of their row.
+
+    Errors to one side within three points are one event, such as a drift.
 
     Examples
     --------
-    >>> _first_of_events(np.array([[True, True, False, True, False, False, False, True]])).astype(int)
-    array([[1, 0, 0, 0, 0, 0, 0, 1]])
+    >>> _first_of_events(np.array([0, 0, 0, 0, 1]), np.array([0, 1, 4, 9, 10])).astype(int)
+    array([1, 0, 0, 1, 1])
     """
-    first = is_far.copy()
-    for points in range(1, TAIL_EVENT_POINTS + 1):
-        first[:, points:] &= ~is_far[:, :-points]
-    return first
+    is_first = np.ones(len(rows), dtype=bool)
+    is_first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] - columns[:-1] > TAIL_EVENT_POINTS)
+    return is_first
+
+
+def _tail_events(
+    errors: Floats, spread: Floats, start: float
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Return rows, columns and z-values of the errors beyond ``start`` spreads that begin an event."""
+    rows, columns = np.nonzero(np.abs(errors) > (start * spread)[:, None])
+    z = errors[rows, columns] / spread[rows]
+    begins = np.zeros(len(rows), dtype=bool)
+    for is_on_side in (z < 0, z > 0):
+        begins[is_on_side] = _first_of_events(rows[is_on_side], columns[is_on_side])
+    return rows[begins], columns[begins], z[begins]
 
 
 @lru_cache
@@ -193,24 +206,21 @@ def freedom_by_side(
     >>> errors[1, [20, 80, 140]] = 3.8, 4.1, 4.4
     >>> nothing = np.zeros(errors.shape, dtype=bool)
     >>> freedom_by_side(errors, np.ones(2), 2e-4, alarmed=nothing, is_heavy=nothing[:, 0]).tolist()
-    [[52.0, 52.0], [52.0, 5.0]]
+    [[52.0, 52.0], [52.0, 4.0]]
     """
-    z = errors / spread[:, None]
-    points = (~np.isnan(z)).sum(axis=1)
+    rows, columns, z = _tail_events(errors, spread, TAIL_START)
+    is_known = ~alarmed[rows, columns] | (np.abs(z) <= MAX_TAIL_SPREADS)
+    excess = np.log(np.abs(z) / TAIL_START)
+    points = (~np.isnan(errors)).sum(axis=1)
     prior_errors = np.where(is_heavy, HEAVY_PRIOR_ERRORS, PRIOR_ERRORS)
     prior_excess = np.where(is_heavy, HEAVY_EXCESS, NORMAL_EXCESS)
     all_freedom, limits = _limits_of_freedom(p_value)
     # The power of the share that gives normal errors the limit of Student's t with the most degrees of freedom.
     normal_power = math.log(limits[0] / TAIL_START) / math.log(NORMAL_SHARE / p_value)
-    freedom = np.empty((2, len(z)))
-    for k, side in enumerate((-1, 1)):
-        is_far = side * z > TAIL_START
-        rows, columns = np.nonzero(
-            _first_of_events(is_far) & (~alarmed | (side * z <= MAX_TAIL_SPREADS))
-        )
-        excess = np.log(np.abs(z[rows, columns]) / TAIL_START)
-        count = np.bincount(rows, minlength=len(z))
-        total = np.bincount(rows, weights=excess, minlength=len(z))
+    freedom = np.empty((2, len(errors)))
+    for k, is_on_side in enumerate((is_known & (z < 0), is_known & (z > 0))):
+        count = np.bincount(rows[is_on_side], minlength=len(errors))
+        total = np.bincount(rows[is_on_side], excess[is_on_side], len(errors))
         share = (2 * count + NORMAL_SHARE * PRIOR_POINTS) / (points + PRIOR_POINTS)
         mean_excess = (prior_errors * prior_excess + total) / (prior_errors + count)
         power = mean_excess - NORMAL_EXCESS + normal_power
@@ -250,17 +260,11 @@ def tail_freedom(
     >>> tail_freedom(errors, np.ones(2), 1.5).tolist()
     [52.0, 6.5]
     """
-    freedom = np.full(len(errors), MAX_FREEDOM)
-    rows = np.flatnonzero((np.abs(errors) > start * spread[:, None]).any(axis=1))
-    z = errors[rows] / spread[rows, None]
-    events = np.zeros(len(rows))
-    for side in (1, -1):
-        is_far = side * z > start
-        events += (_first_of_events(is_far) & (side * z <= MAX_TAIL_SPREADS)).sum(axis=1)
-    known = (~np.isnan(z)).sum(axis=1)
-    events *= TAIL_POINTS / np.maximum(known, TAIL_POINTS)
-    allowed = MAX_FREEDOM / (1 + events) ** decay
-    freedom[rows] = np.maximum(np.round(2 * allowed) / 2, MIN_TAIL_FREEDOM)
+    rows, _, z = _tail_events(errors, spread, start)
+    events = np.bincount(rows[np.abs(z) <= MAX_TAIL_SPREADS], minlength=len(errors))
+    known = (~np.isnan(errors)).sum(axis=1)
+    allowed = MAX_FREEDOM / (1 + events * TAIL_POINTS / np.maximum(known, TAIL_POINTS)) ** decay
+    freedom: Floats = np.maximum(np.round(2 * allowed) / 2, MIN_TAIL_FREEDOM)
     return freedom
 
 
