@@ -372,10 +372,9 @@ class DateEffects:
         for slot in np.unique(other_slots) if rows.size else ():
             same = self._last(t, slots[self._since(t) : t] == slot, DUE_OCCURRENCES)
             departures = [self._stands_out(rows, self.walk.column[p]) for p in same]
-            is_unusual = (
-                np.array(departures) * np.sign(effect[rows]) > SURPRISE_SPREADS * width[rows]
-            )
-            are_unusual[rows] &= is_unusual.sum(axis=0) >= MIN_AGREEING_SHARE * DUE_OCCURRENCES
+            on_side = np.array(departures) * np.sign(effect[rows])
+            count = (on_side > SURPRISE_SPREADS * width[rows]).sum(axis=0)
+            are_unusual[rows] &= count >= MIN_AGREEING_SHARE * DUE_OCCURRENCES
         return are_unusual
 
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:

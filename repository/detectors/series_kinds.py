@@ -154,9 +154,8 @@ class SeriesKinds:
         Largest ratio of the lower bound of the spread to the observed spread, for mature counts.
     shares : array of int
         Indices of the series that are shares of rows.
-    heavy : array of int
-        Indices of the series that can have heavy tails: positive numbers and extremes. Counts and shares
-        of rows have tails of their own.
+    are_heavy : array of bool, shape (series,)
+        Series that can have heavy tails: positive numbers and extremes. Counts and shares of rows have tails of their own.
     extremes : array of int
         Indices of the series that a single row can move.
     unknown_week : array of float, shape (series,)
@@ -170,7 +169,7 @@ class SeriesKinds:
     distinct_counts: NDArray[np.intp]
     max_spread_ratio: Floats
     shares: NDArray[np.intp]
-    heavy: NDArray[np.intp]
+    are_heavy: NDArray[np.bool_]
     extremes: NDArray[np.intp]
     unknown_week: Floats
 
@@ -204,7 +203,7 @@ class SeriesKinds:
                 is_distinct_count, MAX_DISTINCT_SPREAD_RATIO, MAX_SPREAD_RATIO
             ),
             shares=rows_of(Scale.RATIO, scales),
-            heavy=np.flatnonzero(is_positive | is_extreme),
+            are_heavy=is_positive | is_extreme,
             extremes=np.flatnonzero(is_extreme),
             unknown_week=np.where(is_log, UNKNOWN_WEEK_SPREAD, 0.0),
         )

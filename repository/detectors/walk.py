@@ -931,17 +931,15 @@ class Walk:
 
         Tails of both sides are learned from the errors of days, and of others only for series that can have heavy tails.
         """
-        heavy, rows = self.kinds.heavy, slice(None) if self.grid.daily else self.kinds.heavy
+        rows = slice(None) if self.grid.daily else np.flatnonzero(self.kinds.are_heavy)
         if self.grid.daily:
             errors = np.concatenate([self._errors_before(c), errors], axis=1)
-        is_heavy = np.zeros(len(width), dtype=bool)
-        is_heavy[heavy] = True
         own = tails.freedom_by_side(
             errors[rows],
             width[rows],
             BAND_P_VALUE,
             alarmed=self.signs[rows, c - errors.shape[1] : c] != 0,
-            is_heavy=is_heavy[rows],
+            is_heavy=self.kinds.are_heavy[rows],
         )
         freedom = np.tile(now.freedom, (2, 1))
         freedom[:, rows] = np.minimum(freedom[:, rows], own)
@@ -1098,7 +1096,7 @@ class Walk:
         before = self.centre[rows, columns] - season + now.effect[rows]
         is_nearer = np.abs(y[rows] - before) < np.abs(y[rows] - centre[rows])
         expected = centre.copy()
-        expected[rows] = np.where(is_nearer, before, centre[rows])
+        expected[rows[is_nearer]] = before[is_nearer]
         return expected
 
     def _second_week(self, now: Forecast, c: int) -> Floats:

@@ -1,7 +1,7 @@
 """Tail scores of points given their forecasts, and of several deviations together.
 
-Scores are -log10 of p-values. Points are scored by Student's t and Pareto tails, nearly constant
-series by the frequency of other values, and slow drifts by the changes of earlier weeks.
+Scores are -log10 of p-values. Points are scored by Student's t, whose degrees of freedom follow from earlier errors, nearly
+constant series by the frequency of other values, and slow drifts by the changes of earlier weeks.
 
 `jointly_significant` tests the largest deviations of a partition. Each alone could be chance; together
 they may not be.
@@ -158,7 +158,7 @@ def _tail_events(
 
 @lru_cache
 def _limits_of_freedom(p_value: float) -> tuple[Floats, Floats]:
-    """Return degrees of freedom, in halves, and the limits in spreads that errors exceed with a p-value; both falling."""
+    """Return falling degrees of freedom, in halves, and the rising limits in spreads that errors exceed with a p-value."""
     from scipy import special  # slow to import
 
     freedom = np.arange(2 * MAX_FREEDOM, 2 * MIN_SIDE_FREEDOM - 1, -1) / 2

