@@ -35,7 +35,7 @@ class Sensitivity(StrEnum):
 
     Expected false anomalies per month for a table of fourteen daily metrics, and the share of incidents
     that are found, on the synthetic histories of ``benchmarks/histories.py`` (seeds 6 and 7, 30 tables
-    each, ``--sensitivities``): low 0.11 and 85%, normal 0.39 and 92%, high 1.32 and 97%.
+    each, ``--sensitivities``): low 0.11 and 84%, normal 0.38 and 92%, high 1.33 and 97%.
     """
 
     LOW = "low"
