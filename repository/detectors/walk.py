@@ -138,7 +138,7 @@ def _band_limit(freedom: Floats) -> Floats:
 
     distinct, index = np.unique(freedom, return_inverse=True)
     limits: Floats = np.asarray(special.stdtrit(distinct, 1 - BAND_P_VALUE / 2), dtype=np.float64)
-    return limits[index]
+    return limits[index].reshape(freedom.shape)  # numpy 1 returns a flat index
 
 
 def _reasons(
@@ -1080,9 +1080,9 @@ class Walk:
         return given_rows
 
     def _before_jumps(self, now: Forecast, c: int, y: Floats, centre: Floats) -> Floats:
-        """Return the expected values of days; those before the surprises of the last three days if nearer.
+        """Return the expected values of days; after a surprise in the last three days, the value before it if nearer.
 
-        A sale of two days that raised no alarm moves a level that follows the newest points. The end of the sale is no loss.
+        A sale of two days that raised no alarm moves a level that follows the newest points. Its end is no loss.
         """
         if not self.grid.daily:
             return centre
