@@ -362,9 +362,9 @@ class DateEffects:
         width: Floats,
         effect: Floats,
     ) -> NDArray[np.bool_]:
-        """Return whether all of these slots of one way of counting were mostly unusual to the side of an effect.
+        """Return whether each of several slots, counted in one way, was mostly unusual to the side of an effect.
 
-        Their sizes need not agree. NaN is no effect.
+        Sizes need not agree. False for series without an effect (NaN).
         """
         rows = np.flatnonzero(~np.isnan(effect))
         are_unusual = np.zeros(len(effect), dtype=bool)
